@@ -1,0 +1,92 @@
+# Every target sets up what it needs: a fresh clone needs python3 (3.11 or newer) and make. `make` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PACKAGES := summaries index query loaders promising
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+UV_VERSION := 0.13.7
+
+# Arguments of one run: make demo DEMO_ARGS=..., make bench BENCH_ARGS=..., make pytest PYTEST_ARGS="-k zones".
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+PYTEST_ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(STAMP) ## Create .venv with the locked versions; does nothing while they are installed
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 setup" >&2; exit 1; }
+	@echo "Installing the locked versions into $(VENV) (about 1.2 GB, Spark included; a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --require-hashes -r requirements.lock
+	@$(PIP) install --quiet --no-deps --editable .
+	@$(PIP) check
+	@touch $@
+
+.PHONY: demo
+demo: $(STAMP) ## Build a summary over a retail log; show its zones, its busiest regions and a picture of the grid
+	@$(BIN)/python -m promising.demo $(DEMO_ARGS)
+
+.PHONY: test
+test: ## Everything that must hold: check, the suite, the suite with bounds checks, the kernels as plain Python
+	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory pytest
+	@$(MAKE) --no-print-directory test-nojit
+	@$(MAKE) --no-print-directory test-boundscheck
+
+.PHONY: check
+check: $(STAMP) ## Style (ruff), types (mypy strict), layers (import-linter), the examples in docstrings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest --quiet --doctest-modules $(PACKAGES)
+
+.PHONY: pytest
+pytest: $(STAMP) java ## The test suite alone
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+.PHONY: test-nojit
+test-nojit: $(STAMP) ## The kernel tests with the kernels as plain Python
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -m kernel $(PYTEST_ARGS)
+
+.PHONY: test-boundscheck
+test-boundscheck: $(STAMP) java ## The test suite with every array access of the kernels checked
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: $(STAMP) ## Measure the index: insert, probe against DuckDB, bytes per tuple, memory over time
+	@$(BIN)/python -m benchmarks.index $(BENCH_ARGS)
+
+.PHONY: format
+format: $(STAMP) ## Let ruff format the code and mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: java
+java: ## Make sure that Java 17 or newer is there, for the tests that ask Spark
+	@scripts/ensure-java.sh
+
+.PHONY: lock
+lock: ## Resolve pyproject.toml anew into requirements.lock, for every Python from 3.11 on
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet uv==$(UV_VERSION)
+	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --fork-strategy fewest --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade --quiet --output-file requirements.lock
+	@$(PIP) uninstall --quiet --yes uv
+
+.PHONY: clean
+clean: ## Remove .venv and every cache in the tree
+	rm -rf $(VENV) build dist htmlcov .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

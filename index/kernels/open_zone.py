@@ -1,0 +1,163 @@
+"""The open zone: the tuples since the last cut, and when to cut.
+
+A tuple costs two sequential writes and one counter. The sketch, the filter and the postings are built once, when the zone
+is cut (`seal.py`): they are linear, so they come out the same, and for a third of the work.
+
+Behaviour is tested every `WINDOW` tuples: are the last ones drawn like the *reference*, which is all of the zone before
+them, and the zone before it unless that one was cut for its behaviour? Window, zone and reference each keep one signed row
+of `ROW` counters. With S the window's row (n tuples) and R the reference's (m tuples), `|S/n - R/m|^2` estimates the squared
+distance of the two distributions within `sqrt(2 / ROW)` = 4 %; when nothing changed its mean is `1/n + 1/m`. The sum of
+squares of the zone's row estimates its F2 as well, and with it the error of its sketch.
+"""
+
+import math
+
+import numpy as np
+
+from summaries.kernels.jit import kernel
+
+WINDOW = 256
+ROW = 1024
+TAIL = 5.2  # normal quantile of a false alarm: one window in 10^7
+
+# state[...]
+COUNT, SUB, ZONE_F2, REF_COUNT, REF_F2 = range(5)
+STATE_SIZE = 5
+# rows of `signed`
+S_WINDOW, S_ZONE, S_REFERENCE = range(3)
+# limits[...]: tolerated F2; least share of the F2 that counts as a change; most tuples; whether to look at all
+L_F2, L_EFFECT, L_MAXLENGTH, L_WATCHED = range(4)
+
+# what `absorb` stopped for
+NOT_CUT, CUT_ERROR, CUT_BEHAVIOUR, CUT_MAXLENGTH, CUT_BOUNDARY = range(5)
+
+
+@kernel("boolean(int32[:,::1], int64[::1], int64, int64, float64)")
+def behaviour_changed(signed, state, window_f2, inner, effect):
+    """Whether the window (n tuples) and the reference (m tuples) differ by more than chance and by `effect`.
+
+    Under no change the distance is a weighted sum of chi-squares, one per key; `freedom` is their effective number, and the
+    threshold the quantile of such a sum (Wilson and Hilferty). So one dominant key does not raise false alarms, and many
+    equal ones are not held to its standard.
+    """
+    n = float(state[SUB])
+    m = float(state[REF_COUNT])
+    reference_f2 = float(state[REF_F2])
+    distance = float(window_f2) / (n * n) + reference_f2 / (m * m) - 2.0 * float(inner) / (n * m)
+    both = float(window_f2) + reference_f2 + 2.0 * float(inner)
+    pooled = max((both - (n + m)) / ((n + m) * (n + m)), 0.0)  # sum of squared shares
+    noise = 1.0 / n + 1.0 / m
+    change = distance - noise * (1.0 - pooled)
+    spread = math.sqrt(2.0 * pooled * noise * noise + 1.0 / (n * n * n) + 1.0 / (m * m * m))
+    if change <= effect * pooled or change <= TAIL * spread:
+        return False
+    fourth = 0.0
+    for j in range(ROW):
+        share = float(signed[S_WINDOW, j] + signed[S_REFERENCE, j]) / (n + m)
+        fourth += share * share * share * share
+    freedom = max(pooled * pooled / fourth, 1.0)
+    quantile = freedom * (1.0 - 2.0 / (9.0 * freedom) + TAIL * math.sqrt(2.0 / (9.0 * freedom))) ** 3
+    return change > spread * (quantile - freedom) / math.sqrt(2.0 * freedom)
+
+
+@kernel("int64(int32[:,::1], int64[::1], float64[::1])")
+def close_window(signed, state, limits):
+    """Judge the window, then pour it into zone and reference; returns why the zone must be cut, or `NOT_CUT`.
+
+    On `CUT_BEHAVIOUR` the window is left as it is: its tuples are the next zone's. Sums of squares are carried on through
+    the inner products with the window, in integers, so they are exact and one pass over three short rows is all it takes.
+    """
+    window, zone, reference = signed[S_WINDOW], signed[S_ZONE], signed[S_REFERENCE]
+    window_f2 = np.int64(0)
+    with_zone = np.int64(0)
+    with_reference = np.int64(0)
+    for j in range(ROW):
+        s = np.int64(window[j])
+        window_f2 += s * s
+        with_zone += s * np.int64(zone[j])
+        with_reference += s * np.int64(reference[j])
+    judged = state[SUB] == WINDOW and state[REF_COUNT] >= WINDOW
+    if judged and behaviour_changed(signed, state, window_f2, with_reference, limits[L_EFFECT]):
+        return CUT_BEHAVIOUR
+    for j in range(ROW):
+        s32 = window[j]
+        zone[j] += s32
+        reference[j] += s32
+        window[j] = 0
+    state[ZONE_F2] += 2 * with_zone + window_f2
+    state[REF_F2] += 2 * with_reference + window_f2
+    state[REF_COUNT] += state[SUB]
+    state[SUB] = 0
+    return CUT_ERROR if float(state[ZONE_F2]) > limits[L_F2] else NOT_CUT
+
+
+@kernel(
+    "UniTuple(int64, 2)(int64[::1], int32[::1], int32[:,::1], int64[::1], float64[::1], int64[::1], int32[::1], int64, int64)"
+)
+def absorb(recent, zone_rows, signed, state, limits, hashes, rows, start, stop):
+    """Take tuples `start..stop` until the zone must be cut; returns (tuples taken up to, why)."""
+    maxlength = np.int64(limits[L_MAXLENGTH])
+    watched = limits[L_WATCHED] > 0.0
+    window = signed[S_WINDOW]
+    i = start
+    while i < stop:
+        count = state[COUNT]
+        sub = state[SUB]
+        take = min(stop - i, WINDOW - sub, maxlength - count)
+        for k in range(take):
+            zone_rows[count + k] = rows[i + k]
+        if watched:
+            for k in range(take):
+                h = hashes[i + k]
+                recent[sub + k] = h
+                window[(h >> 1) & (ROW - 1)] += np.int32(1 - 2 * (h & 1))
+        i += take
+        state[COUNT] = count + take
+        state[SUB] = sub + take
+        if state[SUB] == WINDOW:
+            if watched:
+                cut = close_window(signed, state, limits)
+                if cut != NOT_CUT:
+                    return i, cut
+            else:
+                state[SUB] = 0
+        if state[COUNT] == maxlength:
+            if watched:
+                close_window(signed, state, limits)
+            return i, CUT_MAXLENGTH
+    return i, NOT_CUT
+
+
+@kernel("void(int32[::1], int32[:,::1], int64[::1], boolean)")
+def restart(zone_rows, signed, state, changed):
+    """Begin the next zone. After a change of behaviour it begins with the window that showed it, and nothing to refer to."""
+    if changed:
+        kept = state[SUB]
+        at = state[COUNT] - kept
+        for k in range(kept):
+            zone_rows[k] = zone_rows[at + k]
+        f2 = np.int64(0)
+        for j in range(ROW):
+            s = signed[S_WINDOW, j]
+            f2 += np.int64(s) * np.int64(s)
+            signed[S_ZONE, j] = s
+            signed[S_REFERENCE, j] = s
+            signed[S_WINDOW, j] = 0
+        state[COUNT] = kept
+        state[REF_COUNT] = kept
+        state[ZONE_F2] = f2
+        state[REF_F2] = f2
+    else:
+        for j in range(ROW):
+            signed[S_REFERENCE, j] = signed[S_ZONE, j] + signed[S_WINDOW, j]
+            signed[S_ZONE, j] = 0
+            signed[S_WINDOW, j] = 0
+        f2 = np.int64(0)
+        for j in range(ROW):
+            r = np.int64(signed[S_REFERENCE, j])
+            f2 += r * r
+        state[REF_COUNT] = state[COUNT]
+        state[REF_F2] = f2
+        state[COUNT] = 0
+        state[ZONE_F2] = 0
+    state[SUB] = 0

@@ -1,0 +1,233 @@
+"""Exact postings: for every key, the chain of log rows that hold it.
+
+`entries` is an open-addressed directory of 32-byte lines, seen as int64[n, 4] and int32[n, 8]:
+
+    word 0     the key's hash
+    int32 2    number of rows; 0 marks an empty line
+    int32 3    the newest row
+    int32 4    the open zone that saw the key last
+    int32 5    the key's place among that zone's keys
+
+`older[row]` is the next older row of the same key. Rows leave in the order they came, so a chain is never edited: the
+count falls, and a walk takes that many steps. A walk is a string of dependent loads; `walk` keeps `LANES` of them in
+flight, which hides their latency. The line doubles as the group table of the open zone, whose summary is built from its
+keys and their sizes.
+"""
+
+import numpy as np
+
+from summaries.kernels.jit import kernel
+
+AHEAD = 128  # lines fetched together: independent loads hide each other's latency
+LANES = 32
+
+# heads[...]: directory lines in use; keys of the open zone; a place that keeps the fetching loads from being optimised away
+USED, KEYS, FETCHED = range(3)
+
+
+@kernel("int64(int64[:,::1], int32[:,::1], int64)", inline="always")
+def locate(entries, small, h):
+    """The line of `h`, or the empty one where it would stand."""
+    mask = entries.shape[0] - 1
+    at = h & mask
+    while small[at, 2] != 0 and entries[at, 0] != h:
+        at = (at + 1) & mask
+    return at
+
+
+@kernel(
+    "int64(int64[:,::1], int32[:,::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1], int32[::1],"
+    " int64, int64, int32)"
+)
+def enter(entries, small, older, heads, keys, sizes, hashes, rows, start, stop, zone):
+    """Add tuples `start..stop` to their keys; stops early, and says where, when the directory is 5/8 full.
+
+    With `zone` >= 0 the zone's `keys` and `sizes` are counted as well.
+    """
+    mask = np.uint64(entries.shape[0] - 1)
+    room = (entries.shape[0] >> 3) * 5
+    used = heads[USED]
+    found = heads[KEYS]
+    fetched = np.int32(0)
+    i = start
+    while i < stop and used + AHEAD <= room:
+        last = min(i + AHEAD, stop)
+        for k in range(i, last):
+            fetched ^= small[np.uint64(hashes[k]) & mask, 2]
+        while i < last:
+            h = hashes[i]
+            at = np.uint64(h) & mask
+            while small[at, 2] != 0 and entries[at, 0] != h:
+                at = (at + np.uint64(1)) & mask
+            count = small[at, 2]
+            if count == 0:
+                entries[at, 0] = h
+                small[at, 3] = -1
+                small[at, 4] = -1
+                used += 1
+            if zone >= 0:
+                if small[at, 4] != zone:
+                    small[at, 4] = zone
+                    small[at, 5] = found
+                    keys[found] = h
+                    sizes[found] = 0
+                    found += 1
+                sizes[np.uint64(small[at, 5])] += 1
+            row = rows[i]
+            older[np.uint64(row)] = small[at, 3]
+            small[at, 3] = row
+            small[at, 2] = count + 1
+            i += 1
+    heads[USED] = used
+    heads[KEYS] = found
+    heads[FETCHED] = fetched
+    return i
+
+
+@kernel("void(int64[:,::1], int32[:,::1], int64[::1], int64, int32[::1])")
+def take_back(entries, small, hashes, count, sizes):
+    """Leave these tuples, the last to come, out of the open zone's sizes."""
+    for i in range(count):
+        sizes[small[locate(entries, small, hashes[i]), 5]] -= 1
+
+
+@kernel("void(int64[:,::1], int32[:,::1], int64[::1], int64[::1], int32[::1], int64[::1], int64, int32)")
+def note(entries, small, heads, keys, sizes, hashes, count, zone):
+    """Count tuples that were entered before as the open zone's."""
+    for i in range(count):
+        at = locate(entries, small, hashes[i])
+        if small[at, 4] != zone:
+            small[at, 4] = zone
+            small[at, 5] = heads[KEYS]
+            keys[heads[KEYS]] = hashes[i]
+            sizes[heads[KEYS]] = 0
+            heads[KEYS] += 1
+        sizes[small[at, 5]] += 1
+
+
+@kernel("void(int64[:,::1], int32[:,::1], int32[::1], int64[::1], int32, int64[::1])")
+def open_sizes(entries, small, sizes, hashes, zone, out):
+    """How many tuples of each key the open zone has."""
+    for i in range(hashes.size):
+        at = locate(entries, small, hashes[i])
+        out[i] = sizes[small[at, 5]] if small[at, 2] != 0 and small[at, 4] == zone else 0
+
+
+@kernel("void(int64[:,::1], int32[:,::1], int64[:,::1], int32[:,::1])")
+def rehash(old, old_small, new, new_small):
+    """Move every line to a directory of another size."""
+    for i in range(old.shape[0]):
+        if old_small[i, 2] != 0:
+            at = locate(new, new_small, old[i, 0])
+            for k in range(4):
+                new[at, k] = old[i, k]
+
+
+@kernel("void(int64[:,::1], int32[:,::1], int64)", inline="always")
+def vacate(entries, small, at):
+    """Empty a line and move back the ones that had to step over it."""
+    mask = entries.shape[0] - 1
+    hole = at
+    probe = (at + 1) & mask
+    while small[probe, 2] != 0:
+        home = entries[probe, 0] & mask
+        if ((probe - home) & mask) >= ((probe - hole) & mask):
+            for k in range(4):
+                entries[hole, k] = entries[probe, k]
+            hole = probe
+        probe = (probe + 1) & mask
+    for k in range(4):
+        entries[hole, k] = 0
+
+
+@kernel("int64(int64[:,::1], int32[:,::1], int64[::1], int64[::1])")
+def forget(entries, small, heads, hashes):
+    """Drop the oldest row of each of these keys; returns how many had none (which is a bug)."""
+    mask = entries.shape[0] - 1
+    fetched = np.int32(0)
+    missing = 0
+    for first in range(0, hashes.size, AHEAD):
+        last = min(first + AHEAD, hashes.size)
+        for i in range(first, last):
+            fetched ^= small[hashes[i] & mask, 2]
+        for i in range(first, last):
+            at = locate(entries, small, hashes[i])
+            count = small[at, 2]
+            if count > 1:
+                small[at, 2] = count - 1
+            elif count == 1:
+                vacate(entries, small, at)
+                heads[USED] -= 1
+            else:
+                missing += 1
+    heads[FETCHED] = fetched
+    return missing
+
+
+@kernel("int64(int64[:,::1], int32[:,::1], int64[::1], int64[::1], int32[::1], int64[::1])")
+def find_keys(entries, small, heads, hashes, newest, counts):
+    """Newest row and number of rows of each key (0 if absent); returns the total."""
+    mask = entries.shape[0] - 1
+    total = np.int64(0)
+    fetched = np.int32(0)
+    for first in range(0, hashes.size, AHEAD):
+        last = min(first + AHEAD, hashes.size)
+        for i in range(first, last):
+            fetched ^= small[hashes[i] & mask, 2]
+        for i in range(first, last):
+            at = locate(entries, small, hashes[i])
+            count = np.int64(small[at, 2])
+            counts[i] = count
+            newest[i] = small[at, 3]
+            total += count
+    heads[FETCHED] = fetched
+    return total
+
+
+@kernel("void(int32[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
+def walk(older, newest, counts, probe, rows):
+    """All rows of all keys: (index of the key, log row), keys in the order asked, newest row first."""
+    n = counts.size
+    lane_row = np.zeros(LANES, np.int64)
+    lane_at = np.zeros(LANES, np.int64)
+    lane_left = np.zeros(LANES, np.int64)
+    key = 0
+    at = np.int64(0)
+    busy = 0
+    for lane in range(LANES):
+        while key < n and counts[key] == 0:
+            key += 1
+        if key < n:
+            lane_row[lane] = newest[key]
+            lane_at[lane] = at
+            lane_left[lane] = counts[key]
+            probe[at : at + counts[key]] = np.int32(key)
+            at += counts[key]
+            key += 1
+            busy = lane + 1
+    while busy > 0:
+        lane = 0
+        while lane < busy:
+            row = lane_row[lane]
+            rows[lane_at[lane]] = row
+            lane_at[lane] += 1
+            lane_left[lane] -= 1
+            if lane_left[lane] > 0:
+                lane_row[lane] = older[row]
+                lane += 1
+                continue
+            while key < n and counts[key] == 0:
+                key += 1
+            if key < n:
+                lane_row[lane] = newest[key]
+                lane_at[lane] = at
+                lane_left[lane] = counts[key]
+                probe[at : at + counts[key]] = np.int32(key)
+                at += counts[key]
+                key += 1
+                lane += 1
+            else:
+                busy -= 1
+                lane_row[lane] = lane_row[busy]
+                lane_at[lane] = lane_at[busy]
+                lane_left[lane] = lane_left[busy]

@@ -1,0 +1,1 @@
+"""Spark: bulk history and streaming sinks into the index. This floor holds no code yet."""

@@ -1,0 +1,6 @@
+"""What a test of streams needs: a clock, a brute-force oracle, and generators (in `promising.testing.streams`)."""
+
+from promising.testing.clock import ManualClock
+from promising.testing.oracle import Oracle
+
+__all__ = ["ManualClock", "Oracle"]

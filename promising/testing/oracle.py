@@ -1,0 +1,250 @@
+"""A brute-force oracle of a stream with one summary: every tuple kept, every question answered by a scan of them.
+
+It shares no code with the index, takes one tuple at a time, and keeps no derived state but the watermark: where a tuple
+is, and whether it is still there, is worked out anew from its timestamp at each question.
+
+Time, with `T_1` the granularity and `(n, m)` the collapse: `T_i = T_1 * n**(i-1)`, `S_i = T_1 + ... + T_i`, and
+`horizon_i = floor((watermark - S_i) / T_i) * T_i`. A timestamp is in the first `G_i` with `ts >= horizon_i`; before
+`horizon_m` it is gone.
+"""
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from summaries.errors import (
+    BadCollapse,
+    BadGranularity,
+    BadWindow,
+    EmptyBatch,
+    MissingColumn,
+    NullKey,
+    NullTime,
+    UnequalLengths,
+)
+
+Key = int | str
+Row = dict[str, Any]
+Window = tuple[int, int]
+
+TOO_OLD = "too_old"
+TOO_FAR_AHEAD = "too_far_ahead"
+
+
+class Oracle:
+    """What a stream with one summary must hold and answer. All times are integers, microseconds since the epoch.
+
+    Tuples are named by their *arrival*: their place, from 0, among all tuples ever offered, refused ones included.
+    `offered == len(live()) + expired + sum(refused.values())` holds at all times. Every question costs a scan of all
+    accepted tuples.
+
+    >>> from promising.testing.clock import ManualClock
+    >>> oracle = Oracle("ts", "item", granularity=10, collapse=(2, 2), max_future=50, clock=ManualClock(100))
+    >>> oracle.append({"ts": [95, 40, 151, 120], "item": ["tea", "tea", "jam", "jam"], "price": [2.0, None, 3.0, 3.0]})
+    (2, {'too_old': 1, 'too_far_ahead': 1})
+    >>> oracle.watermark, oracle.live()
+    (120, [0, 3])
+    >>> oracle.zone_of(95), oracle.zone_of(120)
+    ((2, 9), (1, 12))
+    >>> oracle.count("tea"), oracle.count("jam", window=(0, 120)), oracle.rows([0])
+    (1, 0, [{'ts': 95, 'item': 'tea', 'price': 2.0}])
+    >>> oracle.advance(140)
+    >>> oracle.live(), oracle.expired
+    ([3], 1)
+    """
+
+    def __init__(
+        self,
+        time: str,
+        key: str,
+        *,
+        granularity: int,
+        collapse: tuple[int, int],
+        clock: Callable[[], int],
+        lateness: int = 0,
+        max_future: int = 300_000_000,
+    ) -> None:
+        rate, depth = collapse
+        if granularity <= 0:
+            raise BadGranularity(f"granularity must be positive, got {granularity}")
+        if rate < 2 or depth < 1:
+            raise BadCollapse(f"collapse needs rate >= 2 and depth >= 1, got {collapse}")
+        self.time = time
+        self.key = key
+        self.granularity = granularity
+        self.rate = rate
+        self.depth = depth
+        self.lateness = lateness
+        self.max_future = max_future
+        self.clock = clock
+        self.offered = 0
+        self.refused: Counter[str] = Counter()
+        self._watermark: int | None = None
+        self._accepted: dict[int, Row] = {}
+
+    # --- tuples in ---------------------------------------------------------------------------------------------
+
+    def append(self, columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> tuple[int, dict[str, int]]:
+        """Offer a batch, tuple by tuple in its order; return how many were accepted, and refused by reason.
+
+        The clock is read once. A batch with a null key or time, a missing key or time column, unequal lengths or no
+        tuples is an error and changes nothing. `None` stands for null in the other columns.
+        """
+        rows = self._rows_of(columns)
+        latest = self.clock() + self.max_future
+        accepted = 0
+        refused: Counter[str] = Counter()
+        for row in rows:
+            reason = self._offer(row, latest)
+            if reason is None:
+                accepted += 1
+            else:
+                refused[reason] += 1
+        self.refused.update(refused)
+        return accepted, dict(refused)
+
+    def _offer(self, row: Row, latest: int) -> str | None:
+        """Accept one tuple, or say why not. Only an accepted tuple moves the watermark."""
+        arrival = self.offered
+        self.offered += 1
+        ts = row[self.time]
+        if ts > latest:
+            return TOO_FAR_AHEAD
+        if not self._is_live(ts):
+            return TOO_OLD
+        self._accepted[arrival] = row
+        self.advance(ts - self.lateness)  # never back, so this is the greatest time seen less the lateness
+        return None
+
+    def _rows_of(self, columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> list[Row]:
+        for name in (self.time, self.key):
+            if name not in columns:
+                raise MissingColumn(f"column {name!r} is not in the batch: {sorted(columns)}")
+        lists = {name: _as_list(values) for name, values in columns.items()}
+        lengths = {name: len(values) for name, values in lists.items()}
+        if len(set(lengths.values())) > 1:
+            raise UnequalLengths(f"columns of unequal length: {lengths}")
+        if not lists[self.time]:
+            raise EmptyBatch("a batch without tuples")
+        rows = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
+        for place, row in enumerate(rows):
+            if row[self.time] is None:
+                raise NullTime(f"row {place}: no value in time column {self.time!r}")
+            if row[self.key] is None:
+                raise NullKey(f"row {place}: no value in key column {self.key!r}")
+            row[self.time] = operator.index(row[self.time])
+        return rows
+
+    def advance(self, watermark: int) -> None:
+        """Punctuation: no tuple before `watermark` is awaited any more. A watermark never goes back."""
+        self._watermark = watermark if self._watermark is None else max(self._watermark, watermark)
+
+    # --- geometry ----------------------------------------------------------------------------------------------
+
+    @property
+    def watermark(self) -> int | None:
+        """`None` before the first accepted tuple or punctuation; until then nothing is too old."""
+        return self._watermark
+
+    def span(self, i: int) -> int:
+        """`T_i`, the length of granularity `i`, counted from 1."""
+        self._check_granularity(i)
+        span = self.granularity
+        for _ in range(i - 1):
+            span *= self.rate
+        return span
+
+    def horizon(self, i: int) -> int | None:
+        """The first instant still in `G_1..G_i`; `None` while there is no watermark."""
+        if self._watermark is None:
+            return None
+        reach = sum(self.span(j) for j in range(1, i + 1))
+        return (self._watermark - reach) // self.span(i) * self.span(i)
+
+    def granularity_of(self, ts: int) -> int | None:
+        """The granularity that holds `ts` now, from 1; `None` when `ts` is older than the last."""
+        for i in range(1, self.depth + 1):
+            horizon = self.horizon(i)
+            if horizon is None or ts >= horizon:
+                return i
+        return None
+
+    def zone_of(self, ts: int) -> tuple[int, int] | None:
+        """Granularity and zone number of `ts` now.
+
+        In `G_i`, i >= 2, zone z is `[z * T_(i-1), (z+1) * T_(i-1))`. Zones of `G_1` depend on behaviour; for them the
+        number is that of the block of length `T_1` they lie in.
+        """
+        i = self.granularity_of(ts)
+        if i is None:
+            return None
+        return i, ts // self.span(max(i - 1, 1))
+
+    # --- answers -----------------------------------------------------------------------------------------------
+
+    def live(self) -> list[int]:
+        """Arrivals of the accepted tuples that the last granularity still holds, ascending."""
+        oldest = self.horizon(self.depth)
+        return [arrival for arrival, row in self._accepted.items() if oldest is None or row[self.time] >= oldest]
+
+    @property
+    def expired(self) -> int:
+        """How many tuples were accepted and have left the last granularity since."""
+        return sum(not self._is_live(row[self.time]) for row in self._accepted.values())
+
+    def rows(self, arrivals: Iterable[int]) -> list[Row]:
+        """Copies of accepted tuples, expired ones included, in the order asked for."""
+        return [dict(self._accepted[arrival]) for arrival in arrivals]
+
+    def tuples(self, key: Key, window: Window | None = None) -> list[int]:
+        """Arrivals of the live tuples with this key and a time in `[start, end)`, ascending; any time without one."""
+        return [arrival for arrival in self._live_in(window) if self._accepted[arrival][self.key] == key]
+
+    def count(self, key: Key, window: Window | None = None) -> int:
+        return len(self.tuples(key, window))
+
+    def join(self, keys: Iterable[Key], window: Window | None = None) -> list[tuple[int, int]]:
+        """Every pair (place in `keys`, arrival of a live tuple in the window with that key), ascending.
+
+        A key that is asked for twice is answered twice.
+        """
+        matches: dict[Key, list[int]] = {}
+        for arrival in self._live_in(window):
+            matches.setdefault(self._accepted[arrival][self.key], []).append(arrival)
+        probes = _as_list(keys)
+        return [(place, arrival) for place, key in enumerate(probes) for arrival in matches.get(key, ())]
+
+    def zone_counts(self, granularity: int) -> dict[int, Counter[Key]]:
+        """Per non-empty zone of this granularity, numbered as in `zone_of`: how many live tuples each key has."""
+        self._check_granularity(granularity)
+        zones: dict[int, Counter[Key]] = {}
+        for arrival in self.live():
+            row = self._accepted[arrival]
+            place = self.zone_of(row[self.time])
+            if place is not None and place[0] == granularity:
+                zones.setdefault(place[1], Counter())[row[self.key]] += 1
+        return zones
+
+    def _live_in(self, window: Window | None) -> list[int]:
+        if window is None:
+            return self.live()
+        start, end = window
+        if end < start:
+            raise BadWindow(f"window [{start}, {end}) ends before it starts")
+        return [arrival for arrival in self.live() if start <= self._accepted[arrival][self.time] < end]
+
+    def _is_live(self, ts: int) -> bool:
+        horizon = self.horizon(self.depth)
+        return horizon is None or ts >= horizon
+
+    def _check_granularity(self, i: int) -> None:
+        if not 1 <= i <= self.depth:
+            raise ValueError(f"granularities are 1..{self.depth}, not {i}")
+
+
+def _as_list(values: Iterable[Any]) -> list[Any]:
+    """Plain Python values, so that keys compare and print alike whatever array they came in."""
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)

@@ -1,0 +1,130 @@
+"""The most frequent keys, on the frequent-items sketch of Apache DataSketches."""
+
+from typing import Any, Self
+
+import datasketches
+import numpy as np
+
+from summaries.adt import TOLERANCE, Estimate, Estimates, FrequencySummary, empty_like, read_total
+from summaries.errors import BadQuestion, BadSize, CorruptSummary, MixedKeys
+from summaries.frame import Reader, block, integers
+from summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys
+
+
+class Frequent(FrequencySummary):
+    """At most 0.75 * 2**lg_k keys with their counts; the rarest are forgotten when it is full (Misra-Gries).
+
+    **Bounds** always hold. All keys share one possible error, at most 3.5 / 2**lg_k of the tuples and 0 while none was
+    forgotten: a kept key has at least its counter and at most that much more, a forgotten one at most that much.
+
+    **Confidence** is 1 if that error is at most `TOLERANCE` * total, else 0: there is no chance in it.
+
+    It cannot subtract.
+
+    >>> items = Frequent(lg_k=5)
+    >>> items.summarize(np.arange(1000), counts=np.where(np.arange(1000) < 2, 4000, 1))
+    >>> [key for key, estimate in items.top(2)]
+    [0, 1]
+    """
+
+    kind = "frequent"
+    subtracts = False
+
+    def __init__(self, lg_k: int = 10) -> None:
+        if not 3 <= lg_k <= 24:
+            raise BadSize(f"lg_k {lg_k}: 3 to 24 is wanted")
+        self.lg_k = lg_k
+        self.total = 0
+        self._strings: bool | None = None
+        self._sketch: Any = None
+
+    def summarize(self, values: Any, counts: Any = None) -> None:
+        """Count keys: integers or strings, not both."""
+        keys = as_keys(values)
+        weights = as_counts(counts, len(keys), self.total)
+        unique, sums = distinct_keys(keys, weights)
+        if not unique:
+            return
+        self._settle(not isinstance(keys, np.ndarray))
+        for key, count in zip(unique, sums.tolist(), strict=True):
+            self._sketch.update(key, count)
+        self.total += int(weights.sum())
+
+    def _settle(self, strings: bool) -> None:
+        """The first key decides the sort of all."""
+        if self._strings is None:
+            self._strings = strings
+            sketch = datasketches.frequent_strings_sketch if strings else datasketches.frequent_items_sketch
+            self._sketch = sketch(self.lg_k)
+        elif self._strings is not strings:
+            raise MixedKeys("row 0: integers and strings in one summary of frequent keys")
+
+    def estimates(self, keys: Any) -> Estimates:
+        """For each key, how many tuples have it."""
+        column: Keys = as_keys(keys)
+        strings = not isinstance(column, np.ndarray)
+        if self._strings is not strings:
+            nothing = np.zeros(len(column))
+            return Estimates(nothing, nothing, nothing)
+        wanted = column.to_pylist() if strings else column.tolist()
+        asked = (self._sketch.get_estimate, self._sketch.get_lower_bound, self._sketch.get_upper_bound)
+        value, lower, upper = (np.array([ask(key) for key in wanted], np.float64) for ask in asked)
+        return Estimates(np.minimum(value, self.total), lower, np.minimum(upper, self.total))
+
+    def top(self, n: int) -> list[tuple[Key, Estimate]]:
+        """At most `n` kept keys, the highest upper bound first, equal ones in order of key.
+
+        No other key has more tuples than the upper bound of the last of them.
+        """
+        if n < 0:
+            raise BadQuestion(f"the top {n} keys")
+        if self._sketch is None:
+            return []
+        rows = self._sketch.get_frequent_items(datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES)
+        rows.sort(key=lambda row: (-row[3], row[0]))
+        return [(row[0], Estimate(*(float(min(number, self.total)) for number in row[1:4]))) for row in rows[:n]]
+
+    def confidence(self) -> float:
+        """Whether every count is within `TOLERANCE` * total."""
+        return float(self._error() <= TOLERANCE * self.total)
+
+    def _error(self) -> int:
+        """The one possible error: between the bounds of any key."""
+        if self._sketch is None:
+            return 0
+        key: Key = "" if self._strings else 0
+        return int(self._sketch.get_upper_bound(key) - self._sketch.get_lower_bound(key))
+
+    def _sizes(self) -> str:
+        return f"lg_k={self.lg_k}"
+
+    def _add(self, other: Self) -> None:
+        if other._strings is not None:
+            self._settle(other._strings)
+            self._sketch.merge(other._sketch)
+
+    def _payload(self) -> bytes:
+        head = integers(self.lg_k, self.total, -1 if self._strings is None else int(self._strings))
+        if self._strings is None:
+            return head
+        return head + block(self._sketch.serialize(*([] if self._strings else [datasketches.PyLongsSerDe()])))
+
+    @classmethod
+    def _read(cls, reader: Reader) -> Self:
+        lg_k, total, strings = reader.integer(), read_total(reader), reader.integer()
+        summary: Self = empty_like(cls, lg_k)
+        if strings == -1 and total == 0:
+            return summary
+        if strings not in (0, 1):
+            raise CorruptSummary(f"{total} tuples with keys of sort {strings}")
+        summary.total, summary._strings, data = total, strings == 1, reader.block()
+        try:
+            if strings:
+                summary._sketch = datasketches.frequent_strings_sketch.deserialize(data)
+            else:
+                summary._sketch = datasketches.frequent_items_sketch.deserialize(data, datasketches.PyLongsSerDe())
+        except Exception as error:  # the key reader raises what it likes
+            raise CorruptSummary(f"no sketch of frequent keys: {error}") from None
+        if summary._sketch.total_weight != total:
+            raise CorruptSummary(f"a sketch of {summary._sketch.total_weight} tuples, not of {summary!r}")
+        return summary

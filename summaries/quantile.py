@@ -1,0 +1,99 @@
+"""Quantiles, on the KLL sketch of Apache DataSketches."""
+
+import math
+from typing import Any, Self
+
+import datasketches
+import numpy as np
+
+from summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
+from summaries.errors import BadQuestion, BadSize, CorruptSummary
+from summaries.frame import Reader, block, integers
+from summaries.keys import as_counts, as_numbers
+
+STEP = 1 << 16
+
+
+class Quantile(Summary):
+    """A KLL sketch of `k`: the value at a rank, from O(k) numbers however many came in.
+
+    **Bounds** are the values at rank ± e, with e the rank error that KLL states for 99 % (1.33 % at k = 200), or the
+    least and largest value, which are kept exactly, where that leaves [0, 1].
+
+    **Confidence** is 1 - 2 exp(-ln(200) (`TOLERANCE` / e)²): the Gaussian tail of KLL's rank error, through its 99 %.
+
+    KLL throws coins of its own that no seed reaches, so two equal streams may give two different sketches, both within
+    bounds. It cannot subtract.
+
+    >>> prices = Quantile(k=200)
+    >>> prices.summarize(np.arange(100_001))
+    >>> median = prices.estimate(0.5)
+    >>> median.lower <= 50_000 <= median.upper <= median.lower + 5_000
+    True
+    """
+
+    kind = "quantile"
+    subtracts = False
+
+    def __init__(self, k: int = 200) -> None:
+        if not 8 <= k <= 65535:
+            raise BadSize(f"k {k}: 8 to 65535 is wanted")
+        self.k = k
+        self.total = 0
+        self._sketch = datasketches.kll_doubles_sketch(k)
+
+    def summarize(self, values: Any, counts: Any = None) -> None:
+        """Take in numbers; NaN is refused. A count of c is c values, and costs as much."""
+        column = as_numbers(values)
+        weights = as_counts(counts, column.size, self.total)
+        ends = np.cumsum(weights)
+        tuples = int(ends[-1]) if ends.size else 0
+        for start in range(0, tuples, STEP):
+            at = np.searchsorted(ends, np.arange(start, min(start + STEP, tuples)), "right")
+            self._sketch.update(column[at])
+        self.total += tuples
+
+    def estimate(self, rank: float) -> Estimate:
+        """The least value v such that the share `rank` of the values is at most v."""
+        if not 0 <= rank <= 1:
+            raise BadQuestion(f"rank {rank} is outside [0, 1]")
+        if self.total == 0:
+            raise BadQuestion("no values, no quantile")
+        error = self._rank_error()
+        value = self._at(rank)
+        return Estimate(value, min(self._at(rank - error), value), max(self._at(rank + error), value))
+
+    def _at(self, rank: float) -> float:
+        if rank <= 0:
+            return float(self._sketch.get_min_value())
+        return float(self._sketch.get_max_value() if rank >= 1 else self._sketch.get_quantile(rank, True))
+
+    def _rank_error(self) -> float:
+        return float(self._sketch.normalized_rank_error(False)) if self._sketch.is_estimation_mode() else 0.0
+
+    def confidence(self) -> float:
+        """The chance that the rank of an answer is within `TOLERANCE`."""
+        error = self._rank_error()
+        return 1.0 if error == 0 else max(0.0, 1 - 2 * math.exp(-math.log(200) * (TOLERANCE / error) ** 2))
+
+    def _sizes(self) -> str:
+        return f"k={self.k}"
+
+    def _add(self, other: Self) -> None:
+        self._sketch.merge(other._sketch)
+
+    def _payload(self) -> bytes:
+        return integers(self.k, self.total) + block(self._sketch.serialize())
+
+    @classmethod
+    def _read(cls, reader: Reader) -> Self:
+        k, total, data = reader.integer(), read_total(reader), reader.block()
+        summary: Self = empty_like(cls, k)
+        try:
+            summary._sketch = datasketches.kll_doubles_sketch.deserialize(data)
+        except (ValueError, RuntimeError, IndexError, MemoryError) as error:
+            raise CorruptSummary(f"no KLL sketch: {error}") from None
+        summary.total = total
+        if summary._sketch.k != k or summary._sketch.n != total or summary._sketch.serialize() != data:
+            raise CorruptSummary(f"a KLL sketch of k={summary._sketch.k}, n={summary._sketch.n}, not of {summary!r}")
+        return summary

@@ -1,0 +1,162 @@
+"""The uniform sample: the tuples with the smallest random priorities, so that samples merge."""
+
+import math
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from summaries.adt import BOUNDS, TOLERANCE, Estimates, FrequencySummary, empty_like, read_total
+from summaries.errors import BadSize, CorruptSummary, Incompatible, MixedKeys
+from summaries.frame import Reader, integers
+from summaries.hashing import inner_seed
+from summaries.kernels.hashing import hash_longs
+from summaries.keys import NO_KEYS, Keys, as_counts, as_keys, key_bytes, read_keys
+
+LARGEST = 1 << 24
+STEP = 1 << 16
+
+
+class Sample(FrequencySummary):
+    """`size` tuples, or all while there are no more, every subset of that size being as likely as any other.
+
+    The i-th tuple that a sample takes in draws a 64-bit priority, a hash of i under the sample's own seed; the `size`
+    smallest are kept. So the sample of a union is the smallest of both samples, the same in every order of adding, and
+    the same batches and seed give the same sample. Each sample needs its own seed: two that drew equal priorities are
+    `Incompatible`. It cannot subtract: what it would need in place of a tuple that leaves is gone.
+
+    **Bounds**: k of n sampled tuples have the key, x = k / n. By Chernoff's bound, which Hoeffding extended to draws
+    without replacement, shares p with n KL(x | p) > ln(2 / (1 - `BOUNDS`)) are ruled out. Tuples that were seen are not
+    impossible: at least k tuples have the key, and at least n - k have not. All tuples sampled: exact.
+
+    **Confidence** is 1 - 2 exp(-2 size `TOLERANCE`²) (Hoeffding).
+
+    Costs: O(1) a tuple and a sort of the kept ones a batch, O(size) a batch of estimates.
+
+    >>> sample = Sample(size=1000, seed=7)
+    >>> sample.summarize(np.arange(100_000) % 4)
+    >>> estimate = sample.estimate(3)
+    >>> estimate.lower <= 25_000 <= estimate.upper <= estimate.lower + 8_000
+    True
+    """
+
+    kind = "sample"
+    subtracts = False
+
+    def __init__(self, size: int = 1024, seed: int = 0) -> None:
+        if not 1 <= size <= LARGEST:
+            raise BadSize(f"size {size}: 1 to 2**24 tuples are wanted")
+        inner_seed(seed)
+        self.size, self.seed = size, seed
+        self.total = 0
+        self.keys: Keys = NO_KEYS
+        self._priorities: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
+        self._drawn = 0
+
+    def summarize(self, values: Any, counts: Any = None) -> None:
+        """Sample keys: integers or strings, not both. A count of c is c tuples, and costs as much."""
+        keys = as_keys(values)
+        weights = as_counts(counts, len(keys), self.total)
+        self._check_sort(keys)
+        ends = np.cumsum(weights)
+        tuples = int(ends[-1]) if ends.size else 0
+        for start in range(0, tuples, STEP):
+            stop = min(start + STEP, tuples)
+            at = np.searchsorted(ends, np.arange(start, stop), "right")
+            priorities = np.empty(stop - start, np.uint64)
+            hash_longs(np.arange(self._drawn, self._drawn + stop - start), inner_seed(self.seed), priorities)
+            self._drawn += stop - start
+            if self._priorities.size == self.size:
+                better = priorities < self._priorities[-1]
+                at, priorities = at[better], priorities[better]
+            self._keep(keys.take(at), priorities)
+        self.total += tuples
+
+    def _keep(self, keys: Keys, priorities: npt.NDArray[np.uint64]) -> None:
+        """Unite with more tuples; the kept ones stand in order of priority."""
+        everything = np.concatenate((self._priorities, priorities))
+        best = np.argsort(everything)[: self.size]
+        if len(self.keys) == 0 or len(keys) == 0:
+            united = keys if len(keys) else self.keys
+        elif isinstance(keys, np.ndarray):
+            united = np.concatenate((self.keys, keys))
+        else:
+            united = pa.concat_arrays([self.keys, keys])
+        self.keys, self._priorities = united.take(best), everything[best]
+
+    def estimates(self, keys: Any) -> Estimates:
+        """For each key, how many tuples have it."""
+        wanted = as_keys(keys)
+        wanted, held = (
+            column if isinstance(column, np.ndarray) else column.to_pylist() for column in (wanted, self.keys)
+        )
+        hits = np.array([0] * len(wanted), np.int64)
+        if len(held) and isinstance(wanted, np.ndarray) is isinstance(held, np.ndarray):
+            unique, sums = np.unique(np.asarray(held), return_counts=True)
+            at = np.minimum(np.searchsorted(unique, np.asarray(wanted)), unique.size - 1)
+            hits = np.where(unique[at] == np.asarray(wanted), sums[at], 0)
+        drawn = len(held)
+        if drawn == self.total:
+            exact = hits.astype(np.float64)
+            return Estimates(exact, exact, exact)
+        low, high = chernoff(hits / drawn, math.log(2 / (1 - BOUNDS)) / drawn)
+        value = np.rint(hits * (self.total / drawn))
+        lower = np.clip(np.ceil(low * self.total), hits, value)
+        upper = np.clip(np.floor(high * self.total), value, self.total - drawn + hits)
+        return Estimates(value, lower, upper)
+
+    def confidence(self) -> float:
+        """The chance that a count is within `TOLERANCE` * total."""
+        if self.total <= self.size:
+            return 1.0
+        return max(0.0, 1 - 2 * math.exp(-2 * self.size * TOLERANCE**2))
+
+    def _check_sort(self, keys: Keys) -> None:
+        if len(keys) and len(self.keys) and isinstance(keys, np.ndarray) is not isinstance(self.keys, np.ndarray):
+            raise MixedKeys("row 0: integers and strings in one sample")
+
+    def _sizes(self) -> str:
+        return f"size={self.size}"
+
+    def _add(self, other: Self) -> None:
+        self._check_sort(other.keys)
+        if np.intersect1d(self._priorities, other._priorities).size:
+            raise Incompatible(f"{self!r} and {other!r} drew equal priorities; give each sample a seed of its own")
+        self._keep(other.keys, other._priorities)
+
+    def _payload(self) -> bytes:
+        head = integers(self.size, self.seed, self.total, self._drawn)
+        return head + key_bytes(self.keys) + self._priorities.astype("<u8").tobytes()
+
+    @classmethod
+    def _read(cls, reader: Reader) -> Self:
+        size, seed, total, drawn = reader.integer(), reader.integer(), read_total(reader), reader.integer()
+        sample: Self = empty_like(cls, size, seed)
+        keys = read_keys(reader)
+        priorities = reader.integers(len(keys)).view(np.uint64)
+        if len(keys) != min(size, total) or not 0 <= drawn <= total or (priorities[1:] <= priorities[:-1]).any():
+            raise CorruptSummary(f"no sample of {size} from {total} tuples: {len(keys)} kept, {drawn} drawn")
+        sample.total, sample.keys, sample._priorities, sample._drawn = total, keys, priorities, drawn
+        return sample
+
+
+def chernoff(share: npt.NDArray[np.float64], limit: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The least and the largest p with KL(share | p) <= limit, by halving, to 40 bits, rounded outwards."""
+
+    def divergence(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        p = np.clip(p, 1e-300, 1 - 1e-16)
+        first = share * np.log(np.maximum(share, 1e-300) / p)
+        second = (1 - share) * np.log(np.maximum(1 - share, 1e-300) / (1 - p))
+        result: npt.NDArray[np.float64] = first + second
+        return result
+
+    ends = []
+    for outside in (np.zeros_like(share), np.ones_like(share)):
+        inside = share.copy()
+        for _ in range(40):
+            middle = (outside + inside) / 2
+            fits = divergence(middle) <= limit
+            inside, outside = np.where(fits, middle, inside), np.where(fits, outside, middle)
+        ends.append(outside)
+    return ends[0], ends[1]
