@@ -7,7 +7,7 @@ import numpy as np
 from summaries.adt import Estimates, FrequencySummary, read_total
 from summaries.errors import CorruptSummary, MixedKeys, NotContained
 from summaries.frame import Reader, integers
-from summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys, key_bytes, read_keys
+from summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys, key_bytes, key_list, read_keys
 
 
 class Exact(FrequencySummary):
@@ -37,9 +37,7 @@ class Exact(FrequencySummary):
 
     def estimates(self, keys: Any) -> Estimates:
         """For each key, how many tuples have it."""
-        column = as_keys(keys)
-        wanted = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
-        value = np.array([self.counts.get(key, 0) for key in wanted], np.float64)
+        value = np.array([self.counts.get(key, 0) for key in key_list(as_keys(keys))], np.float64)
         return Estimates(value, value, value)
 
     def confidence(self) -> float:
@@ -71,9 +69,8 @@ class Exact(FrequencySummary):
     def _read(cls, reader: Reader) -> Self:
         counter = cls()
         counter.total = read_total(reader)
-        column = read_keys(reader)
-        counts = reader.integers(len(column)).tolist()
-        keys = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
+        keys = key_list(read_keys(reader))
+        counts = reader.integers(len(keys)).tolist()
         counter.counts = dict(zip(keys, counts, strict=True))
         if min(counts, default=1) < 1 or sum(counts) != counter.total or len(counter.counts) != len(keys):
             raise CorruptSummary(f"{len(keys)} keys with counts that do not make {counter.total} tuples")

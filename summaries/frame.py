@@ -1,4 +1,4 @@
-"""The bytes of a summary: a frame around a payload, and a reader that trusts nothing inside it.
+"""The bytes of a summary: a frame around a payload, and its reader.
 
     offset  size  field
     0       4     magic "PTSM"
@@ -9,8 +9,9 @@
     15+n    m     payload
     15+n+m  8     BLAKE2b-64 of everything before
 
-Damage to any byte, a missing tail and a tail too many are all refused; a checksum is no signature, so the payload is
-still read as if anyone could have written it. Nothing is pickled.
+Damage to any byte, a missing tail and a tail too many are all refused. Nothing is pickled. A checksum is no signature:
+sizes and counts are still checked as they are read, but the payloads of the three kinds that stand on DataSketches
+(quantile, distinct, frequent) go to its reader, which bytes made for it can crash: take those from your own store only.
 """
 
 import hashlib

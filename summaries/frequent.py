@@ -8,7 +8,7 @@ import numpy as np
 from summaries.adt import TOLERANCE, Estimate, Estimates, FrequencySummary, empty_like, read_total
 from summaries.errors import BadQuestion, BadSize, CorruptSummary, MixedKeys
 from summaries.frame import Reader, block, integers
-from summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys
+from summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys, key_list
 
 
 class Frequent(FrequencySummary):
@@ -19,7 +19,8 @@ class Frequent(FrequencySummary):
 
     **Confidence** is 1 if that error is at most `TOLERANCE` * total, else 0: there is no chance in it.
 
-    It cannot subtract.
+    It cannot subtract. Read back from bytes it answers the same, but may forget other keys later and write its keys in
+    another order.
 
     >>> items = Frequent(lg_k=5)
     >>> items.summarize(np.arange(1000), counts=np.where(np.arange(1000) < 2, 4000, 1))
@@ -66,7 +67,7 @@ class Frequent(FrequencySummary):
         if self._strings is not strings:
             nothing = np.zeros(len(column))
             return Estimates(nothing, nothing, nothing)
-        wanted = column.to_pylist() if strings else column.tolist()
+        wanted = key_list(column)
         asked = (self._sketch.get_estimate, self._sketch.get_lower_bound, self._sketch.get_upper_bound)
         value, lower, upper = (np.array([ask(key) for key in wanted], np.float64) for ask in asked)
         return Estimates(np.minimum(value, self.total), lower, np.minimum(upper, self.total))
@@ -123,6 +124,7 @@ class Frequent(FrequencySummary):
                 summary._sketch = datasketches.frequent_strings_sketch.deserialize(data)
             else:
                 summary._sketch = datasketches.frequent_items_sketch.deserialize(data, datasketches.PyLongsSerDe())
+            summary.top(0)  # decodes the keys
         except Exception as error:  # the key reader raises what it likes
             raise CorruptSummary(f"no sketch of frequent keys: {error}") from None
         if summary._sketch.total_weight != total:

@@ -4,7 +4,7 @@ A key is an integer that fits int64, or a string. A column of keys becomes eithe
 `large_string` array (UTF-8 bytes and int64 offsets); nothing else passes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +21,9 @@ Keys: TypeAlias = Any
 
 MOST = 1 << 62
 """More tuples than this in one summary are refused, so that no int64 counter can wrap."""
+
+MOST_SPREAD = 1 << 32
+STEP = 1 << 16
 
 NO_KEYS: Longs = np.empty(0, np.int64)
 
@@ -173,9 +176,25 @@ def check_room(more: float, held: int) -> None:
         raise BadCount(f"{held} tuples and {more:.0f} more; a summary holds at most 2**62")
 
 
+def spread(counts: Longs) -> Iterator[Longs]:
+    """The row of every single tuple, `counts[i]` times row i, in pieces that fit the cache; 2**32 tuples at most."""
+    ends = np.cumsum(counts)
+    tuples = int(ends[-1]) if ends.size else 0
+    if tuples > MOST_SPREAD:
+        raise BadCount(f"{tuples} tuples at once, each of which is drawn by itself; 2**32 is the most")
+    pieces = range(0, tuples, STEP)
+    return (np.searchsorted(ends, np.arange(at, min(at + STEP, tuples)), "right") for at in pieces)
+
+
+def key_list(keys: Keys) -> list[Key]:
+    """The keys as Python objects."""
+    listed: list[Key] = keys.tolist() if isinstance(keys, np.ndarray) else keys.to_pylist()
+    return listed
+
+
 def distinct_keys(keys: Keys, counts: Longs) -> tuple[Sequence[Key], Longs]:
     """Each key that occurs once, in sorted order, as a Python object, and how many tuples have it."""
-    array = keys if isinstance(keys, np.ndarray) else np.asarray(keys.to_pylist(), object)
+    array = keys if isinstance(keys, np.ndarray) else np.array(key_list(keys), object)
     unique, where = np.unique(array, return_inverse=True)
     sums = np.zeros(unique.size, np.int64)
     np.add.at(sums, where, counts)

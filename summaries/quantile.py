@@ -4,14 +4,11 @@ import math
 from typing import Any, Self
 
 import datasketches
-import numpy as np
 
 from summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
 from summaries.errors import BadQuestion, BadSize, CorruptSummary
 from summaries.frame import Reader, block, integers
-from summaries.keys import as_counts, as_numbers
-
-STEP = 1 << 16
+from summaries.keys import as_counts, as_numbers, spread
 
 
 class Quantile(Summary):
@@ -26,7 +23,7 @@ class Quantile(Summary):
     bounds. It cannot subtract.
 
     >>> prices = Quantile(k=200)
-    >>> prices.summarize(np.arange(100_001))
+    >>> prices.summarize(range(100_001))
     >>> median = prices.estimate(0.5)
     >>> median.lower <= 50_000 <= median.upper <= median.lower + 5_000
     True
@@ -46,12 +43,9 @@ class Quantile(Summary):
         """Take in numbers; NaN is refused. A count of c is c values, and costs as much."""
         column = as_numbers(values)
         weights = as_counts(counts, column.size, self.total)
-        ends = np.cumsum(weights)
-        tuples = int(ends[-1]) if ends.size else 0
-        for start in range(0, tuples, STEP):
-            at = np.searchsorted(ends, np.arange(start, min(start + STEP, tuples)), "right")
+        for at in spread(weights):
             self._sketch.update(column[at])
-        self.total += tuples
+        self.total += int(weights.sum())
 
     def estimate(self, rank: float) -> Estimate:
         """The least value v such that the share `rank` of the values is at most v."""

@@ -1,6 +1,8 @@
 """The uniform sample: the tuples with the smallest random priorities, so that samples merge."""
 
 import math
+from collections import Counter
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -12,10 +14,10 @@ from summaries.errors import BadSize, CorruptSummary, Incompatible, MixedKeys
 from summaries.frame import Reader, integers
 from summaries.hashing import inner_seed
 from summaries.kernels.hashing import hash_longs
-from summaries.keys import NO_KEYS, Keys, as_counts, as_keys, key_bytes, read_keys
+from summaries.keys import NO_KEYS, Keys, as_counts, as_keys, key_bytes, key_list, read_keys, spread
 
 LARGEST = 1 << 24
-STEP = 1 << 16
+ALL = (1 << 64) - 1
 
 
 class Sample(FrequencySummary):
@@ -59,19 +61,14 @@ class Sample(FrequencySummary):
         keys = as_keys(values)
         weights = as_counts(counts, len(keys), self.total)
         self._check_sort(keys)
-        ends = np.cumsum(weights)
-        tuples = int(ends[-1]) if ends.size else 0
-        for start in range(0, tuples, STEP):
-            stop = min(start + STEP, tuples)
-            at = np.searchsorted(ends, np.arange(start, stop), "right")
-            priorities = np.empty(stop - start, np.uint64)
-            hash_longs(np.arange(self._drawn, self._drawn + stop - start), inner_seed(self.seed), priorities)
-            self._drawn += stop - start
-            if self._priorities.size == self.size:
-                better = priorities < self._priorities[-1]
-                at, priorities = at[better], priorities[better]
-            self._keep(keys.take(at), priorities)
-        self.total += tuples
+        for at in spread(weights):
+            priorities = np.empty(at.size, np.uint64)
+            hash_longs(np.arange(self._drawn, self._drawn + at.size), inner_seed(self.seed), priorities)
+            self._drawn += at.size
+            least = self._priorities[-1] if self._priorities.size == self.size else np.uint64(ALL)
+            better = priorities <= least
+            self._keep(keys.take(at[better]), priorities[better])
+        self.total += int(weights.sum())
 
     def _keep(self, keys: Keys, priorities: npt.NDArray[np.uint64]) -> None:
         """Unite with more tuples; the kept ones stand in order of priority."""
@@ -87,20 +84,13 @@ class Sample(FrequencySummary):
 
     def estimates(self, keys: Any) -> Estimates:
         """For each key, how many tuples have it."""
-        wanted = as_keys(keys)
-        wanted, held = (
-            column if isinstance(column, np.ndarray) else column.to_pylist() for column in (wanted, self.keys)
-        )
-        hits = np.array([0] * len(wanted), np.int64)
-        if len(held) and isinstance(wanted, np.ndarray) is isinstance(held, np.ndarray):
-            unique, sums = np.unique(np.asarray(held), return_counts=True)
-            at = np.minimum(np.searchsorted(unique, np.asarray(wanted)), unique.size - 1)
-            hits = np.where(unique[at] == np.asarray(wanted), sums[at], 0)
-        drawn = len(held)
+        drawn = len(self.keys)
+        held = Counter(key_list(self.keys))
+        hits = np.array([held[key] for key in key_list(as_keys(keys))], np.int64)
         if drawn == self.total:
             exact = hits.astype(np.float64)
             return Estimates(exact, exact, exact)
-        low, high = chernoff(hits / drawn, math.log(2 / (1 - BOUNDS)) / drawn)
+        low, high = np.array([chernoff(int(hit), drawn) for hit in hits]).reshape(-1, 2).T
         value = np.rint(hits * (self.total / drawn))
         lower = np.clip(np.ceil(low * self.total), hits, value)
         upper = np.clip(np.floor(high * self.total), value, self.total - drawn + hits)
@@ -141,22 +131,21 @@ class Sample(FrequencySummary):
         return sample
 
 
-def chernoff(share: npt.NDArray[np.float64], limit: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The least and the largest p with KL(share | p) <= limit, by halving, to 40 bits, rounded outwards."""
+@lru_cache(maxsize=1 << 14)
+def chernoff(hits: int, drawn: int) -> tuple[float, float]:
+    """The least and the largest share p with drawn * KL(hits / drawn | p) <= ln(2 / (1 - `BOUNDS`)), to 40 bits."""
+    share = hits / drawn
+    limit = math.log(2 / (1 - BOUNDS)) / drawn
 
-    def divergence(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        p = np.clip(p, 1e-300, 1 - 1e-16)
-        first = share * np.log(np.maximum(share, 1e-300) / p)
-        second = (1 - share) * np.log(np.maximum(1 - share, 1e-300) / (1 - p))
-        result: npt.NDArray[np.float64] = first + second
-        return result
+    def divergence(p: float) -> float:
+        first = share * math.log(share / p) if share > 0 else 0.0
+        return first + ((1 - share) * math.log((1 - share) / (1 - p)) if share < 1 else 0.0)
 
     ends = []
-    for outside in (np.zeros_like(share), np.ones_like(share)):
-        inside = share.copy()
+    for end in (0.0, 1.0):
+        inside, outside = share, end
         for _ in range(40):
-            middle = (outside + inside) / 2
-            fits = divergence(middle) <= limit
-            inside, outside = np.where(fits, middle, inside), np.where(fits, outside, middle)
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if divergence(middle) <= limit else (inside, middle)
         ends.append(outside)
     return ends[0], ends[1]

@@ -1,0 +1,106 @@
+"""`STRUCTURE none`: no zones, no summaries, no postings. Every question reads the log."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.log import TupleLog
+from index.regions import Estimates, Matches, Region, Regions, Window, check_window
+from index.summary import Identity
+from summaries.errors import UnknownName
+from summaries.hashing import hash_keys
+
+
+class BareState:
+    """What is kept follows the same horizons as in any other structure."""
+
+    def __init__(self, identity: Identity, log: TupleLog, seed: int) -> None:
+        self.identity = identity
+        self.log = log
+        self.seed = seed
+        self.horizons: tuple[int, ...] = ()
+        self.watermark: int | None = None
+        self.accepted = 0
+
+    @property
+    def oldest(self) -> int:
+        return self.horizons[-1] if self.horizons else -(1 << 62)
+
+    @property
+    def count(self) -> int:
+        rows = self.log.rows()
+        return int((self.log.times[rows] >= self.oldest).sum())
+
+    @property
+    def expired(self) -> int:
+        return self.accepted - self.count
+
+    def advance(self, watermark: int) -> None:
+        self.watermark = watermark
+        self.horizons = self.identity.geometry.horizons(watermark)
+
+    def insert(self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64]) -> None:
+        """The log has the tuples; there is nothing else to keep."""
+        self.accepted += len(rows)
+
+    def forget(self, rows: NDArray[np.int32]) -> None:
+        """Nothing was kept of them."""
+
+    @property
+    def nbytes(self) -> int:
+        return 0
+
+
+class BareReader:
+    """One region holds everything, and its estimate is all that can be said without looking: between none and all."""
+
+    def __init__(self, state: BareState) -> None:
+        self.state = state
+
+    def hashes(self, keys: Any) -> NDArray[np.int64]:
+        return hash_keys(keys, self.state.seed).view(np.int64)
+
+    def _rows(self, window: Window) -> NDArray[np.int32]:
+        start, end = check_window(window)
+        rows = self.state.log.rows()
+        times = self.state.log.times[rows]
+        return rows[(times >= max(start, self.state.oldest)) & (times < end)]
+
+    def probe(self, keys: Any, window: Window) -> Matches:
+        wanted = self.hashes(keys)
+        rows = self._rows(window)
+        hashes = self.state.log.hashes(self.state.identity.key, rows, self.state.seed)
+        order = np.argsort(wanted, kind="stable")
+        low = np.searchsorted(wanted[order], hashes, side="left")
+        high = np.searchsorted(wanted[order], hashes, side="right")
+        counts = high - low
+        which = np.repeat(np.arange(len(rows)), counts)
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        probe = order[np.repeat(low, counts) + within].astype(np.int32)
+        by_key = np.argsort(probe, kind="stable")
+        return Matches(probe[by_key], rows[which][by_key])
+
+    def visit(self, region: Region | tuple[int, int, int], window: Window) -> NDArray[np.int32]:
+        place = (region.granularity, region.zone, region.bucket) if isinstance(region, Region) else region
+        if place != (1, 0, 0):
+            raise UnknownName(f"no region {place}; without structure there is one, (1, 0, 0)")
+        return self._rows(window)
+
+    def regions(self, keys: Any, window: Window, search: str) -> Regions:
+        n = len(self.hashes(keys))
+        rows = self._rows(window)
+        n = n if len(rows) else 0
+        times = self.state.log.times[rows]
+        ones, zeros = np.ones(n, np.int64), np.zeros(n, np.int64)
+        all_of_them = np.full(n, len(rows), np.int64)
+        start = np.full(n, times.min() if len(rows) else 0, np.int64)
+        end = np.full(n, times.max() + 1 if len(rows) else 0, np.int64)
+        key = np.arange(n, dtype=np.int64)
+        most = all_of_them.astype(np.float64)
+        return Regions(key, ones, zeros, zeros, most, zeros * 1.0, most, all_of_them, start, end, n, 0, 0)
+
+    def estimate(self, keys: Any, window: Window) -> Estimates:
+        n = len(self.hashes(keys))
+        most = np.full(n, float(len(self._rows(window))))
+        return Estimates(most, np.zeros(n), most)

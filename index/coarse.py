@@ -1,0 +1,70 @@
+"""`G_2..G_m`: zones of fixed length, whose summaries are a pure function of the tuples and the watermark."""
+
+import numpy as np
+from numpy.typing import NDArray
+from sortedcontainers import SortedDict
+
+from index.geometry import Geometry
+from index.options import Sizes
+from index.zone import CoarseZone
+
+
+class Coarse:
+    """All granularities but the first. `levels[i]` holds the zones of `G_i` by their number, floor(time / length)."""
+
+    def __init__(self, geometry: Geometry, sizes: Sizes) -> None:
+        self.geometry = geometry
+        self.sizes = sizes
+        self.levels: dict[int, SortedDict[int, CoarseZone]] = {i: SortedDict() for i in range(2, geometry.depth + 1)}
+
+    def _home(self, granularity: int, time: int) -> CoarseZone:
+        length = self.geometry.zone_length(granularity)
+        zones = self.levels[granularity]
+        number = time // length
+        zone = zones.get(number)
+        if zone is None:
+            zone = zones[number] = CoarseZone.empty(number, number * length, self.sizes)
+        return zone
+
+    def insert(
+        self,
+        granularity: int,
+        hashes: NDArray[np.int64],
+        rows: NDArray[np.int32],
+        times: NDArray[np.int64],
+    ) -> None:
+        """Late tuples, all of one granularity."""
+        homes = times // self.geometry.zone_length(granularity)
+        for home in np.unique(homes):
+            where = homes == home
+            first = int(times[where][0])
+            self._home(granularity, first).insert(hashes[where], rows[where], times[where], self.sizes)
+
+    def receive(self, zone: CoarseZone, granularity: int) -> None:
+        """A zone of the granularity before collapses into the one of this granularity that it is part of."""
+        zones = self.levels[granularity]
+        number = zone.start // self.geometry.zone_length(granularity)
+        if number not in zones and zone.start == number * self.geometry.zone_length(granularity) and granularity == 2:
+            zones[number] = zone  # a block of G_1 is a zone of G_2
+        else:
+            self._home(granularity, zone.start).absorb(zone)
+
+    def collapse(self, horizons: tuple[int, ...]) -> int:
+        """Move what has fallen behind its horizon one granularity on, finest first; returns the tuples dropped."""
+        dropped = 0
+        for granularity, zones in self.levels.items():
+            while zones and zones.peekitem(0)[1].start < horizons[granularity - 1]:
+                _, zone = zones.popitem(0)
+                if granularity == self.geometry.depth:
+                    dropped += zone.count
+                else:
+                    self.receive(zone, granularity + 1)
+        return dropped
+
+    @property
+    def count(self) -> int:
+        return sum(z.count for zones in self.levels.values() for z in zones.values())
+
+    @property
+    def nbytes(self) -> int:
+        return sum(z.nbytes for zones in self.levels.values() for z in zones.values())

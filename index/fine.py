@@ -1,0 +1,292 @@
+"""`G_1`: blocks of length `T_1`, each a row of zones that the stream itself has cut.
+
+The newest block has the open zone; tuples of an older block that come after it has been closed wait aside until they make
+a zone of their own, or until the block collapses. A sealed zone never changes.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sortedcontainers import SortedDict
+
+from index.kernels import open_zone as kernels
+from index.kernels.seal import filter_keys, pour, sketch_keys, time_range
+from index.options import GROUP, Options, Sizes
+from index.postings import Postings
+from index.zone import CoarseZone, FineZone, Tuples, cell_f2, count_cells, distinct
+
+REASONS = {kernels.CUT_ERROR: "error", kernels.CUT_BEHAVIOUR: "behaviour", kernels.CUT_MAXLENGTH: "maxlength"}
+
+
+class ZonePool:
+    """Counters, filters and cell counts of all sealed zones of `G_1`, by slot.
+
+    64 slots make a group, whose filters are sliced: bit z of a word belongs to zone z of the group, so one word answers for
+    64 zones. A group belongs to one block. All memory is reserved at the start and touched only when used.
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        slots = sizes.groups * GROUP
+        self.counters = np.zeros((slots, sizes.counters), np.int16)
+        self.sliced = np.zeros((sizes.groups, sizes.buckets * sizes.slots), np.uint64)
+        self.cells = np.zeros((slots, sizes.buckets), np.int32)
+        self.f2 = np.zeros((slots, sizes.buckets), np.float32)
+        self.first = np.zeros(slots, np.int64)
+        self.last = np.zeros(slots, np.int64)
+        self.sealed = np.zeros(slots, np.uint8)  # 2: with its F2
+        self.zones: list[FineZone | None] = [None] * slots
+        self._free = list(range(sizes.groups - 1, -1, -1))
+
+    def take_group(self) -> int:
+        group = self._free.pop()
+        self.sliced[group] = 0
+        return group
+
+    def give_group(self, group: int) -> None:
+        self.sealed[group * GROUP : (group + 1) * GROUP] = 0
+        self.zones[group * GROUP : (group + 1) * GROUP] = [None] * GROUP
+        self._free.append(group)
+
+    def fill(self, zone: FineZone, keys: NDArray[np.int64], counts: NDArray[np.int32]) -> None:
+        """Build the summary of a zone in its slot."""
+        s, slot = self.sizes, zone.slot
+        self.counters[slot] = 0
+        n = len(keys)
+        sketch_keys(keys, counts, n, s.shift, s.depth, Sizes.lg(s.width), self.counters[slot])
+        filter_keys(keys, n, s.shift, s.probes, Sizes.lg(s.slots), slot % GROUP, self.sliced[slot // GROUP])
+        self.cells[slot] = count_cells(keys, counts, s)
+        self.first[slot], self.last[slot] = zone.first, zone.last
+        self.zones[slot] = zone
+        self.sealed[slot] = 1
+
+    def cell_f2(self, slots: NDArray[np.int64], buckets: NDArray[np.int64]) -> NDArray[np.float64]:
+        """F2 of cells; worked out for a zone when first asked for."""
+        for slot in np.unique(slots[self.sealed[slots] == 1]):
+            self.f2[slot] = cell_f2(self.counters[slot], self.sizes)
+            self.sealed[slot] = 2
+        return self.f2[slots, buckets].astype(np.float64)
+
+    @property
+    def groups_used(self) -> int:
+        return self.sizes.groups - len(self._free)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the groups in use."""
+        per_slot = self.counters[0].nbytes + self.cells[0].nbytes + self.f2[0].nbytes + 17
+        return self.groups_used * self.sliced[0].nbytes + int((self.sealed > 0).sum()) * per_slot
+
+
+@dataclass
+class Block:
+    """One stretch of `T_1`: its sealed zones, and all that will be its zone of `G_2` (`whole`, less the unsealed tuples)."""
+
+    whole: CoarseZone
+    zones: list[FineZone] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    aside_hashes: list[NDArray[np.int64]] = field(default_factory=list)
+    aside_rows: list[NDArray[np.int32]] = field(default_factory=list)
+    aside: int = 0
+    pyramid: dict[tuple[int, int], Any] = field(default_factory=dict)  # nodes by (level, first zone)
+
+    def waiting(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Tuples aside, as (hashes, rows)."""
+        if not self.aside:
+            return np.empty(0, np.int64), np.empty(0, np.int32)
+        return np.concatenate(self.aside_hashes), np.concatenate(self.aside_rows)
+
+
+class Fine:
+    """The finest granularity."""
+
+    def __init__(self, sizes: Sizes, options: Options, length: int, times: NDArray[np.int64], postings: Postings) -> None:
+        self.sizes = sizes
+        self.length = length
+        self.pool = ZonePool(sizes)
+        self.blocks: SortedDict[int, Block] = SortedDict()
+        self.cuts: dict[str, int] = {}
+        self._times = times
+        self._postings = postings
+        self._issued = 0
+        self.number = self._issue()  # of the open zone
+        self.open_block: Block | None = None
+        self._recent = np.empty(kernels.WINDOW, np.int64)
+        self._rows = np.empty(sizes.maxlength, np.int32)
+        self._signed = np.zeros((3, kernels.ROW), np.int32)
+        self._state = np.zeros(kernels.STATE_SIZE, np.int64)
+        self._keys = np.empty(sizes.maxlength, np.int64)
+        self._counts = np.empty(sizes.maxlength, np.int32)
+        tolerated = sizes.buckets * sizes.width * options.tolerance**2
+        self._limits = np.array([tolerated, options.effect, sizes.maxlength, 0.0])
+        self._spare = sizes.zones // 2
+        self._watch()
+
+    def _watch(self) -> None:
+        """Cut for error and behaviour as long as that leaves enough zones for those that must be cut."""
+        room = sum(len(b.zones) for b in self.blocks.values()) < self._spare
+        self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and room)
+
+    def _issue(self) -> int:
+        """A number no other zone of `G_1` has had."""
+        self._issued += 1
+        return self._issued
+
+    def insert(
+        self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], posted: bool
+    ) -> None:
+        """Add tuples to the blocks of their timestamps. Unless `posted` they go to the postings too, in order of arrival."""
+        low = int(times.min()) // self.length
+        high = int(times.max()) // self.length
+        if low == high:
+            self._insert_block(low, hashes, rows, posted)
+            return
+        homes = times // self.length
+        edges = np.flatnonzero(homes[1:] != homes[:-1]) + 1
+        if len(edges) <= high - low + 1:  # runs of one block each
+            borders = [0, *edges.tolist(), len(homes)]
+            for start, stop in zip(borders, borders[1:], strict=False):
+                part = slice(start, stop)
+                self._insert_block(int(homes[start]), hashes[part], rows[part], posted)
+        else:
+            if not posted:  # blocks take turns, and chains must keep the order of arrival
+                self._postings.enter_all(hashes, rows)
+            for home in np.unique(homes):
+                where = homes == home
+                self._insert_block(int(home), hashes[where], rows[where], True)
+
+    def _insert_block(
+        self, home: int, hashes: NDArray[np.int64], rows: NDArray[np.int32], posted: bool
+    ) -> None:
+        block = self.blocks.get(home)
+        if block is None:
+            block = self.blocks[home] = Block(CoarseZone.empty(home, home * self.length, self.sizes))
+            if home == self.blocks.keys()[-1]:
+                self._close_block()
+                self.open_block = block
+        if block is self.open_block:
+            self._extend(block, hashes, rows, posted)
+        else:
+            if not posted:
+                self._postings.enter_all(hashes, rows)
+            self._set_aside(block, hashes, rows)
+
+    def _extend(self, block: Block, hashes: NDArray[np.int64], rows: NDArray[np.int32], posted: bool) -> None:
+        """The common path: tuples of the newest block."""
+        start, stop = 0, len(rows)
+        while start < stop:
+            until, cut = kernels.absorb(
+                self._recent, self._rows, self._signed, self._state, self._limits, hashes, rows, start, stop
+            )
+            if posted:
+                self._postings.note(hashes[start:until], self.number, self._keys, self._counts)
+            else:
+                self._postings.enter(hashes, rows, start, until, self.number, self._keys, self._counts)
+            start = until
+            if cut != kernels.NOT_CUT:
+                self._seal_open(block, REASONS[cut])
+
+    def _seal_open(self, block: Block, reason: str) -> None:
+        """Close the open zone and begin the next one."""
+        changed = reason == "behaviour"
+        kept = int(self._state[kernels.SUB]) if changed else 0
+        if kept:
+            self._postings.take_back(self._recent[:kept], self._counts)
+        n = self._postings.zone_keys
+        keys, counts = self._keys[:n], self._counts[:n]
+        if kept:
+            keys, counts = keys[counts > 0], counts[counts > 0]
+        rows = self._rows[: int(self._state[kernels.COUNT]) - kept]
+        if len(rows):
+            self._seal(block, self.number, keys, counts, rows.copy(), reason)
+        self._postings.begin_zone()
+        self.number = self._issue()
+        kernels.restart(self._rows, self._signed, self._state, changed)
+        if kept:
+            self._postings.note(self._recent[:kept], self.number, self._keys, self._counts)
+        self._watch()
+
+    def _seal(
+        self,
+        block: Block,
+        number: int,
+        keys: NDArray[np.int64],
+        counts: NDArray[np.int32],
+        rows: NDArray[np.int32],
+        reason: str,
+    ) -> None:
+        at = len(block.zones) % GROUP
+        if at == 0:
+            block.groups.append(self.pool.take_group())
+        first, last = time_range(self._times, rows, len(rows))
+        zone = FineZone(number, block.groups[-1] * GROUP + at, Tuples(rows), first, last, reason)
+        self.pool.fill(zone, keys, counts)
+        block.zones.append(zone)
+        whole = block.whole
+        pour(self.pool.counters[zone.slot], whole.counters)
+        whole.filter(keys, self.sizes)
+        whole.cells += self.pool.cells[zone.slot]
+        whole.spread(first, last)
+        whole.f2 = None
+        self.cuts[reason] = self.cuts.get(reason, 0) + 1
+
+    def _set_aside(self, block: Block, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        """Late tuples of a closed block; a full set of them makes a zone."""
+        start = 0
+        while start < len(rows):
+            take = min(self.sizes.maxlength - block.aside, len(rows) - start)
+            block.aside_hashes.append(hashes[start : start + take].copy())
+            block.aside_rows.append(rows[start : start + take].copy())
+            block.aside += take
+            start += take
+            if block.aside == self.sizes.maxlength:
+                waiting, waiting_rows = block.waiting()
+                self._seal(block, self._issue(), *distinct(waiting), waiting_rows, "maxlength")
+                block.aside_hashes, block.aside_rows, block.aside = [], [], 0
+
+    def _close_block(self) -> None:
+        if self.open_block is not None and self._state[kernels.COUNT]:
+            self._seal_open(self.open_block, "boundary")
+
+    def collapse(self, horizon: int) -> list[CoarseZone]:
+        """Take the blocks before `horizon` out of `G_1`, each as the one zone it becomes."""
+        out = []
+        while self.blocks and self.blocks.peekitem(0)[1].whole.start < horizon:
+            _, block = self.blocks.popitem(0)
+            if block is self.open_block:
+                self._close_block()
+                self.open_block = None
+            whole = block.whole
+            hashes, rows = block.waiting()
+            if block.aside:
+                whole.insert(hashes, rows, self._times[rows], self.sizes)
+            whole.tuples = Tuples(np.concatenate([whole.tuples.rows, *(z.tuples.rows for z in block.zones)]))
+            for group in block.groups:
+                self.pool.give_group(group)
+            out.append(whole)
+        self._watch()
+        return out
+
+    @property
+    def open_rows(self) -> NDArray[np.int32]:
+        """Rows of the open zone."""
+        return self._rows[: int(self._state[kernels.COUNT])]
+
+    def open_counts(self, hashes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Exactly how many tuples of each key the open zone has."""
+        return self._postings.open_sizes(hashes, self.number, self._counts)
+
+    @property
+    def count(self) -> int:
+        sealed = sum(b.whole.count + b.aside for b in self.blocks.values())
+        return sealed + len(self.open_rows)
+
+    @property
+    def nbytes(self) -> int:
+        own = (self._recent, self._rows, self._signed, self._keys, self._counts)
+        blocks = sum(
+            b.whole.nbytes + 12 * b.aside + sum(z.tuples.nbytes + 200 for z in b.zones) for b in self.blocks.values()
+        )
+        return self.pool.nbytes + sum(a.nbytes for a in own) + blocks

@@ -1,0 +1,90 @@
+"""Reading summaries: which zones may hold a key, and how many of its tuples."""
+
+import numpy as np
+
+from index.kernels.seal import bucket_of
+from summaries.kernels.hashing import filter_word, remix, row_word
+from summaries.kernels.jit import kernel
+
+
+@kernel("int64(uint64[:,::1], int64[::1], int64[::1], int64, int64, int64, uint8[::1], int64[::1], int64[::1])")
+def survivors(sliced, groups, hashes, shift, probes, lg_slots, wanted, key, zone):
+    """The zones that may hold each key: slots of `groups` (64 zones each) whose filter bits are all set.
+
+    `wanted` says which slots to look at. Returns how many pairs (index of the key, slot) there are; they are written as
+    far as `key` and `zone` have room. No zone that holds the key is left out.
+    """
+    mask = np.uint64((1 << lg_slots) - 1)
+    one = np.uint64(1)
+    found = 0
+    for i in range(hashes.size):
+        base = bucket_of(hashes[i], shift) << lg_slots
+        start = filter_word(np.uint64(hashes[i]))
+        for g in groups:
+            word = start
+            left = ~np.uint64(0)
+            for _ in range(probes):
+                left &= sliced[g, base + np.int64(word & mask)]
+                word >>= np.uint64(lg_slots)
+            at = g * 64
+            while left != 0:
+                if left & one and wanted[at]:
+                    if found < key.size:
+                        key[found] = i
+                        zone[found] = at
+                    found += 1
+                left >>= one
+                at += 1
+    return found
+
+
+@kernel("void(uint8[::1], int64[::1], int64, int64, int64, boolean[::1])")
+def may_hold(bits, hashes, shift, probes, lg_slots, out):
+    """Whether a plain filter laid out [bucket][slot] may hold each key."""
+    mask = np.uint64((1 << lg_slots) - 1)
+    for i in range(hashes.size):
+        base = bucket_of(hashes[i], shift) << lg_slots
+        word = filter_word(np.uint64(hashes[i]))
+        hit = True
+        for _ in range(probes):
+            slot = base + np.int64(word & mask)
+            hit = hit and (bits[slot >> 3] >> (slot & 7)) & 1 == 1
+            word >>= np.uint64(lg_slots)
+        out[i] = hit
+
+
+@kernel(
+    [
+        "void(int16[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64, float64[::1])",
+        "void(int32[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64, float64[::1])",
+    ]
+)
+def medians(counters, hashes, key, zone, shift, depth, lg_width, value):
+    """Count-sketch estimate of hashes[key[i]] in the grid counters[zone[i]], laid out [bucket][row][column]."""
+    width = 1 << lg_width
+    step = lg_width + 1
+    per_word = 64 // step
+    rows = np.empty(depth, np.int64)
+    for i in range(key.size):
+        h = hashes[key[i]]
+        base = bucket_of(h, shift) * depth * width
+        word = row_word(np.uint64(h))
+        bits = word
+        left = per_word
+        for r in range(depth):
+            if left == 0:
+                word = remix(word)
+                bits = word
+                left = per_word
+            low = np.int64(bits & np.uint64(2 * width - 1))
+            c = np.int64(counters[zone[i], base + (low >> 1)])
+            c = c if low & 1 == 0 else -c
+            at = r  # insertion sort: the depth is small
+            while at > 0 and rows[at - 1] > c:
+                rows[at] = rows[at - 1]
+                at -= 1
+            rows[at] = c
+            bits >>= np.uint64(step)
+            left -= 1
+            base += width
+        value[i] = rows[depth // 2]

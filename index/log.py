@@ -1,0 +1,232 @@
+"""The stream's tuples, stored once, column by column, in order of arrival.
+
+Memory is reserved for `max_tuples` at the start and touched only when used. Rows are handed out in chunks; a chunk is given
+back when all its tuples are older than anything that reads them, strictly in order of arrival, and the lowest free chunk is
+used next. So row numbers are small, stay put, and the resident size follows the tuples kept.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from index.schema import TYPES, Column, Schema
+from summaries.errors import CeilingReached, UnknownName
+from summaries.hashing import hash_keys
+
+CHUNK = 1 << 14
+
+_DTYPES = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": np.int64}
+
+
+@dataclass
+class Chunk:
+    """`used` rows from `start` on, none later than `latest`."""
+
+    start: int
+    used: int
+    latest: int
+
+
+class Heap:
+    """The strings of one chunk of one column: bytes, and where each row's begin and end."""
+
+    def __init__(self) -> None:
+        self.offsets = np.zeros(CHUNK + 1, np.int64)
+        self.bytes = np.empty(1024, np.uint8)
+
+    def write(self, at: int, text: pa.LargeStringArray) -> None:
+        """Append `text` as the rows from `at` on; every earlier row has been written."""
+        n = len(text)
+        _, offsets_buffer, data = text.buffers()
+        offsets = np.frombuffer(offsets_buffer, np.int64)[text.offset : text.offset + n + 1]
+        base = int(self.offsets[at])
+        size = int(offsets[-1] - offsets[0])
+        if base + size > self.bytes.size:
+            grown = np.empty(max(2 * self.bytes.size, base + size), np.uint8)
+            grown[:base] = self.bytes[:base]
+            self.bytes = grown
+        if size:
+            self.bytes[base : base + size] = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+        self.offsets[at + 1 : at + n + 1] = offsets[1:] - offsets[0] + base
+
+    def strings(self, rows: int) -> pa.LargeStringArray:
+        """The first `rows` strings, as a copy."""
+        stop = int(self.offsets[rows])
+        buffers = [None, pa.py_buffer(self.offsets[: rows + 1].tobytes()), pa.py_buffer(self.bytes[:stop].tobytes())]
+        return pa.LargeStringArray.from_buffers(pa.large_string(), rows, buffers)
+
+    @property
+    def nbytes(self) -> int:
+        return self.bytes.nbytes + self.offsets.nbytes
+
+
+class TupleLog:
+    """Columns of up to `max_tuples` tuples, rounded up to whole chunks."""
+
+    def __init__(self, schema: Schema, max_tuples: int, max_string_bytes: int) -> None:
+        self.schema = schema
+        chunks = -(-max_tuples // CHUNK)
+        self.capacity = chunks * CHUNK
+        self.max_string_bytes = max_string_bytes
+        self.string_bytes = 0
+        self._free = list(range(0, self.capacity, CHUNK))
+        heapify(self._free)
+        self._chunks: deque[Chunk] = deque()
+        self._columns = {
+            name: np.empty(self.capacity, _DTYPES[kind]) for name, kind in schema.types.items() if kind != "string"
+        }
+        self._heaps: dict[str, dict[int, Heap]] = {n: {} for n, k in schema.types.items() if k == "string"}
+        self._nulls: dict[str, NDArray[np.uint8]] = {}
+        self.times: NDArray[np.int64] = self._columns[schema.time]
+
+    def __len__(self) -> int:
+        return sum(c.used for c in self._chunks)
+
+    def check_room(self, tuples: int, columns: dict[str, Column], oldest: int | None) -> None:
+        """Refuse what would not fit even after everything older than `oldest` has been given back."""
+        leaving = self._leaving(oldest)
+        open_room = CHUNK - self._chunks[-1].used if self._chunks and leaving < len(self._chunks) else 0
+        room = open_room + (len(self._free) + leaving) * CHUNK
+        if tuples > room:
+            raise CeilingReached(
+                f"{tuples:,} tuples do not fit: the stream keeps up to {self.capacity:,} and has room for {room:,};"
+                " raise max_tuples, or shorten what its summaries retain (GRANULARITY, COLLAPSE)"
+            )
+        strings = sum(c.text.nbytes for c in columns.values() if c.text is not None)
+        if self.string_bytes + strings > self.max_string_bytes:
+            raise CeilingReached(
+                f"{strings:,} bytes of strings do not fit: the stream keeps up to {self.max_string_bytes:,} and has"
+                f" {self.string_bytes:,}; raise max_string_bytes, or shorten what its summaries retain"
+            )
+
+    def write(self, columns: dict[str, Column], tuples: int) -> NDArray[np.int32]:
+        """Append the tuples; returns their rows. `check_room` has passed."""
+        rows = np.empty(tuples, np.int32)
+        done = 0
+        while done < tuples:
+            if not self._chunks or self._chunks[-1].used == CHUNK:
+                self._chunks.append(Chunk(heappop(self._free), 0, -(1 << 62)))
+            chunk = self._chunks[-1]
+            take = min(tuples - done, CHUNK - chunk.used)
+            at = chunk.start + chunk.used
+            rows[done : done + take] = np.arange(at, at + take, dtype=np.int32)
+            for name, column in columns.items():
+                self._write(name, column, chunk, at, done, take)
+            chunk.latest = max(chunk.latest, int(self.times[at : at + take].max()))
+            chunk.used += take
+            done += take
+        return rows
+
+    def _write(self, name: str, column: Column, chunk: Chunk, at: int, done: int, take: int) -> None:
+        if column.values is not None:
+            self._columns[name][at : at + take] = column.values[done : done + take]
+        else:
+            assert column.text is not None
+            heap = self._heaps[name].get(chunk.start)
+            if heap is None:
+                heap = self._heaps[name][chunk.start] = Heap()
+                self.string_bytes += heap.nbytes
+            before = heap.nbytes
+            heap.write(chunk.used, column.text.slice(done, take))
+            self.string_bytes += heap.nbytes - before
+        if column.nulls is not None and name not in self._nulls:
+            self._nulls[name] = np.zeros(self.capacity, np.uint8)
+        if name in self._nulls:
+            marks = self._nulls[name][at : at + take]
+            marks[:] = 0 if column.nulls is None else column.nulls[done : done + take]
+
+    def _leaving(self, oldest: int | None) -> int:
+        """How many of the first chunks hold only tuples older than `oldest`."""
+        count = 0
+        for chunk in self._chunks:
+            if oldest is None or chunk.latest >= oldest:
+                break
+            count += 1
+        return count
+
+    def release(self, oldest: int) -> list[NDArray[np.int32]]:
+        """Give back the first chunks that hold only tuples older than `oldest`; returns their rows, oldest first.
+
+        The rows can be read until the next `write`.
+        """
+        gone = []
+        for _ in range(self._leaving(oldest)):
+            chunk = self._chunks.popleft()
+            gone.append(np.arange(chunk.start, chunk.start + chunk.used, dtype=np.int32))
+        return gone
+
+    def recycle(self, gone: list[NDArray[np.int32]]) -> None:
+        """Make the rows that `release` returned free for new tuples."""
+        for rows in gone:
+            start = int(rows[0])
+            for heaps in self._heaps.values():
+                heap = heaps.pop(start, None)
+                if heap is not None:
+                    self.string_bytes -= heap.nbytes
+            heappush(self._free, start)
+
+    def rows(self) -> NDArray[np.int32]:
+        """All rows, in order of arrival."""
+        parts = [np.arange(c.start, c.start + c.used, dtype=np.int32) for c in self._chunks]
+        return np.concatenate(parts) if parts else np.empty(0, np.int32)
+
+    def has_nulls(self, name: str) -> bool:
+        """Whether any tuple kept has no value in this column."""
+        return name in self._nulls and bool(self._nulls[name][self.rows()].any())
+
+    def hash_column(self, column: Column, seed: int) -> NDArray[np.int64]:
+        """Key hashes of a batch."""
+        return hash_keys(column.values if column.values is not None else column.text, seed).view(np.int64)
+
+    def hashes(self, key: str, rows: NDArray[np.int32], seed: int) -> NDArray[np.int64]:
+        """Key hashes of these rows."""
+        values = self._columns[key][rows] if key in self._columns else self._strings(key, rows)
+        return hash_keys(values, seed).view(np.int64)
+
+    def take(self, rows: NDArray[np.int32], columns: list[str] | None = None) -> pa.Table:
+        """The tuples at these rows, in that order."""
+        names = list(self.schema.types) if columns is None else columns
+        out = {}
+        for name in names:
+            if name not in self.schema.types:
+                raise UnknownName(f"no column {name!r}; columns are {', '.join(self.schema.types)}")
+            out[name] = self._array(name, rows)
+        return pa.table(out)
+
+    def _array(self, name: str, rows: NDArray[np.int32]) -> pa.Array:
+        kind = self.schema.types[name]
+        mask = self._nulls[name][rows].view(np.bool_) if name in self._nulls else None
+        if kind == "string":
+            text = self._strings(name, rows)
+            return text if mask is None else pc.if_else(pa.array(mask), pa.scalar(None, pa.large_string()), text)
+        values = self._columns[name][rows]
+        if kind == "bool":
+            values = values.view(np.bool_)
+        elif kind == "timestamp":
+            values = values.view("datetime64[us]")
+        return pa.array(values, type=TYPES[kind], mask=mask)
+
+    def _strings(self, name: str, rows: NDArray[np.int32]) -> pa.LargeStringArray:
+        """Chunk by chunk, then put in the order asked for."""
+        starts = rows // CHUNK * CHUNK
+        parts, places = [pa.array([], pa.large_string())], [np.empty(0, np.int64)]
+        for start in np.unique(starts):
+            where = np.nonzero(starts == start)[0]
+            local = rows[where] - start
+            heap = self._heaps[name][int(start)]
+            parts.append(heap.strings(int(local.max()) + 1).take(pa.array(local)))
+            places.append(where)
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return pa.concat_arrays(parts).take(pa.array(order))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tuples kept: fixed columns by the row, strings by what their heaps hold."""
+        held = len(self._chunks) * CHUNK
+        fixed = sum(c.itemsize for c in self._columns.values()) + len(self._nulls)
+        return held * fixed + self.string_bytes

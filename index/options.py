@@ -1,0 +1,146 @@
+"""The sizes of a summary, and the memory they can take at most."""
+
+from dataclasses import dataclass
+
+from index.geometry import Geometry
+from index.kernels.open_zone import ROW, WINDOW
+from summaries.errors import BadOptions, BadStructure, CeilingTooLow
+
+STRUCTURES = ("none", "time", "grid", "adaptive")
+GROUP = 64  # zones that share the words of a bit-sliced filter
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `OPTIONS (...)` can set.
+
+    buckets, depth, width: value buckets, and rows and columns of the count-sketch of each cell. `time` has one bucket.
+    maxlength: most tuples of a zone of `G_1`.
+    tolerance: a zone is cut when the standard error of its estimates exceeds this many tuples.
+    effect: a zone is cut when the squared distance of its last tuples from its reference exceeds this share of the
+        reference's own F2 (and what chance would give).
+    filter_bits: bits of a zone's filter in `G_1`; `coarse_bits` of one in `G_2..G_m`. `probes` of them are set per key.
+    ceiling: most bytes the summary may take; None takes what the sizes come to.
+    """
+
+    buckets: int = 64
+    depth: int = 5
+    width: int = 64
+    maxlength: int = 16384
+    tolerance: float = 32.0
+    effect: float = 0.2
+    filter_bits: int = 1 << 16
+    coarse_bits: int = 1 << 18
+    probes: int = 2
+    ceiling: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("buckets", 1, 4096),
+            ("width", 2, 1 << 16),
+            ("filter_bits", 64, 1 << 24),
+            ("coarse_bits", 64, 1 << 26),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most or value & (value - 1):
+                raise BadOptions(f"{name} must be a power of two from {least} to {most}, got {value}")
+        if self.depth % 2 == 0 or not 1 <= self.depth <= 15:
+            raise BadOptions(f"depth must be odd, from 1 to 15 (an estimate is a median), got {self.depth}")
+        if not WINDOW <= self.maxlength <= 32767:
+            raise BadOptions(f"maxlength must be from {WINDOW} to 32767 (counters have 16 bits), got {self.maxlength}")
+        if not 1 <= self.probes <= 4:
+            raise BadOptions(f"probes must be from 1 to 4, got {self.probes}")
+        if not self.tolerance > 0 or not self.effect > 0:
+            raise BadOptions(f"tolerance and effect must be positive, got {self.tolerance} and {self.effect}")
+        for name in ("filter_bits", "coarse_bits"):
+            if getattr(self, name) < 8 * self.buckets:
+                raise BadOptions(f"{name} must be at least 8 for each of the {self.buckets} buckets")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The dimensions a summary has for its whole life, worked out once from options, geometry and stream.
+
+    The ceiling is the sum of everything that can ever be held at once:
+
+        zones of G_1       zones * (counters + rows' bucket borders + F2) + groups * filter words
+        the open zone      rows, keys, sizes; a total and a filter per block of G_1
+        G_2 .. G_m         at most 2 * rate + 1 zones each, with one of every kind on the way up
+        pyramids           a third of what they stand on, per dimension a quarter
+        postings           4 bytes a tuple, and the directory at its fullest, with the one it grew from
+        cells              4 bytes a tuple
+    """
+
+    structure: str
+    buckets: int
+    depth: int
+    width: int
+    maxlength: int
+    slots: int  # of a cell's filter in G_1
+    coarse_slots: int  # of a cell's filter in G_2..G_m
+    probes: int
+    groups: int  # filter groups of 64 zones in G_1
+    zones: int  # zones of G_1 before cutting for error and behaviour stops
+    blocks: int  # blocks of T_1 that G_1 can hold
+    coarse_zones: int
+    ceiling: int
+
+    @classmethod
+    def of(cls, structure: str, options: Options, geometry: Geometry, max_tuples: int, lateness: int) -> "Sizes":
+        if structure not in STRUCTURES:
+            raise BadStructure(f"unknown STRUCTURE {structure!r}; it is one of {', '.join(STRUCTURES)}")
+        buckets = 1 if structure in ("none", "time") else options.buckets
+        blocks = lateness // geometry.granularity + 4
+        if blocks > 1 << 16:
+            raise BadOptions(
+                f"a lateness of {lateness} microseconds spans {blocks} blocks of the granularity"
+                f" ({geometry.granularity}); use a granularity nearer to the lateness"
+            )
+        needed = max_tuples // options.maxlength + 3 * blocks
+        zones = 2 * needed + GROUP
+        groups = -(-zones // GROUP) + blocks
+        cells = buckets * options.depth * options.width
+        coarse_zones = (geometry.depth - 1) * (2 * geometry.rate + 2)
+        directory = 1 << (max_tuples * 8 // 5 + 256).bit_length()
+        fine = groups * GROUP * (cells * 2 + (buckets + 1) * 8 + buckets * 4 + 256) + groups * options.filter_bits * 8
+        opened = options.maxlength * 16 + WINDOW * 8 + ROW * 12 + blocks * (cells * 4 + options.coarse_bits // 8)
+        coarse = coarse_zones * (cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 8 + buckets * 4 + 512)
+        pyramids = (fine + coarse) // 2
+        tuples = max_tuples * 8 + directory * 48
+        ceiling = fine + opened + coarse + pyramids + tuples if structure != "none" else 4096
+        if options.ceiling is not None:
+            if ceiling > options.ceiling:
+                raise CeilingTooLow(
+                    f"these sizes need up to {ceiling:,} bytes ({tuples:,} for {max_tuples:,} tuples,"
+                    f" {ceiling - tuples:,} for sketches and filters) but the ceiling is {options.ceiling:,}: lower"
+                    " buckets, depth, width, filter_bits or the stream's max_tuples, or raise the ceiling"
+                )
+            ceiling = options.ceiling
+        return cls(
+            structure=structure,
+            buckets=buckets,
+            depth=options.depth,
+            width=options.width,
+            maxlength=options.maxlength,
+            slots=options.filter_bits // buckets,
+            coarse_slots=options.coarse_bits // buckets,
+            probes=options.probes,
+            groups=groups,
+            zones=zones,
+            blocks=blocks,
+            coarse_zones=coarse_zones,
+            ceiling=ceiling,
+        )
+
+    @property
+    def shift(self) -> int:
+        return 64 - self.lg(self.buckets)
+
+    @property
+    def counters(self) -> int:
+        """Counters of a zone, laid out [bucket][row][column]."""
+        return self.buckets * self.depth * self.width
+
+    @staticmethod
+    def lg(n: int) -> int:
+        return n.bit_length() - 1

@@ -1,0 +1,107 @@
+"""The exact route: every key's rows, whatever the zones say."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.kernels import postings as kernels
+
+LEAST = 1 << 10
+NO_KEYS, NO_SIZES = np.empty(0, np.int64), np.empty(0, np.int32)
+
+
+class Postings:
+    """A directory of keys and, per key, a chain through the log's rows. See `index/kernels/postings.py` for the layout.
+
+    Holds every row of the log, those too old for the summary included, until the log gives it back.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._older = np.empty(capacity, np.int32)
+        self._heads = np.zeros(3, np.int64)
+        self._allot(LEAST)
+
+    def _allot(self, lines: int) -> None:
+        self._entries = np.zeros((lines, 4), np.int64)
+        self._small = self._entries.view(np.int32)
+
+    def _resize(self, lines: int) -> None:
+        old, old_small = self._entries, self._small
+        self._allot(lines)
+        kernels.rehash(old, old_small, self._entries, self._small)
+
+    def begin_zone(self) -> None:
+        """Forget the keys of the open zone."""
+        self._heads[kernels.KEYS] = 0
+
+    @property
+    def zone_keys(self) -> int:
+        """Keys counted for the open zone."""
+        return int(self._heads[kernels.KEYS])
+
+    def enter(
+        self,
+        hashes: NDArray[np.int64],
+        rows: NDArray[np.int32],
+        start: int,
+        stop: int,
+        zone: int,
+        keys: NDArray[np.int64],
+        sizes: NDArray[np.int32],
+    ) -> None:
+        """Add rows[start:stop] to their keys, and to the open zone's `keys` and `sizes` unless `zone` is -1."""
+        args = (self._older, self._heads, keys, sizes, hashes, rows)
+        while True:
+            start = kernels.enter(self._entries, self._small, *args, start, stop, zone)
+            if start == stop:
+                return
+            self._resize(2 * len(self._entries))
+
+    def enter_all(self, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        """Add rows to their keys, and to no zone."""
+        self.enter(hashes, rows, 0, len(rows), -1, NO_KEYS, NO_SIZES)
+
+    def take_back(self, hashes: NDArray[np.int64], sizes: NDArray[np.int32]) -> None:
+        """Leave tuples, the last to come, out of the open zone's sizes."""
+        kernels.take_back(self._entries, self._small, hashes, len(hashes), sizes)
+
+    def note(
+        self, hashes: NDArray[np.int64], zone: int, keys: NDArray[np.int64], sizes: NDArray[np.int32]
+    ) -> None:
+        """Count tuples entered before as the open zone's."""
+        kernels.note(self._entries, self._small, self._heads, keys, sizes, hashes, len(hashes), zone)
+
+    def open_sizes(self, hashes: NDArray[np.int64], zone: int, sizes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Exactly how many tuples of each key the open zone has."""
+        out = np.empty(len(hashes), np.int64)
+        kernels.open_sizes(self._entries, self._small, sizes, hashes, zone, out)
+        return out
+
+    def forget(self, hashes: NDArray[np.int64]) -> None:
+        """Drop the oldest row of each of these keys, as the log gives the rows back in order of arrival."""
+        missing = kernels.forget(self._entries, self._small, self._heads, hashes)
+        assert missing == 0, f"{missing} rows left the log that no posting knew"
+        if len(self._entries) > LEAST and self._heads[kernels.USED] * 8 < len(self._entries):
+            self._resize(len(self._entries) // 2)
+
+    def counts(self, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64], int]:
+        """Newest row and number of rows of each key, and the total."""
+        newest = np.empty(len(hashes), np.int32)
+        counts = np.empty(len(hashes), np.int64)
+        total = kernels.find_keys(self._entries, self._small, self._heads, hashes, newest, counts)
+        return newest, counts, total
+
+    def rows(self, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """All rows of all keys: (index of the key, row)."""
+        newest, counts, total = self.counts(hashes)
+        probe, rows = np.empty(total, np.int32), np.empty(total, np.int32)
+        kernels.walk(self._older, newest, counts, probe, rows)
+        return probe, rows
+
+    @property
+    def keys(self) -> int:
+        """Distinct keys."""
+        return int(self._heads[kernels.USED])
+
+    def nbytes(self, rows: int) -> int:
+        """Bytes in use for a log of that many rows."""
+        return self._entries.nbytes + 4 * rows

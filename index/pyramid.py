@@ -1,0 +1,123 @@
+"""The pyramid over the sealed zones of a block of `G_1`: from coarse to fine in both dimensions.
+
+A node of level l stands for `FANOUT^l` zones and `FANOUT^l` buckets: the sum of its children's sketches and the OR of their
+filters. It is built once, when first asked for after its last child has closed; zones never change, so it stays right, and
+it goes when its block collapses. A search visits a node's children only if the node's filter lets the key through, so it
+finds exactly the zones that the flat scan finds.
+
+Below about 10^4 zones the flat scan is as fast or faster (see `benchmarks/`), so it is what `regions` uses by default.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.fine import Block, Fine
+from index.options import GROUP, Sizes
+from summaries.kernels.hashing import filter_word
+
+FANOUT = 4
+
+
+@dataclass(frozen=True)
+class Node:
+    """Zones `first..first + zones` of a block, in groups of `buckets` buckets. `children` are nodes, or zones at level 1."""
+
+    level: int
+    first: int
+    zones: int
+    counters: NDArray[np.int32]  # [bucket group][row][column]
+    bits: NDArray[np.bool_]  # [bucket group][slot]
+    tuples: int
+    children: tuple["Node", ...]
+
+    @property
+    def nbytes(self) -> int:
+        return self.counters.nbytes + self.bits.nbytes + sum(c.nbytes for c in self.children)
+
+
+def build(fine: Fine, block: Block, first: int, level: int) -> Node:
+    """The node of that level over the zones from `first` on, all of them sealed."""
+    sizes, pool = fine.sizes, fine.pool
+    step = FANOUT ** (level - 1)
+    if level == 1:
+        slots = np.array([z.slot for z in block.zones[first : first + FANOUT]], np.int64)
+        counters = pool.counters[slots].sum(axis=0, dtype=np.int32).reshape(sizes.buckets, -1)
+        mine = np.bitwise_or.reduce(np.uint64(1) << (slots % GROUP).astype(np.uint64))
+        bits = ((pool.sliced[slots[0] // GROUP] & mine) != 0).reshape(sizes.buckets, sizes.slots)
+        children: tuple[Node, ...] = ()
+    else:
+        children = tuple(node(fine, block, first + i * step, level - 1) for i in range(FANOUT))
+        counters = np.sum([c.counters for c in children], axis=0, dtype=np.int32)
+        bits = np.logical_or.reduce([c.bits for c in children])
+    if len(counters) >= FANOUT:  # a quarter of the buckets
+        counters = counters.reshape(len(counters) // FANOUT, FANOUT, -1).sum(axis=1, dtype=np.int32)
+        bits = bits.reshape(len(bits) // FANOUT, FANOUT, -1).any(axis=1)
+    zones = block.zones[first : first + FANOUT * step]
+    return Node(level, first, len(zones), counters, bits, sum(z.count for z in zones), children)
+
+
+def node(fine: Fine, block: Block, first: int, level: int) -> Node:
+    """The node, built if it is new."""
+    known: Node | None = block.pyramid.get((level, first))
+    if known is None:
+        known = block.pyramid[level, first] = build(fine, block, first, level)
+    return known
+
+
+def roots(fine: Fine, block: Block) -> tuple[list[Node], int]:
+    """The largest complete nodes, oldest first, and the first zone that none of them covers."""
+    out: list[Node] = []
+    at = 0
+    while len(block.zones) - at >= FANOUT:
+        level = 1
+        while len(block.zones) - at >= FANOUT ** (level + 1) and at % FANOUT ** (level + 1) == 0:
+            level += 1
+        out.append(node(fine, block, at, level))
+        at += FANOUT**level
+    return out, at
+
+
+def descend(
+    fine: Fine, hashes: NDArray[np.int64], wanted: NDArray[np.uint8]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What `survivors` finds, by way of the pyramid: (index of the key, slot), in the same order."""
+    sizes = fine.sizes
+    words = np.array([filter_word(h) for h in hashes.view(np.uint64)], np.uint64)
+    mask = np.uint64(sizes.slots - 1)
+    step = np.uint64(Sizes.lg(sizes.slots))
+    slots = [((words >> (step * np.uint64(j))) & mask).astype(np.int64) for j in range(sizes.probes)]
+    buckets = np.zeros(len(hashes), np.int64)
+    if sizes.buckets > 1:
+        buckets = (hashes.view(np.uint64) >> np.uint64(sizes.shift)).astype(np.int64)
+    keys_out, slots_out = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+
+    def leaves(block: Block, first: int, zones: int, keys: NDArray[np.int64]) -> None:
+        for zone in block.zones[first : first + zones]:
+            if wanted[zone.slot]:
+                words_of = [fine.pool.sliced[zone.slot // GROUP, buckets[keys] * sizes.slots + s[keys]] for s in slots]
+                hit = (np.bitwise_and.reduce(words_of) >> np.uint64(zone.slot % GROUP)) & np.uint64(1)
+                through = keys[hit == 1]
+                keys_out.append(through)
+                slots_out.append(np.full(len(through), zone.slot, np.int64))
+
+    def visit(block: Block, at: Node, keys: NDArray[np.int64]) -> None:
+        group = buckets[keys] // (sizes.buckets // len(at.bits))
+        keys = keys[np.logical_and.reduce([at.bits[group, s[keys]] for s in slots])]
+        if not len(keys):
+            return
+        if at.level == 1:
+            leaves(block, at.first, at.zones, keys)
+        for child in at.children:
+            visit(block, child, keys)
+
+    everyone = np.arange(len(hashes), dtype=np.int64)
+    for block in fine.blocks.values():
+        tops, rest = roots(fine, block)
+        for top in tops:
+            visit(block, top, everyone)
+        leaves(block, rest, len(block.zones) - rest, everyone)
+    key, slot = np.concatenate(keys_out), np.concatenate(slots_out)
+    order = np.lexsort((slot, key))
+    return key[order], slot[order]

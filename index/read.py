@@ -1,0 +1,255 @@
+"""The read side of a summary: regions, estimates, probes, visits."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.kernels.probe import may_hold, medians, survivors
+from index.options import Sizes
+from index.pyramid import descend
+from index.regions import Estimates, Matches, Region, Regions, Window, check_window
+from index.summary import SummaryState
+from index.zone import CoarseZone
+from summaries.errors import UnknownName
+from summaries.hashing import hash_keys
+from summaries.sizing import tail_point
+
+MISSES = 0.05  # share of cases in which a bound may fail
+
+Hashes = NDArray[np.int64]
+
+
+class Reader:
+    """Answers questions about one summary; the caller holds the stream's lock."""
+
+    def __init__(self, state: SummaryState) -> None:
+        self.state = state
+        self.sizes: Sizes = state.identity.sizes
+        self._reach = 1 / math.sqrt(2 * tail_point(self.sizes.depth, MISSES / 2) * (self.sizes.width - 1))
+
+    def hashes(self, keys: Any) -> Hashes:
+        return hash_keys(keys, self.state.seed).view(np.int64)
+
+    # --- exact ---------------------------------------------------------------------------------------------------
+
+    def probe(self, keys: Any, window: Window) -> Matches:
+        """Every tuple that has one of the keys, from the postings."""
+        start, end = check_window(window)
+        probe, rows = self.state.postings.rows(self.hashes(keys))
+        if start <= self.state.oldest and end >= 1 << 62 and self._all_kept():
+            return Matches(probe, rows)
+        times = self.state.log.times[rows]
+        inside = (times >= max(start, self.state.oldest)) & (times < end)
+        return Matches(probe[inside], rows[inside])
+
+    def _all_kept(self) -> bool:
+        """Whether every row of the log is one of the summary's."""
+        return self.state.count == len(self.state.log)
+
+    def visit(self, region: Region | tuple[int, int, int], window: Window) -> NDArray[np.int32]:
+        """Rows of one cell, given as a Region or (granularity, zone, bucket)."""
+        place = (region.granularity, region.zone, region.bucket) if isinstance(region, Region) else region
+        rows = self._cell(*place)
+        if window is None:
+            return rows
+        start, end = check_window(window)
+        times = self.state.log.times[rows]
+        return rows[(times >= start) & (times < end)]
+
+    def _hasher(self, rows: NDArray[np.int32]) -> Hashes:
+        return self.state.log.hashes(self.state.identity.key, rows, self.state.seed)
+
+    def _cell(self, granularity: int, number: int, bucket: int) -> NDArray[np.int32]:
+        if not 0 <= bucket < self.sizes.buckets:
+            raise UnknownName(f"no bucket {bucket}; there are {self.sizes.buckets}")
+        if granularity == 1:
+            return self._fine_cell(number, bucket)
+        zone = self.state.coarse.levels.get(granularity, {}).get(number)
+        if zone is None:
+            raise UnknownName(f"no zone {number} in G_{granularity}: never there, or aged since")
+        return zone.tuples.cell(bucket, self.sizes, self._hasher)
+
+    def _fine_cell(self, number: int, bucket: int) -> NDArray[np.int32]:
+        fine = self.state.fine
+        if number == fine.number:
+            return self._of_bucket(self._hasher(fine.open_rows), fine.open_rows, bucket)
+        for block in fine.blocks.values():
+            if number == -1 - block.whole.number:
+                return self._of_bucket(*block.waiting(), bucket)
+            for zone in block.zones:
+                if zone.number == number:
+                    return zone.tuples.cell(bucket, self.sizes, self._hasher)
+        raise UnknownName(f"no zone {number} in G_1: never there, or aged since")
+
+    def _of_bucket(self, hashes: Hashes, rows: NDArray[np.int32], bucket: int) -> NDArray[np.int32]:
+        return rows[self._buckets(hashes) == bucket]
+
+    def _buckets(self, hashes: Hashes) -> NDArray[np.int64]:
+        if self.sizes.buckets == 1:
+            return np.zeros(len(hashes), np.int64)
+        return (hashes.view(np.uint64) >> np.uint64(self.sizes.shift)).astype(np.int64)
+
+    # --- estimated -----------------------------------------------------------------------------------------------
+
+    def regions(self, keys: Any, window: Window, search: str) -> Regions:
+        """The cells that may hold each key. No cell that holds it is missing."""
+        start, end = check_window(window)
+        start = max(start, self.state.oldest)
+        found = _Found(self, self.hashes(keys), start, end)
+        found.fine(search)
+        found.waiting()
+        for granularity, zones in self.state.coarse.levels.items():
+            for zone in zones.values():
+                found.coarse(granularity, zone)
+        return found.regions()
+
+    def estimate(self, keys: Any, window: Window) -> Estimates:
+        """How many tuples of each key the window holds, from the summaries of all its cells."""
+        hashes = self.hashes(keys)
+        regions = self.regions(keys, window, "flat")
+        n = len(hashes)
+        value, lower, upper = (
+            np.bincount(regions.key, weights=w, minlength=n) for w in (regions.estimate, regions.lower, regions.upper)
+        )
+        _, known, _ = self.state.postings.counts(hashes)  # the postings never count too few
+        upper = np.minimum(upper, known)
+        return Estimates(np.minimum(value, upper), np.minimum(lower, upper), upper)
+
+    def bounds(
+        self, value: NDArray[np.float64], f2: NDArray[np.float64], tuples: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Value and bounds of a count-sketch estimate: what else is in the cell, F2 - value^2, is what disturbs it."""
+        reach = self._reach * np.sqrt(np.maximum(f2 - value * value, 0.0))
+        clipped = np.clip(value, 0.0, tuples)
+        lower = np.clip(np.ceil(value - reach), 0.0, clipped)
+        upper = np.clip(np.floor(value + reach), clipped, tuples)
+        return clipped, lower, upper
+
+
+class _Found:
+    """Regions as they are found, part by part."""
+
+    def __init__(self, reader: Reader, hashes: Hashes, start: int, end: int) -> None:
+        self.reader, self.hashes, self.start, self.end = reader, hashes, start, end
+        self.buckets = reader._buckets(hashes)
+        self.parts: list[tuple[NDArray[Any], ...]] = []
+        self.considered = self.by_window = self.by_filter = 0
+
+    def _add(
+        self,
+        key: NDArray[np.int64],
+        granularity: int,
+        zone: NDArray[np.int64],
+        counts: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+        tuples: NDArray[np.int64],
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+    ) -> None:
+        """Cells that lie across the window's edge have their share of the estimate, and no certain tuple."""
+        value, lower, upper = counts
+        inside = (first >= self.start) & (last < self.end)
+        span = np.maximum(last - first + 1, 1).astype(np.float64)
+        covered = np.minimum(last + 1, self.end) - np.maximum(first, self.start)
+        value = np.where(inside, value, value * np.clip(covered / span, 0.0, 1.0))
+        lower = np.where(inside, lower, 0.0)
+        made = np.full(len(key), granularity, np.int64)
+        self.parts.append((key, made, zone, self.buckets[key], value, lower, upper, tuples, first, last + 1))
+
+    def fine(self, search: str) -> None:
+        """Sealed zones of `G_1`."""
+        fine, sizes = self.reader.state.fine, self.reader.sizes
+        pool = fine.pool
+        zones = sum(len(b.zones) for b in fine.blocks.values())
+        wanted = ((pool.sealed > 0) & (pool.first < self.end) & (pool.last >= self.start)).astype(np.uint8)
+        possible = int(wanted.sum())
+        if search == "pyramid":
+            key, slot = descend(fine, self.hashes, wanted)
+        elif search == "flat":
+            groups = np.array([g for b in fine.blocks.values() for g in b.groups], np.int64)
+            args = (pool.sliced, groups, self.hashes, sizes.shift, sizes.probes, Sizes.lg(sizes.slots), wanted)
+            none = np.empty(0, np.int64)
+            found = survivors(*args, none, none)
+            key, slot = np.empty(found, np.int64), np.empty(found, np.int64)
+            survivors(*args, key, slot)
+        else:
+            raise UnknownName(f"no search {search!r}; there are flat and pyramid")
+        n = len(self.hashes)
+        self.considered += n * zones
+        self.by_window += n * (zones - possible)
+        self.by_filter += n * possible - len(key)
+        value = np.empty(len(key), np.float64)
+        medians(pool.counters, self.hashes, key, slot, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value)
+        buckets = self.buckets[key]
+        tuples = pool.cells[slot, buckets].astype(np.int64)
+        counts = self.reader.bounds(value, pool.cell_f2(slot, buckets), tuples)
+        numbers = np.array([z.number if z else -1 for z in pool.zones], np.int64)[slot]
+        self._add(key, 1, numbers, counts, tuples, pool.first[slot], pool.last[slot])
+
+    def waiting(self) -> None:
+        """Tuples of `G_1` that no sealed zone has yet, counted exactly."""
+        fine, times = self.reader.state.fine, self.reader.state.log.times
+        if len(fine.open_rows):
+            exact = fine.open_counts(self.hashes).astype(np.float64)
+            self._exact(fine.number, exact, self.reader._hasher(fine.open_rows), times[fine.open_rows])
+        for block in fine.blocks.values():
+            if block.aside:
+                hashes, rows = block.waiting()
+                keys, counts = np.unique(hashes, return_counts=True)
+                at = np.minimum(np.searchsorted(keys, self.hashes), len(keys) - 1)
+                exact = np.where(keys[at] == self.hashes, counts[at], 0).astype(np.float64)
+                self._exact(-1 - block.whole.number, exact, hashes, times[rows])
+
+    def _exact(self, zone: int, exact: NDArray[np.float64], hashes: Hashes, times: NDArray[np.int64]) -> None:
+        n = len(self.hashes)
+        self.considered += n
+        first, last = int(times.min()), int(times.max())
+        if first >= self.end or last < self.start:
+            self.by_window += n
+            return
+        key = np.flatnonzero(exact)
+        self.by_filter += n - len(key)
+        held = np.bincount(self.reader._buckets(hashes), minlength=self.reader.sizes.buckets)
+        count = exact[key]
+        self._add_one(key, 1, zone, (count, count, count), held[self.buckets[key]], first, last)
+
+    def coarse(self, granularity: int, zone: CoarseZone) -> None:
+        """One zone of `G_2..G_m`."""
+        n, sizes = len(self.hashes), self.reader.sizes
+        self.considered += n
+        if zone.first >= self.end or zone.last < self.start:
+            self.by_window += n
+            return
+        hit = np.empty(n, np.bool_)
+        may_hold(zone.bits, self.hashes, sizes.shift, sizes.probes, Sizes.lg(sizes.coarse_slots), hit)
+        key = np.flatnonzero(hit)
+        self.by_filter += n - len(key)
+        value = np.empty(len(key), np.float64)
+        grid = zone.counters.reshape(1, -1)
+        at = np.zeros(len(key), np.int64)
+        medians(grid, self.hashes, key, at, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value)
+        buckets = self.buckets[key]
+        tuples = zone.cells[buckets]
+        counts = self.reader.bounds(value, zone.cell_f2(sizes)[buckets], tuples)
+        self._add_one(key, granularity, zone.number, counts, tuples, zone.first, zone.last)
+
+    def _add_one(
+        self,
+        key: NDArray[np.int64],
+        granularity: int,
+        zone: int,
+        counts: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+        tuples: NDArray[np.int64],
+        first: int,
+        last: int,
+    ) -> None:
+        def full(value: int) -> NDArray[np.int64]:
+            return np.full(len(key), value, np.int64)
+
+        self._add(key, granularity, full(zone), counts, tuples.astype(np.int64), full(first), full(last))
+
+    def regions(self) -> Regions:
+        columns = [np.concatenate(c) for c in zip(*self.parts, strict=True)] if self.parts else [np.empty(0)] * 10
+        order = np.lexsort((columns[2], columns[1], columns[0]))
+        return Regions(*(c[order] for c in columns), self.considered, self.by_window, self.by_filter)

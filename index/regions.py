@@ -1,0 +1,134 @@
+"""What the read side returns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from summaries.errors import BadWindow
+
+EVER = (-(1 << 62), 1 << 62)
+Window = tuple[int, int] | None
+
+
+def check_window(window: Window) -> tuple[int, int]:
+    """A half-open stretch of event time, in microseconds; None is all of it."""
+    if window is None:
+        return EVER
+    start, end = int(window[0]), int(window[1])
+    if end < start:
+        raise BadWindow(f"the window ends at {end}, before it starts at {start}")
+    return start, end
+
+
+@dataclass(frozen=True)
+class Region:
+    """A cell that may hold tuples of a key: `estimate` of them in the window, between `lower` and `upper`.
+
+    `tuples` is how many the cell holds in all, `start` and `end` the stretch of time they were seen in, end excluded.
+    Zones of `G_1` are numbered in order of their cutting, those of `G_i` by their place in time.
+    """
+
+    key: int
+    granularity: int
+    zone: int
+    bucket: int
+    estimate: float
+    lower: float
+    upper: float
+    tuples: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Regions as columns, by key, then granularity, then zone. Cells not listed hold no tuple of that key in the window.
+
+    `considered` counts pairs of key and zone before pruning, `by_window` and `by_filter` those pruned away.
+    """
+
+    key: NDArray[np.int64]
+    granularity: NDArray[np.int64]
+    zone: NDArray[np.int64]
+    bucket: NDArray[np.int64]
+    estimate: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    tuples: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    considered: int
+    by_window: int
+    by_filter: int
+
+    @property
+    def pruned(self) -> int:
+        """Pairs of key and zone that need no visit."""
+        return self.by_window + self.by_filter
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def __getitem__(self, at: int) -> Region:
+        columns = (self.key, self.granularity, self.zone, self.bucket)
+        bounds = (self.estimate, self.lower, self.upper)
+        place = (self.tuples, self.start, self.end)
+        return Region(
+            *(int(c[at]) for c in columns), *(float(c[at]) for c in bounds), *(int(c[at]) for c in place)
+        )
+
+    def __iter__(self) -> Iterator[Region]:
+        return (self[i] for i in range(len(self)))
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Tuples that have one of the keys asked for: `probe` is the key's place in the question, `rows` where the tuple is."""
+
+    probe: NDArray[np.int32]
+    rows: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """One value per key, each with the bounds it keeps in at least 95 % of cases."""
+
+    value: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ZoneInfo:
+    """One zone, as `describe` shows it. `reason` is why it was cut; zones of `G_2..G_m` are cut by the calendar."""
+
+    granularity: int
+    zone: int
+    start: int
+    end: int
+    tuples: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """The state of a summary. `spans[i-1]` is the length of `G_i`, `tuples` and `bytes` what it holds, `cuts` why so far."""
+
+    name: str
+    key: str
+    structure: str
+    spans: tuple[int, ...]
+    zones: tuple[ZoneInfo, ...]
+    tuples: int
+    expired: int
+    keys: int
+    cuts: dict[str, int]
+    bytes: int
+    ceiling: int
+    watermark: int | None
+    horizons: tuple[int, ...]

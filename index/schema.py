@@ -1,0 +1,251 @@
+"""Columns in: a batch from outside becomes typed arrays, or an error that names the column, the row and the value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from summaries.errors import (
+    BadSchema,
+    EmptyBatch,
+    MissingColumn,
+    MixedKeys,
+    NaNKey,
+    NullKey,
+    NullTime,
+    UnequalLengths,
+    UnknownColumn,
+    ValueTooLong,
+    WrongType,
+)
+
+TYPES: dict[str, pa.DataType] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "string": pa.large_string(),
+    "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us"),
+}
+KEY_TYPES = ("int", "string")
+LONGEST_STRING = 1 << 15
+FARTHEST = 1 << 61  # microseconds: 73,000 years either way
+
+Batch: TypeAlias = Mapping[str, Any] | pa.Table | pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a batch. `values` is int64, float64 or uint8; strings stay in `text`. `nulls` is None if there are none."""
+
+    values: NDArray[Any] | None
+    text: pa.LargeStringArray | None
+    nulls: NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Names and types of a stream's columns, and which one is the event time."""
+
+    types: dict[str, str]
+    time: str
+
+    def __post_init__(self) -> None:
+        if not self.types:
+            raise BadSchema("a stream needs at least one column")
+        for name, kind in self.types.items():
+            if kind not in TYPES:
+                raise BadSchema(f"column {name!r} has unknown type {kind!r}; types are {', '.join(TYPES)}")
+        if self.types.get(self.time) != "timestamp":
+            found = self.types.get(self.time)
+            said = f"is of type {found}" if found else "does not exist"
+            raise BadSchema(f"the time column {self.time!r} {said}; it must be one of the timestamp columns")
+
+    def check_key(self, key: str) -> None:
+        kind = self.types.get(key)
+        if kind is None:
+            raise BadSchema(f"no column {key!r} to summarise; columns are {', '.join(self.types)}")
+        if kind not in KEY_TYPES:
+            raise BadSchema(f"column {key!r} is of type {kind}; a key must be of type {' or '.join(KEY_TYPES)}")
+
+    def read(self, batch: Batch, keys: frozenset[str]) -> dict[str, Column]:
+        """The batch as typed columns of equal length > 0. Raises the error that says what is wrong, touching nothing."""
+        given: dict[str, Any]
+        if isinstance(batch, pa.Table | pa.RecordBatch):
+            given = dict(zip(batch.schema.names, batch.columns, strict=True))
+        elif isinstance(batch, Mapping):
+            given = dict(batch)
+        else:
+            raise WrongType(
+                f"a batch is a mapping of columns, a pyarrow Table or a RecordBatch, not {type(batch).__name__}"
+            )
+        for name in given:
+            if name not in self.types:
+                raise UnknownColumn(f"column {name!r} is not in the schema ({', '.join(self.types)})")
+        for name in self.types:
+            if name not in given:
+                raise MissingColumn(f"column {name!r} ({self.types[name]}) is missing from the batch")
+        columns = {name: self._column(name, given[name], name in keys) for name in self.types}
+        lengths = {name: _length(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise UnequalLengths("columns differ in length: " + ", ".join(f"{n} {c}" for n, c in lengths.items()))
+        if lengths[self.time] == 0:
+            raise EmptyBatch("the batch has no tuples")
+        self._check_times(columns[self.time])
+        for name in keys:
+            _refuse_nulls(columns[name], name, NullKey, "a key")
+        return columns
+
+    def _check_times(self, column: Column) -> None:
+        _refuse_nulls(column, self.time, NullTime, "the event time")
+        assert column.values is not None
+        least, greatest = int(column.values.min()), int(column.values.max())
+        if least < -FARTHEST or greatest > FARTHEST:
+            row = int(np.argmax(np.abs(column.values.astype(np.float64)) > FARTHEST))
+            raise WrongType(
+                f"column {self.time!r}, row {row}: {column.values[row]} is beyond any date; times are microseconds"
+            )
+
+    def _column(self, name: str, given: Any, is_key: bool) -> Column:
+        kind = self.types[name]
+        if isinstance(given, np.ndarray) and given.dtype.kind in "iufbM":
+            return _from_numpy(name, given, kind, is_key)
+        if not isinstance(given, pa.Array | pa.ChunkedArray):
+            given = _to_arrow(name, given, kind, is_key)
+        return _from_arrow(name, given, kind, is_key)
+
+
+def _length(column: Column) -> int:
+    return len(column.values) if column.values is not None else len(column.text)
+
+
+def _refuse_nulls(column: Column, name: str, error: type[Exception], what: str) -> None:
+    if column.nulls is not None:
+        raise error(f"column {name!r}, row {int(np.argmax(column.nulls))}: null, but {what} must have a value")
+
+
+def _whole(name: str, values: NDArray[Any], is_key: bool) -> NDArray[np.int64]:
+    """Floats that are integers in disguise, as pandas makes them."""
+    bad = np.isnan(values)
+    if bad.any():
+        row = int(np.argmax(bad))
+        if is_key:
+            raise NaNKey(f"column {name!r}, row {row}: NaN is no key (a missing integer that became a float?)")
+        raise WrongType(f"column {name!r}, row {row}: NaN in an int column; use a null instead")
+    bad = (values != np.floor(values)) | (np.abs(values) >= 2.0**63)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise WrongType(f"column {name!r}, row {row}: {values[row]} is no 64-bit integer")
+    return values.astype(np.int64)
+
+
+def _from_numpy(name: str, given: NDArray[Any], kind: str, is_key: bool) -> Column:
+    if given.ndim != 1:
+        raise WrongType(f"column {name!r} has {given.ndim} dimensions; a column has one")
+    dtype = given.dtype
+    values: NDArray[Any] | None = None
+    nulls = None
+    if kind == "timestamp" and dtype.kind == "M":
+        nulls = np.isnat(given)
+        nulls = nulls if nulls.any() else None
+        values = given.astype("datetime64[us]").view(np.int64)
+        if nulls is not None:
+            values = np.where(nulls, 0, values)
+    elif kind in ("int", "timestamp") and dtype.kind in "iu":
+        if dtype.kind == "u" and given.size and int(given.max()) >= 1 << 63:
+            row = int(np.argmax(given >= np.uint64(1 << 63)))
+            raise WrongType(f"column {name!r}, row {row}: {given[row]} does not fit a signed 64-bit integer")
+        values = given.astype(np.int64, copy=False)
+    elif kind == "int" and dtype.kind == "f":
+        values = _whole(name, given, is_key)
+    elif kind == "float" and dtype.kind in "iuf":
+        values = given.astype(np.float64, copy=False)
+    elif kind == "bool" and dtype.kind == "b":
+        values = given.view(np.uint8)
+    if values is None:
+        error = MixedKeys if is_key and kind == "string" else WrongType
+        raise error(f"column {name!r} is {kind} but the batch has {dtype} (row 0: {given[0] if given.size else None})")
+    return Column(np.ascontiguousarray(values), None, nulls)
+
+
+def _to_arrow(name: str, given: Any, kind: str, is_key: bool) -> pa.Array:
+    try:
+        values = list(given) if not isinstance(given, np.ndarray) else given.tolist()
+    except TypeError:
+        raise WrongType(f"column {name!r} is a {type(given).__name__}, not an array") from None
+    if is_key:
+        wanted: type = int if kind == "int" else str
+        for row, value in enumerate(values):
+            if isinstance(value, float) and value != value:
+                raise NaNKey(f"column {name!r}, row {row}: NaN is no key (a missing integer that became a float?)")
+            if isinstance(value, str if kind == "int" else int | float):
+                raise MixedKeys(f"column {name!r}, row {row}: {value!r} among {kind} keys; a key column has one type")
+            if value is not None and not isinstance(value, wanted | np.integer | float | np.str_):
+                raise WrongType(f"column {name!r}, row {row}: {value!r} is no {kind}")
+    if kind == "timestamp" and any(isinstance(v, int | np.integer) for v in values):
+        kind = "int"
+    try:
+        return pa.array(values, type=TYPES[kind])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as problem:
+        for row, value in enumerate(values):
+            try:
+                pa.scalar(value, type=TYPES[kind])
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError):
+                raise WrongType(f"column {name!r}, row {row}: {value!r} is no {kind}") from None
+        raise WrongType(f"column {name!r}: {problem}") from None
+
+
+def _from_arrow(name: str, given: pa.Array | pa.ChunkedArray, kind: str, is_key: bool) -> Column:
+    try:
+        given.validate(full=True)
+    except pa.ArrowInvalid as problem:
+        raise WrongType(f"column {name!r} is malformed Arrow data: {problem}") from None
+    array = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
+    if isinstance(array, pa.ChunkedArray):  # a chunked array without chunks combines to one
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    source = array.type
+    nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    if kind == "string":
+        if not (pa.types.is_string(source) or pa.types.is_large_string(source) or pa.types.is_null(source)):
+            error = MixedKeys if is_key else WrongType
+            raise error(f"column {name!r} is string but the batch has {source}")
+        text = array.cast(pa.large_string())
+        longest = pc.max(pc.binary_length(text)).as_py() or 0
+        if longest > LONGEST_STRING:
+            row = pc.index(pc.binary_length(text), longest).as_py()
+            raise ValueTooLong(
+                f"column {name!r}, row {row}: {longest:,} bytes; the store takes strings of up to {LONGEST_STRING:,}"
+            )
+        return Column(None, text, nulls)
+    fits = {
+        "int": pa.types.is_integer(source) or pa.types.is_floating(source),
+        "float": pa.types.is_integer(source) or pa.types.is_floating(source),
+        "bool": pa.types.is_boolean(source),
+        "timestamp": pa.types.is_timestamp(source) or pa.types.is_integer(source),
+    }[kind] or pa.types.is_null(source)
+    if not fits:
+        error = MixedKeys if is_key and pa.types.is_string(source) else WrongType
+        raise error(f"column {name!r} is {kind} but the batch has {source}")
+    if pa.types.is_null(source):
+        array = pa.nulls(len(array), TYPES[kind])
+        source = array.type
+    if kind == "int" and pa.types.is_floating(source):
+        filled = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False)
+        return Column(_whole(name, filled.astype(np.float64), is_key), None, nulls)
+    try:
+        if kind == "bool":
+            filled = pc.fill_null(array, False).to_numpy(zero_copy_only=False).view(np.uint8)
+        elif kind == "timestamp" and pa.types.is_timestamp(source):
+            filled = pc.fill_null(array.cast(pa.timestamp("us", source.tz), safe=False).cast(pa.int64()), 0)
+            filled = filled.to_numpy(zero_copy_only=False)
+        else:
+            wanted = pa.float64() if kind == "float" else pa.int64()
+            filled = pc.fill_null(array.cast(wanted), 0).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid as problem:
+        raise WrongType(f"column {name!r}: {problem}") from None
+    return Column(np.ascontiguousarray(filled), None, nulls)

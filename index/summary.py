@@ -1,0 +1,94 @@
+"""One summary of a stream: where its tuples are in value and time, and how they age."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.coarse import Coarse
+from index.fine import Fine
+from index.geometry import Geometry
+from index.log import TupleLog
+from index.options import Options, Sizes
+from index.postings import Postings
+
+
+@dataclass
+class Identity:
+    """What a summary is called and built from."""
+
+    name: str
+    key: str
+    geometry: Geometry
+    sizes: Sizes
+
+
+class SummaryState:
+    """The write side. The stream calls `advance`, then `insert`; readers are in `index/read.py`.
+
+    `oldest` is the least timestamp kept. `expired` counts tuples that were accepted and have left since.
+    """
+
+    def __init__(self, identity: Identity, options: Options, log: TupleLog, seed: int) -> None:
+        self.identity = identity
+        self.log = log
+        self.seed = seed
+        self.horizons: tuple[int, ...] = ()
+        self.watermark: int | None = None
+        self.expired = 0
+        self.late: dict[int, int] = {}
+        self.postings = Postings(log.capacity)
+        geometry, sizes = identity.geometry, identity.sizes
+        self.fine = Fine(sizes, options, geometry.granularity, log.times, self.postings)
+        self.coarse = Coarse(geometry, sizes)
+
+    @property
+    def oldest(self) -> int:
+        return self.horizons[-1] if self.horizons else -(1 << 62)
+
+    @property
+    def count(self) -> int:
+        """Tuples kept."""
+        return self.fine.count + self.coarse.count
+
+    def advance(self, watermark: int) -> None:
+        """Age to a watermark no less than the last one."""
+        self.watermark = watermark
+        horizons = self.identity.geometry.horizons(watermark)
+        if horizons == self.horizons:
+            return
+        self.horizons = horizons
+        for zone in self.fine.collapse(horizons[0]):
+            if len(horizons) == 1:
+                self.expired += zone.count
+            else:
+                self.coarse.receive(zone, 2)
+        self.expired += self.coarse.collapse(horizons)
+
+    def insert(self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64]) -> None:
+        """Add tuples that are in the log, in order of arrival, at the watermark that holds after them."""
+        least = int(times.min())
+        if least >= self.horizons[0]:
+            self.fine.insert(hashes, rows, times, posted=False)
+            return
+        self.postings.enter_all(hashes, rows)
+        recent = times >= self.horizons[0]
+        if recent.any():
+            self.fine.insert(hashes[recent], rows[recent], times[recent], posted=True)
+        above = self.horizons[0]
+        for granularity in range(2, len(self.horizons) + 1):
+            horizon = self.horizons[granularity - 1]
+            where = (times >= horizon) & (times < above)
+            if where.any():
+                self.coarse.insert(granularity, hashes[where], rows[where], times[where])
+                self.late[granularity] = self.late.get(granularity, 0) + int(where.sum())
+            above = horizon
+        self.expired += int((times < self.horizons[-1]).sum())
+
+    def forget(self, rows: NDArray[np.int32]) -> None:
+        """The log is about to give these rows back, the oldest arrivals it has."""
+        self.postings.forget(self.log.hashes(self.identity.key, rows, self.seed))
+
+    @property
+    def nbytes(self) -> int:
+        return self.fine.nbytes + self.coarse.nbytes + self.postings.nbytes(len(self.log))

@@ -1,0 +1,107 @@
+"""A summary as its users see it."""
+
+from threading import RLock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.bare import BareReader, BareState
+from index.read import Reader
+from index.regions import Description, Estimates, Matches, Region, Regions, Window, ZoneInfo
+from index.summary import SummaryState
+
+
+class SummaryIndex:
+    """The read side of one summary of a stream; `Stream.create_summary` makes it, `Stream.append` feeds it.
+
+    Keys are int or string arrays, as the key column is. Windows are half-open `(start, end)` in microseconds of event time.
+    Every method sees the stream between two batches.
+    """
+
+    def __init__(self, state: SummaryState | BareState, lock: RLock) -> None:  # type: ignore[valid-type]  # RLock is a factory
+        self.state = state
+        self._lock: Any = lock
+        self._reader: Reader | BareReader = (
+            BareReader(state) if isinstance(state, BareState) else Reader(state)
+        )
+
+    @property
+    def name(self) -> str:
+        return self.state.identity.name
+
+    @property
+    def key(self) -> str:
+        return self.state.identity.key
+
+    @property
+    def count(self) -> int:
+        """Tuples kept."""
+        with self._lock:
+            return self.state.count
+
+    def probe(self, keys: Any, window: Window = None) -> Matches:
+        """Exactly the tuples that have one of the keys, each once for every time its key is asked for."""
+        with self._lock:
+            return self._reader.probe(keys, window)
+
+    def regions(self, keys: Any, window: Window = None, search: str = "flat") -> Regions:
+        """The cells that may hold tuples of each key, with an estimate and bounds; no cell that does is missing.
+
+        `search` is how they are found, "flat" or "pyramid"; what is found is the same.
+        """
+        with self._lock:
+            return self._reader.regions(keys, window, search)
+
+    def visit(self, region: Region | tuple[int, int, int], window: Window = None) -> NDArray[np.int32]:
+        """Log rows of a region, given as such or as (granularity, zone, bucket); `Stream.take` reads them."""
+        with self._lock:
+            return self._reader.visit(region, window)
+
+    def estimate(self, keys: Any, window: Window = None) -> Estimates:
+        """How many tuples of each key there are in the window, from the summaries alone."""
+        with self._lock:
+            return self._reader.estimate(keys, window)
+
+    def describe(self) -> Description:
+        """Granularities, zones with the reason for each, counts and bytes."""
+        with self._lock:
+            state, identity = self.state, self.state.identity
+            bare = isinstance(state, BareState)
+            return Description(
+                name=identity.name,
+                key=identity.key,
+                structure=identity.sizes.structure,
+                spans=identity.geometry.spans,
+                zones=() if isinstance(state, BareState) else tuple(_zones(state)),
+                tuples=state.count,
+                expired=state.expired,
+                keys=0 if bare else state.postings.keys,  # type: ignore[union-attr]  # bare has none
+                cuts={} if bare else dict(state.fine.cuts),  # type: ignore[union-attr]  # bare has none
+                bytes=state.nbytes,
+                ceiling=identity.sizes.ceiling,
+                watermark=state.watermark,
+                horizons=state.horizons,
+            )
+
+
+def _zones(state: SummaryState) -> list[ZoneInfo]:
+    """Newest granularity first, oldest zone first."""
+    out = []
+    times = state.log.times
+    for block in state.fine.blocks.values():
+        for zone in block.zones:
+            out.append(ZoneInfo(1, zone.number, zone.first, zone.last + 1, zone.count, zone.reason))
+        if block.aside:
+            seen = times[block.waiting()[1]]
+            out.append(ZoneInfo(1, -1 - block.whole.number, int(seen.min()), int(seen.max()) + 1, block.aside, "late"))
+    if len(state.fine.open_rows):
+        seen = times[state.fine.open_rows]
+        out.append(ZoneInfo(1, state.fine.number, int(seen.min()), int(seen.max()) + 1, len(seen), "open"))
+    for granularity, zones in state.coarse.levels.items():
+        length = state.identity.geometry.zone_length(granularity)
+        for coarse in zones.values():
+            out.append(
+                ZoneInfo(granularity, coarse.number, coarse.start, coarse.start + length, coarse.count, "calendar")
+            )
+    return out
