@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from index.keys import check_keys
 from index.log import TupleLog
 from index.regions import Estimates, Matches, Region, Regions, Window, check_window
 from index.summary import Identity
 from summaries.errors import UnknownName
-from summaries.hashing import hash_keys
+from summaries.hashing import hash_checked
+from summaries.keys import Keys
 
 
 class BareState:
@@ -59,7 +61,13 @@ class BareReader:
         self.state = state
 
     def hashes(self, keys: Any) -> NDArray[np.int64]:
-        return hash_keys(keys, self.state.seed).view(np.int64)
+        return self._hash(self._keys(keys))
+
+    def _keys(self, keys: Any) -> Keys:
+        return check_keys(keys, self.state.identity.key, self.state.log.schema)
+
+    def _hash(self, keys: Keys) -> NDArray[np.int64]:
+        return hash_checked(keys, self.state.seed).view(np.int64)
 
     def _rows(self, window: Window) -> NDArray[np.int32]:
         start, end = check_window(window)
@@ -68,7 +76,8 @@ class BareReader:
         return rows[(times >= max(start, self.state.oldest)) & (times < end)]
 
     def probe(self, keys: Any, window: Window) -> Matches:
-        wanted = self.hashes(keys)
+        asked = self._keys(keys)
+        wanted = self._hash(asked)
         rows = self._rows(window)
         hashes = self.state.log.hashes(self.state.identity.key, rows, self.state.seed)
         order = np.argsort(wanted, kind="stable")
@@ -79,7 +88,9 @@ class BareReader:
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         probe = order[np.repeat(low, counts) + within].astype(np.int32)
         by_key = np.argsort(probe, kind="stable")
-        return Matches(probe[by_key], rows[which][by_key])
+        probe, rows = probe[by_key], rows[which][by_key]
+        same = self.state.log.same(self.state.identity.key, rows, asked, probe)
+        return Matches(probe, rows) if same is None else Matches(probe[same], rows[same])
 
     def visit(self, region: Region | tuple[int, int, int], window: Window) -> NDArray[np.int32]:
         place = (region.granularity, region.zone, region.bucket) if isinstance(region, Region) else region
@@ -98,7 +109,7 @@ class BareReader:
         end = np.full(n, times.max() + 1 if len(rows) else 0, np.int64)
         key = np.arange(n, dtype=np.int64)
         most = all_of_them.astype(np.float64)
-        return Regions(key, ones, zeros, zeros, most, zeros * 1.0, most, all_of_them, start, end, n, 0, 0)
+        return Regions(key, ones, zeros, zeros, most, np.zeros(n, np.float64), most, all_of_them, start, end, n, 0, 0)
 
     def estimate(self, keys: Any, window: Window) -> Estimates:
         n = len(self.hashes(keys))

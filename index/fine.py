@@ -1,10 +1,11 @@
 """`G_1`: blocks of length `T_1`, each a row of zones that the stream itself has cut.
 
-The newest block has the open zone; tuples of an older block that come after it has been closed wait aside until they make
-a zone of their own, or until the block collapses. A sealed zone never changes.
+The newest block has the open zone; tuples of an older block that come after it has been closed wait aside until they
+make a zone of their own, or until the block collapses. A sealed zone never changes.
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ REASONS = {kernels.CUT_ERROR: "error", kernels.CUT_BEHAVIOUR: "behaviour", kerne
 class ZonePool:
     """Counters, filters and cell counts of all sealed zones of `G_1`, by slot.
 
-    64 slots make a group, whose filters are sliced: bit z of a word belongs to zone z of the group, so one word answers for
-    64 zones. A group belongs to one block. All memory is reserved at the start and touched only when used.
+    64 slots make a group, whose filters are sliced: bit z of a word belongs to zone z of the group, so one word
+    answers for 64 zones. A group belongs to one block. All memory is reserved at the start and touched only when used.
     """
 
     def __init__(self, sizes: Sizes) -> None:
@@ -77,12 +78,16 @@ class ZonePool:
     def nbytes(self) -> int:
         """Bytes of the groups in use."""
         per_slot = self.counters[0].nbytes + self.cells[0].nbytes + self.f2[0].nbytes + 17
-        return self.groups_used * self.sliced[0].nbytes + int((self.sealed > 0).sum()) * per_slot
+        groups: int = self.groups_used * self.sliced[0].nbytes
+        return groups + int((self.sealed > 0).sum()) * int(per_slot)
 
 
 @dataclass
 class Block:
-    """One stretch of `T_1`: its sealed zones, and all that will be its zone of `G_2` (`whole`, less the unsealed tuples)."""
+    """One stretch of `T_1`.
+
+    Its sealed zones, and all that will be its zone of `G_2` (`whole`, less the unsealed tuples).
+    """
 
     whole: CoarseZone
     zones: list[FineZone] = field(default_factory=list)
@@ -102,7 +107,9 @@ class Block:
 class Fine:
     """The finest granularity."""
 
-    def __init__(self, sizes: Sizes, options: Options, length: int, times: NDArray[np.int64], postings: Postings) -> None:
+    def __init__(
+        self, sizes: Sizes, options: Options, length: int, times: NDArray[np.int64], postings: Postings
+    ) -> None:
         self.sizes = sizes
         self.length = length
         self.pool = ZonePool(sizes)
@@ -137,7 +144,10 @@ class Fine:
     def insert(
         self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], posted: bool
     ) -> None:
-        """Add tuples to the blocks of their timestamps. Unless `posted` they go to the postings too, in order of arrival."""
+        """Add tuples to the blocks of their timestamps.
+
+        Unless `posted` they go to the postings too, in order of arrival.
+        """
         low = int(times.min()) // self.length
         high = int(times.max()) // self.length
         if low == high:
@@ -147,7 +157,7 @@ class Fine:
         edges = np.flatnonzero(homes[1:] != homes[:-1]) + 1
         if len(edges) <= high - low + 1:  # runs of one block each
             borders = [0, *edges.tolist(), len(homes)]
-            for start, stop in zip(borders, borders[1:], strict=False):
+            for start, stop in pairwise(borders):
                 part = slice(start, stop)
                 self._insert_block(int(homes[start]), hashes[part], rows[part], posted)
         else:
@@ -157,9 +167,7 @@ class Fine:
                 where = homes == home
                 self._insert_block(int(home), hashes[where], rows[where], True)
 
-    def _insert_block(
-        self, home: int, hashes: NDArray[np.int64], rows: NDArray[np.int32], posted: bool
-    ) -> None:
+    def _insert_block(self, home: int, hashes: NDArray[np.int64], rows: NDArray[np.int32], posted: bool) -> None:
         block = self.blocks.get(home)
         if block is None:
             block = self.blocks[home] = Block(CoarseZone.empty(home, home * self.length, self.sizes))

@@ -1,8 +1,8 @@
 """The stream's tuples, stored once, column by column, in order of arrival.
 
-Memory is reserved for `max_tuples` at the start and touched only when used. Rows are handed out in chunks; a chunk is given
-back when all its tuples are older than anything that reads them, strictly in order of arrival, and the lowest free chunk is
-used next. So row numbers are small, stay put, and the resident size follows the tuples kept.
+Memory is reserved for `max_tuples` at the start and touched only when used. Rows are handed out in chunks; a chunk is
+given back when all its tuples are older than anything that reads them, strictly in order of arrival, and the lowest
+free chunk is used next. So row numbers are small, stay put, and the resident size follows the tuples kept.
 """
 
 from collections import deque
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from index.schema import TYPES, Column, Schema
 from summaries.errors import CeilingReached, UnknownName
 from summaries.hashing import hash_keys
+from summaries.keys import Keys
 
 CHUNK = 1 << 14
 
@@ -25,10 +26,11 @@ _DTYPES = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": 
 
 @dataclass
 class Chunk:
-    """`used` rows from `start` on, none later than `latest`."""
+    """`used` rows from `start` on, none earlier than `earliest` or later than `latest`."""
 
     start: int
     used: int
+    earliest: int
     latest: int
 
 
@@ -110,13 +112,14 @@ class TupleLog:
         done = 0
         while done < tuples:
             if not self._chunks or self._chunks[-1].used == CHUNK:
-                self._chunks.append(Chunk(heappop(self._free), 0, -(1 << 62)))
+                self._chunks.append(Chunk(heappop(self._free), 0, 1 << 62, -(1 << 62)))
             chunk = self._chunks[-1]
             take = min(tuples - done, CHUNK - chunk.used)
             at = chunk.start + chunk.used
             rows[done : done + take] = np.arange(at, at + take, dtype=np.int32)
             for name, column in columns.items():
                 self._write(name, column, chunk, at, done, take)
+            chunk.earliest = min(chunk.earliest, int(self.times[at : at + take].min()))
             chunk.latest = max(chunk.latest, int(self.times[at : at + take].max()))
             chunk.used += take
             done += take
@@ -187,6 +190,25 @@ class TupleLog:
         """Key hashes of these rows."""
         values = self._columns[key][rows] if key in self._columns else self._strings(key, rows)
         return hash_keys(values, seed).view(np.int64)
+
+    def same(
+        self, key: str, rows: NDArray[np.int32], asked: Keys, probe: NDArray[np.int32]
+    ) -> NDArray[np.bool_] | None:
+        """Which rows really hold the key asked for.
+
+        None if all must, as integers do: theirs is a hash without collisions.
+        """
+        if isinstance(asked, np.ndarray) or not len(rows):
+            return None
+        wanted = asked.cast(pa.large_string()).take(pa.array(probe))
+        return np.asarray(pc.equal(self._strings(key, rows), wanted).to_numpy(zero_copy_only=False))
+
+    @property
+    def time_range(self) -> tuple[int, int]:
+        """Bounds of the event times kept: nothing is earlier or later."""
+        if not self._chunks:
+            return 0, 0
+        return min(c.earliest for c in self._chunks), max(c.latest for c in self._chunks)
 
     def take(self, rows: NDArray[np.int32], columns: list[str] | None = None) -> pa.Table:
         """The tuples at these rows, in that order."""

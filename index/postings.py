@@ -64,9 +64,7 @@ class Postings:
         """Leave tuples, the last to come, out of the open zone's sizes."""
         kernels.take_back(self._entries, self._small, hashes, len(hashes), sizes)
 
-    def note(
-        self, hashes: NDArray[np.int64], zone: int, keys: NDArray[np.int64], sizes: NDArray[np.int32]
-    ) -> None:
+    def note(self, hashes: NDArray[np.int64], zone: int, keys: NDArray[np.int64], sizes: NDArray[np.int32]) -> None:
         """Count tuples entered before as the open zone's."""
         kernels.note(self._entries, self._small, self._heads, keys, sizes, hashes, len(hashes), zone)
 

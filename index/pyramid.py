@@ -1,9 +1,9 @@
 """The pyramid over the sealed zones of a block of `G_1`: from coarse to fine in both dimensions.
 
-A node of level l stands for `FANOUT^l` zones and `FANOUT^l` buckets: the sum of its children's sketches and the OR of their
-filters. It is built once, when first asked for after its last child has closed; zones never change, so it stays right, and
-it goes when its block collapses. A search visits a node's children only if the node's filter lets the key through, so it
-finds exactly the zones that the flat scan finds.
+A node of level l stands for `FANOUT^l` zones and `FANOUT^l` buckets: the sum of its children's sketches and the OR of
+their filters. It is built once, when first asked for after its last child has closed; zones never change, so it stays
+right, and it goes when its block collapses. A search visits a node's children only if the node's filter lets the key
+through, so it finds exactly the zones that the flat scan finds.
 
 Below about 10^4 zones the flat scan is as fast or faster (see `benchmarks/`), so it is what `regions` uses by default.
 """
@@ -22,7 +22,10 @@ FANOUT = 4
 
 @dataclass(frozen=True)
 class Node:
-    """Zones `first..first + zones` of a block, in groups of `buckets` buckets. `children` are nodes, or zones at level 1."""
+    """Zones `first..first + zones` of a block, in groups of `buckets` buckets.
+
+    `children` are nodes, or zones at level 1.
+    """
 
     level: int
     first: int

@@ -7,13 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index.kernels.probe import may_hold, medians, survivors
+from index.keys import check_keys
 from index.options import Sizes
 from index.pyramid import descend
 from index.regions import Estimates, Matches, Region, Regions, Window, check_window
 from index.summary import SummaryState
 from index.zone import CoarseZone
 from summaries.errors import UnknownName
-from summaries.hashing import hash_keys
+from summaries.hashing import hash_checked
+from summaries.keys import Keys
 from summaries.sizing import tail_point
 
 MISSES = 0.05  # share of cases in which a bound may fail
@@ -30,23 +32,27 @@ class Reader:
         self._reach = 1 / math.sqrt(2 * tail_point(self.sizes.depth, MISSES / 2) * (self.sizes.width - 1))
 
     def hashes(self, keys: Any) -> Hashes:
-        return hash_keys(keys, self.state.seed).view(np.int64)
+        return hash_checked(self.keys(keys), self.state.seed).view(np.int64)
+
+    def keys(self, keys: Any) -> Keys:
+        """Keys of the type that the key column has."""
+        return check_keys(keys, self.state.identity.key, self.state.log.schema)
 
     # --- exact ---------------------------------------------------------------------------------------------------
 
     def probe(self, keys: Any, window: Window) -> Matches:
         """Every tuple that has one of the keys, from the postings."""
         start, end = check_window(window)
-        probe, rows = self.state.postings.rows(self.hashes(keys))
-        if start <= self.state.oldest and end >= 1 << 62 and self._all_kept():
-            return Matches(probe, rows)
-        times = self.state.log.times[rows]
-        inside = (times >= max(start, self.state.oldest)) & (times < end)
-        return Matches(probe[inside], rows[inside])
-
-    def _all_kept(self) -> bool:
-        """Whether every row of the log is one of the summary's."""
-        return self.state.count == len(self.state.log)
+        asked = self.keys(keys)
+        probe, rows = self.state.postings.rows(hash_checked(asked, self.state.seed).view(np.int64))
+        start = max(start, self.state.oldest)
+        earliest, latest = self.state.log.time_range
+        if start > earliest or end <= latest:
+            times = self.state.log.times[rows]
+            inside = (times >= start) & (times < end)
+            probe, rows = probe[inside], rows[inside]
+        same = self.state.log.same(self.state.identity.key, rows, asked, probe)
+        return Matches(probe, rows) if same is None else Matches(probe[same], rows[same])
 
     def visit(self, region: Region | tuple[int, int, int], window: Window) -> NDArray[np.int32]:
         """Rows of one cell, given as a Region or (granularity, zone, bucket)."""
@@ -66,7 +72,8 @@ class Reader:
             raise UnknownName(f"no bucket {bucket}; there are {self.sizes.buckets}")
         if granularity == 1:
             return self._fine_cell(number, bucket)
-        zone = self.state.coarse.levels.get(granularity, {}).get(number)
+        zones = self.state.coarse.levels.get(granularity)
+        zone: CoarseZone | None = None if zones is None else zones.get(number)
         if zone is None:
             raise UnknownName(f"no zone {number} in G_{granularity}: never there, or aged since")
         return zone.tuples.cell(bucket, self.sizes, self._hasher)
@@ -84,7 +91,8 @@ class Reader:
         raise UnknownName(f"no zone {number} in G_1: never there, or aged since")
 
     def _of_bucket(self, hashes: Hashes, rows: NDArray[np.int32], bucket: int) -> NDArray[np.int32]:
-        return rows[self._buckets(hashes) == bucket]
+        cell: NDArray[np.int32] = rows[self._buckets(hashes) == bucket]
+        return cell
 
     def _buckets(self, hashes: Hashes) -> NDArray[np.int64]:
         if self.sizes.buckets == 1:
@@ -110,11 +118,12 @@ class Reader:
         hashes = self.hashes(keys)
         regions = self.regions(keys, window, "flat")
         n = len(hashes)
-        value, lower, upper = (
-            np.bincount(regions.key, weights=w, minlength=n) for w in (regions.estimate, regions.lower, regions.upper)
-        )
+        sums = [
+            np.bincount(regions.key, w, n).astype(np.float64) for w in (regions.estimate, regions.lower, regions.upper)
+        ]
+        value, lower, upper = sums
         _, known, _ = self.state.postings.counts(hashes)  # the postings never count too few
-        upper = np.minimum(upper, known)
+        upper = np.minimum(upper, known.astype(np.float64))
         return Estimates(np.minimum(value, upper), np.minimum(lower, upper), upper)
 
     def bounds(
@@ -250,6 +259,7 @@ class _Found:
         self._add(key, granularity, full(zone), counts, tuples.astype(np.int64), full(first), full(last))
 
     def regions(self) -> Regions:
-        columns = [np.concatenate(c) for c in zip(*self.parts, strict=True)] if self.parts else [np.empty(0)] * 10
+        columns: list[Any] = [np.concatenate(c) for c in zip(*self.parts, strict=True)]
         order = np.lexsort((columns[2], columns[1], columns[0]))
-        return Regions(*(c[order] for c in columns), self.considered, self.by_window, self.by_filter)
+        counts: list[Any] = [self.considered, self.by_window, self.by_filter]
+        return Regions(*(c[order] for c in columns), *counts)

@@ -44,7 +44,8 @@ class Region:
 
 @dataclass(frozen=True)
 class Regions:
-    """Regions as columns, by key, then granularity, then zone. Cells not listed hold no tuple of that key in the window.
+    """Regions as columns, by key, then granularity, then zone. Cells not listed hold no tuple of that key in the
+    window.
 
     `considered` counts pairs of key and zone before pruning, `by_window` and `by_filter` those pruned away.
     """
@@ -75,9 +76,7 @@ class Regions:
         columns = (self.key, self.granularity, self.zone, self.bucket)
         bounds = (self.estimate, self.lower, self.upper)
         place = (self.tuples, self.start, self.end)
-        return Region(
-            *(int(c[at]) for c in columns), *(float(c[at]) for c in bounds), *(int(c[at]) for c in place)
-        )
+        return Region(*(int(c[at]) for c in columns), *(float(c[at]) for c in bounds), *(int(c[at]) for c in place))
 
     def __iter__(self) -> Iterator[Region]:
         return (self[i] for i in range(len(self)))
@@ -85,7 +84,10 @@ class Regions:
 
 @dataclass(frozen=True)
 class Matches:
-    """Tuples that have one of the keys asked for: `probe` is the key's place in the question, `rows` where the tuple is."""
+    """Tuples that have one of the keys asked for.
+
+    `probe` is the key's place in the question, `rows` where the tuple is.
+    """
 
     probe: NDArray[np.int32]
     rows: NDArray[np.int32]
@@ -117,7 +119,10 @@ class ZoneInfo:
 
 @dataclass(frozen=True)
 class Description:
-    """The state of a summary. `spans[i-1]` is the length of `G_i`, `tuples` and `bytes` what it holds, `cuts` why so far."""
+    """The state of a summary.
+
+    `spans[i-1]` is the length of `G_i`, `tuples` and `bytes` what it holds, `cuts` why so far.
+    """
 
     name: str
     key: str

@@ -1,5 +1,6 @@
 """Columns in: a batch from outside becomes typed arrays, or an error that names the column, the row and the value."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -39,10 +40,13 @@ Batch: TypeAlias = Mapping[str, Any] | pa.Table | pa.RecordBatch
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a batch. `values` is int64, float64 or uint8; strings stay in `text`. `nulls` is None if there are none."""
+    """One column of a batch.
+
+    `values` is int64, float64 or uint8; strings stay in `text`. `nulls` is None if there are none.
+    """
 
     values: NDArray[Any] | None
-    text: pa.LargeStringArray | None
+    text: Any  # a pyarrow.LargeStringArray, or None
     nulls: NDArray[np.bool_] | None
 
 
@@ -72,7 +76,10 @@ class Schema:
             raise BadSchema(f"column {key!r} is of type {kind}; a key must be of type {' or '.join(KEY_TYPES)}")
 
     def read(self, batch: Batch, keys: frozenset[str]) -> dict[str, Column]:
-        """The batch as typed columns of equal length > 0. Raises the error that says what is wrong, touching nothing."""
+        """The batch as typed columns of equal length > 0.
+
+        Raises the error that says what is wrong, touching nothing.
+        """
         given: dict[str, Any]
         if isinstance(batch, pa.Table | pa.RecordBatch):
             given = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -119,7 +126,7 @@ class Schema:
 
 
 def _length(column: Column) -> int:
-    return len(column.values) if column.values is not None else len(column.text)
+    return len(column.text if column.values is None else column.values)
 
 
 def _refuse_nulls(column: Column, name: str, error: type[Exception], what: str) -> None:
@@ -179,7 +186,7 @@ def _to_arrow(name: str, given: Any, kind: str, is_key: bool) -> pa.Array:
     if is_key:
         wanted: type = int if kind == "int" else str
         for row, value in enumerate(values):
-            if isinstance(value, float) and value != value:
+            if isinstance(value, float) and math.isnan(value):
                 raise NaNKey(f"column {name!r}, row {row}: NaN is no key (a missing integer that became a float?)")
             if isinstance(value, str if kind == "int" else int | float):
                 raise MixedKeys(f"column {name!r}, row {row}: {value!r} among {kind} keys; a key column has one type")

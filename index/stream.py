@@ -158,8 +158,8 @@ class Stream:
     def append(self, batch: Batch, *, strict: bool = False) -> Appended:
         """Add tuples. A malformed batch raises a `BatchError` and changes nothing.
 
-        Tuples too old for every summary, or too far ahead of the clock, are left out and counted by reason; with `strict`
-        they raise `TooOld` or `TooFarAhead` instead and nothing is added.
+        Tuples too old for every summary, or too far ahead of the clock, are left out and counted by reason; with
+        `strict` they raise `TooOld` or `TooFarAhead` instead and nothing is added.
         """
         with self._lock:
             try:
@@ -178,7 +178,10 @@ class Stream:
         ahead, old = self._judge(times, strict)
         refused = {r: int(m.sum()) for r, m in (("too_far_ahead", ahead), ("too_old", old)) if m is not None}
         if refused:
-            kept = ~((ahead if ahead is not None else False) | (old if old is not None else False))
+            kept = np.ones(len(times), np.bool_)
+            for mask in (ahead, old):
+                if mask is not None:
+                    kept &= ~mask
             columns = {name: _filter(column, kept) for name, column in columns.items()}
             times = times[kept]
         if len(times):

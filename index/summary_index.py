@@ -15,16 +15,14 @@ from index.summary import SummaryState
 class SummaryIndex:
     """The read side of one summary of a stream; `Stream.create_summary` makes it, `Stream.append` feeds it.
 
-    Keys are int or string arrays, as the key column is. Windows are half-open `(start, end)` in microseconds of event time.
-    Every method sees the stream between two batches.
+    Keys are int or string arrays, as the key column is. Windows are half-open `(start, end)` in microseconds of event
+    time. Every method sees the stream between two batches.
     """
 
-    def __init__(self, state: SummaryState | BareState, lock: RLock) -> None:  # type: ignore[valid-type]  # RLock is a factory
+    def __init__(self, state: SummaryState | BareState, lock: RLock) -> None:
         self.state = state
         self._lock: Any = lock
-        self._reader: Reader | BareReader = (
-            BareReader(state) if isinstance(state, BareState) else Reader(state)
-        )
+        self._reader: Reader | BareReader = BareReader(state) if isinstance(state, BareState) else Reader(state)
 
     @property
     def name(self) -> str:

@@ -147,4 +147,5 @@ def count_cells(keys: NDArray[np.int64], counts: NDArray[np.int32], sizes: Sizes
 def cell_f2(counters: NDArray[np.int16] | NDArray[np.int32], sizes: Sizes) -> NDArray[np.float64]:
     """Mean over rows of the sums of squared counters, by bucket."""
     squares = counters.astype(np.float64).reshape(sizes.buckets, sizes.depth * sizes.width)
-    return np.einsum("ij,ij->i", squares, squares) / sizes.depth
+    sums: NDArray[np.float64] = np.einsum("ij,ij->i", squares, squares)
+    return sums / sizes.depth

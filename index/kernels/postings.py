@@ -21,7 +21,8 @@ from summaries.kernels.jit import kernel
 AHEAD = 128  # lines fetched together: independent loads hide each other's latency
 LANES = 32
 
-# heads[...]: directory lines in use; keys of the open zone; a place that keeps the fetching loads from being optimised away
+# heads[...]: directory lines in use; keys of the open zone; a place that keeps the fetching loads from being
+# optimised away
 USED, KEYS, FETCHED = range(3)
 
 

@@ -1,0 +1,18 @@
+"""The keys of a question."""
+
+from typing import Any
+
+import numpy as np
+
+from index.schema import Schema
+from summaries.errors import WrongType
+from summaries.keys import Keys, as_keys
+
+
+def check_keys(keys: Any, column: str, schema: Schema) -> Keys:
+    """Keys of the type that the key column has; a question of the other type would find nothing, silently."""
+    asked = as_keys(keys)
+    kind = "int" if isinstance(asked, np.ndarray) else "string"
+    if len(asked) and kind != schema.types[column]:
+        raise WrongType(f"keys of type {kind} (row 0: {asked[0]}), but column {column!r} is {schema.types[column]}")
+    return asked
