@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
 from index.kernels import open_zone as kernels
-from index.kernels.seal import filter_keys, pour, sketch_keys, time_range
+from index.kernels.seal import extent, pour, summarize_zone, time_range
 from index.options import GROUP, Options, Sizes
 from index.postings import Postings
-from index.zone import CoarseZone, FineZone, Tuples, cell_f2, count_cells, distinct
+from index.zone import CoarseZone, FineZone, Tuples, cell_f2, distinct
 
 REASONS = {kernels.CUT_ERROR: "error", kernels.CUT_BEHAVIOUR: "behaviour", kernels.CUT_MAXLENGTH: "maxlength"}
 
@@ -51,14 +51,17 @@ class ZonePool:
         self.zones[group * GROUP : (group + 1) * GROUP] = [None] * GROUP
         self._free.append(group)
 
-    def fill(self, zone: FineZone, keys: NDArray[np.int64], counts: NDArray[np.int32]) -> None:
-        """Build the summary of a zone in its slot."""
+    def fill(
+        self, zone: FineZone, keys: NDArray[np.int64], counts: NDArray[np.int32], block_bits: NDArray[np.uint8]
+    ) -> None:
+        """Build the summary of a zone in its slot, and set its keys in its block's filter."""
         s, slot = self.sizes, zone.slot
-        self.counters[slot] = 0
-        n = len(keys)
-        sketch_keys(keys, counts, n, s.shift, s.depth, Sizes.lg(s.width), self.counters[slot])
-        filter_keys(keys, n, s.shift, s.probes, Sizes.lg(s.slots), slot % GROUP, self.sliced[slot // GROUP])
-        self.cells[slot] = count_cells(keys, counts, s)
+        counters, cells = self.counters[slot], self.cells[slot]
+        counters[:] = 0
+        cells[:] = 0
+        sketch = (keys, counts, s.shift, s.depth, Sizes.lg(s.width), counters, cells)
+        fine = (s.probes, Sizes.lg(s.slots), slot % GROUP, self.sliced[slot // GROUP])
+        summarize_zone(*sketch, *fine, Sizes.lg(s.coarse_slots), block_bits)
         self.first[slot], self.last[slot] = zone.first, zone.last
         self.zones[slot] = zone
         self.sealed[slot] = 1
@@ -148,8 +151,8 @@ class Fine:
 
         Unless `posted` they go to the postings too, in order of arrival.
         """
-        low = int(times.min()) // self.length
-        high = int(times.max()) // self.length
+        least, greatest = extent(times)
+        low, high = least // self.length, greatest // self.length
         if low == high:
             self._insert_block(low, hashes, rows, posted)
             return
@@ -230,11 +233,10 @@ class Fine:
             block.groups.append(self.pool.take_group())
         first, last = time_range(self._times, rows, len(rows))
         zone = FineZone(number, block.groups[-1] * GROUP + at, Tuples(rows), first, last, reason)
-        self.pool.fill(zone, keys, counts)
-        block.zones.append(zone)
         whole = block.whole
+        self.pool.fill(zone, keys, counts, whole.bits)
+        block.zones.append(zone)
         pour(self.pool.counters[zone.slot], whole.counters)
-        whole.filter(keys, self.sizes)
         whole.cells += self.pool.cells[zone.slot]
         whole.spread(first, last)
         whole.f2 = None

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from index.kernels.seal import extent
 from index.schema import TYPES, Column, Schema
 from summaries.errors import CeilingReached, UnknownName
 from summaries.hashing import hash_keys
@@ -119,8 +120,8 @@ class TupleLog:
             rows[done : done + take] = np.arange(at, at + take, dtype=np.int32)
             for name, column in columns.items():
                 self._write(name, column, chunk, at, done, take)
-            chunk.earliest = min(chunk.earliest, int(self.times[at : at + take].min()))
-            chunk.latest = max(chunk.latest, int(self.times[at : at + take].max()))
+            least, greatest = extent(self.times[at : at + take])
+            chunk.earliest, chunk.latest = min(chunk.earliest, least), max(chunk.latest, greatest)
             chunk.used += take
             done += take
         return rows

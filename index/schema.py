@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from index.kernels.seal import extent
 from summaries.errors import (
     BadSchema,
     EmptyBatch,
@@ -109,7 +110,7 @@ class Schema:
     def _check_times(self, column: Column) -> None:
         _refuse_nulls(column, self.time, NullTime, "the event time")
         assert column.values is not None
-        least, greatest = int(column.values.min()), int(column.values.max())
+        least, greatest = extent(column.values)
         if least < -FARTHEST or greatest > FARTHEST:
             row = int(np.argmax(np.abs(column.values.astype(np.float64)) > FARTHEST))
             raise WrongType(

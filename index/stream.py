@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from index.bare import BareState
 from index.geometry import Geometry
+from index.kernels.seal import extent
 from index.log import CHUNK, TupleLog
 from index.options import Options, Sizes
 from index.schema import Batch, Column, Schema
@@ -185,7 +186,7 @@ class Stream:
             columns = {name: _filter(column, kept) for name, column in columns.items()}
             times = times[kept]
         if len(times):
-            watermark = int(times.max()) - self.lateness
+            watermark = extent(times)[1] - self.lateness
             watermark = watermark if self.watermark is None else max(watermark, self.watermark)
             self._log.check_room(len(times), columns, self._oldest(watermark))
             self._advance(watermark)
@@ -200,9 +201,10 @@ class Stream:
     ) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
         """Which tuples are too far ahead and which too old, one at a time in order of arrival; None if none are."""
         limit = self.clock() + self.max_future
-        ahead = old = None
+        ahead = None
         counted = times
-        if int(times.max()) > limit:
+        least, greatest = extent(times)
+        if greatest > limit:
             ahead = times > limit
             if strict:
                 row = int(np.argmax(ahead))
@@ -212,23 +214,24 @@ class Stream:
                 )
             counted = np.where(ahead, np.iinfo(np.int64).min // 2, times)
         geometries = {s.state.identity.geometry for s in self._summaries.values()}
-        if not geometries:
+        latest = max(greatest - self.lateness, self._start())
+        if not geometries or least >= min(g.oldest(latest) for g in geometries):
             return ahead, None
         before = np.maximum.accumulate(counted) - self.lateness
         before = np.concatenate(([self._start()], before[:-1]))
         np.maximum(before, self._start(), out=before)
-        final = int(before[-1])
-        if int(times.min()) < min(g.oldest(final) for g in geometries):
-            oldest = np.minimum.reduce([g.oldest_at(before) for g in geometries])
-            old = (times < oldest) & ~(ahead if ahead is not None else False)
-            if not old.any():
-                old = None
-            elif strict:
-                row = int(np.argmax(old))
-                raise TooOld(
-                    f"column {self.schema.time!r}, row {row}: {times[row]} is before {oldest[row]}, where the oldest"
-                    f" granularity begins at watermark {before[row]}"
-                )
+        oldest = np.minimum.reduce([g.oldest_at(before) for g in geometries])
+        old = times < oldest
+        if ahead is not None:
+            old &= ~ahead
+        if not old.any():
+            return ahead, None
+        if strict:
+            row = int(np.argmax(old))
+            raise TooOld(
+                f"column {self.schema.time!r}, row {row}: {times[row]} is before {oldest[row]}, where the oldest"
+                f" granularity begins at watermark {before[row]}"
+            )
         return ahead, old
 
     def _start(self) -> int:

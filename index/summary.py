@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from index.coarse import Coarse
 from index.fine import Fine
 from index.geometry import Geometry
+from index.kernels.seal import extent
 from index.log import TupleLog
 from index.options import Options, Sizes
 from index.postings import Postings
@@ -67,8 +68,7 @@ class SummaryState:
 
     def insert(self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64]) -> None:
         """Add tuples that are in the log, in order of arrival, at the watermark that holds after them."""
-        least = int(times.min())
-        if least >= self.horizons[0]:
+        if extent(times)[0] >= self.horizons[0]:
             self.fine.insert(hashes, rows, times, posted=False)
             return
         self.postings.enter_all(hashes, rows)

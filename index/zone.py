@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from index.kernels.seal import filter_coarse, order_by_bucket, sketch_keys
+from index.kernels.seal import extent, filter_keys, order_by_bucket, sketch_keys
 from index.options import Sizes
 
 Hasher = Callable[[NDArray[np.int32]], NDArray[np.int64]]
@@ -96,14 +96,9 @@ class CoarseZone:
 
     def summarize(self, keys: NDArray[np.int64], counts: NDArray[np.int32], sizes: Sizes) -> None:
         """Add tuples to counters, filter and cell counts."""
-        n = len(keys)
-        sketch_keys(keys, counts, n, sizes.shift, sizes.depth, Sizes.lg(sizes.width), self.counters)
-        self.filter(keys, sizes)
-        self.cells += count_cells(keys, counts, sizes)
+        sketch_keys(keys, counts, sizes.shift, sizes.depth, Sizes.lg(sizes.width), self.counters, self.cells)
+        filter_keys(keys, sizes.shift, sizes.probes, Sizes.lg(sizes.coarse_slots), self.bits)
         self.f2 = None
-
-    def filter(self, keys: NDArray[np.int64], sizes: Sizes) -> None:
-        filter_coarse(keys, len(keys), sizes.shift, sizes.probes, Sizes.lg(sizes.coarse_slots), self.bits)
 
     def spread(self, first: int, last: int) -> None:
         """Widen the stretch that is known to hold tuples."""
@@ -114,7 +109,7 @@ class CoarseZone:
     ) -> None:
         self.summarize(*distinct(hashes), sizes)
         self.tuples.extend(rows)
-        self.spread(int(times.min()), int(times.max()))
+        self.spread(*extent(times))
 
     def absorb(self, other: "CoarseZone") -> None:
         """Add a finer zone's summary, and its tuples."""
@@ -134,14 +129,6 @@ class CoarseZone:
     @property
     def nbytes(self) -> int:
         return self.counters.nbytes + self.bits.nbytes + self.cells.nbytes + self.tuples.nbytes + 512
-
-
-def count_cells(keys: NDArray[np.int64], counts: NDArray[np.int32], sizes: Sizes) -> NDArray[np.int64]:
-    """Tuples by bucket."""
-    if sizes.buckets == 1:
-        return np.array([counts.sum()], np.int64)
-    buckets = (keys.view(np.uint64) >> np.uint64(sizes.shift)).astype(np.int64)
-    return np.bincount(buckets, weights=counts, minlength=sizes.buckets).astype(np.int64)
 
 
 def cell_f2(counters: NDArray[np.int16] | NDArray[np.int32], sizes: Sizes) -> NDArray[np.float64]:

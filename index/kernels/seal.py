@@ -32,54 +32,44 @@ def order_by_bucket(hashes, shift, rows, starts, order):
 
 
 @kernel(
-    [
-        "void(int64[::1], int32[::1], int64, int64, int64, int64, int16[::1])",
-        "void(int64[::1], int32[::1], int64, int64, int64, int64, int32[::1])",
-    ]
+    ["void(int16[::1], int64, int32, int64, int64, int64)", "void(int32[::1], int64, int32, int64, int64, int64)"],
+    inline="always",
 )
-def sketch_keys(keys, sizes, count, shift, depth, lg_width, counters):
-    """Add `sizes[i]` tuples of `keys[i]` to a grid of count-sketches laid out [bucket][row][column]."""
-    width = 1 << lg_width
+def count_into(counters, h, size, bucket, depth, lg_width):
+    """Add `size` tuples of a key to its bucket's sketch, laid out [bucket][row][column]."""
     step = lg_width + 1
-    per_word = 64 // step
-    for g in range(count):
+    base = bucket * depth << lg_width
+    word = row_word(np.uint64(h))
+    bits = word
+    left = 64 // step
+    for _ in range(depth):
+        if left == 0:
+            word = remix(word)
+            bits = word
+            left = 64 // step
+        low = np.int64(bits & np.uint64((2 << lg_width) - 1))
+        counters[base + (low >> 1)] += size if low & 1 == 0 else -size
+        bits >>= np.uint64(step)
+        left -= 1
+        base += 1 << lg_width
+
+
+@kernel("void(int64[::1], int32[::1], int64, int64, int64, int32[::1], int64[::1])")
+def sketch_keys(keys, sizes, shift, depth, lg_width, counters, cells):
+    """Add `sizes[i]` tuples of `keys[i]` to the sketches of their buckets, and to the tuples by bucket."""
+    for g in range(keys.size):
         h = keys[g]
         size = sizes[g]
-        base = bucket_of(h, shift) * depth * width
-        word = row_word(np.uint64(h))
-        bits = word
-        left = per_word
-        for _ in range(depth):
-            if left == 0:
-                word = remix(word)
-                bits = word
-                left = per_word
-            low = np.int64(bits & np.uint64(2 * width - 1))
-            counters[base + (low >> 1)] += size if low & 1 == 0 else -size
-            bits >>= np.uint64(step)
-            left -= 1
-            base += width
+        b = bucket_of(h, shift)
+        cells[b] += size
+        count_into(counters, h, size, b, depth, lg_width)
 
 
-@kernel("void(int64[::1], int64, int64, int64, int64, int64, uint64[::1])")
-def filter_keys(keys, count, shift, probes, lg_slots, bit, sliced):
-    """Set every key's bits in column `bit` of the bit-sliced filter of 64 zones."""
-    mine = np.uint64(1) << np.uint64(bit)
-    mask = np.uint64((1 << lg_slots) - 1)
-    for g in range(count):
-        h = keys[g]
-        base = bucket_of(h, shift) << lg_slots
-        word = filter_word(np.uint64(h))
-        for _ in range(probes):
-            sliced[base + np.int64(word & mask)] |= mine
-            word >>= np.uint64(lg_slots)
-
-
-@kernel("void(int64[::1], int64, int64, int64, int64, uint8[::1])")
-def filter_coarse(keys, count, shift, probes, lg_slots, bits):
+@kernel("void(int64[::1], int64, int64, int64, uint8[::1])")
+def filter_keys(keys, shift, probes, lg_slots, bits):
     """Set every key's bits in a plain filter laid out [bucket][slot]."""
     mask = np.uint64((1 << lg_slots) - 1)
-    for g in range(count):
+    for g in range(keys.size):
         h = keys[g]
         base = bucket_of(h, shift) << lg_slots
         word = filter_word(np.uint64(h))
@@ -89,11 +79,52 @@ def filter_coarse(keys, count, shift, probes, lg_slots, bits):
             word >>= np.uint64(lg_slots)
 
 
+@kernel(
+    "void(int64[::1], int32[::1], int64, int64, int64, int16[::1], int32[::1], int64, int64, int64, uint64[::1],"
+    " int64, uint8[::1])"
+)
+def summarize_zone(
+    keys, sizes, shift, depth, lg_width, counters, cells, probes, lg_slots, bit, sliced, lg_coarse, coarse
+):
+    """All that a new zone of `G_1` knows of its keys, in one pass.
+
+    Its sketches and tuples by bucket, column `bit` of the bit-sliced filter of 64 zones, and its block's plain filter.
+    """
+    mine = np.uint64(1) << np.uint64(bit)
+    fine_mask = np.uint64((1 << lg_slots) - 1)
+    coarse_mask = np.uint64((1 << lg_coarse) - 1)
+    for g in range(keys.size):
+        h = keys[g]
+        size = sizes[g]
+        b = bucket_of(h, shift)
+        cells[b] += size
+        word = filter_word(np.uint64(h))
+        wide = word
+        for _ in range(probes):
+            sliced[(b << lg_slots) + np.int64(word & fine_mask)] |= mine
+            slot = (b << lg_coarse) + np.int64(wide & coarse_mask)
+            coarse[slot >> 3] |= np.uint8(1 << (slot & 7))
+            word >>= np.uint64(lg_slots)
+            wide >>= np.uint64(lg_coarse)
+        count_into(counters, h, size, b, depth, lg_width)
+
+
 @kernel("void(int16[::1], int32[::1])")
 def pour(counters, total):
     """Add a zone's counters to its block's."""
     for i in range(counters.size):
         total[i] += counters[i]
+
+
+@kernel("UniTuple(int64, 2)(int64[::1])")
+def extent(times):
+    """Least and greatest of at least one time."""
+    least = times[0]
+    greatest = times[0]
+    for i in range(times.size):
+        least = min(least, times[i])
+        greatest = max(greatest, times[i])
+    return least, greatest
 
 
 @kernel("UniTuple(int64, 2)(int64[::1], int32[::1], int64)")
