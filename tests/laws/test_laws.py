@@ -1,5 +1,7 @@
 """The laws every summary keeps, run over every kind."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,13 +9,29 @@ from hypothesis import strategies as st
 
 import summaries
 from summaries.adt import BOUNDS, Estimate, FrequencySummary, Summary
-from summaries.errors import BadCount, CannotSubtract, CorruptSummary, Incompatible, NotContained, PromisingError
+from summaries.errors import (
+    BadCount,
+    CannotSubtract,
+    CorruptSummary,
+    Incompatible,
+    MixedKeys,
+    NotContained,
+    PromisingError,
+)
 from summaries.frame import CHECKSUM, checksum, pack, unpack
 from tests.laws.cases import CASES, Case, Values, stream
 
 STREAMS = 1000
 
-every_kind = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+def kinds(which: Callable[[Case], bool]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", [case for case in CASES if which(case)], ids=lambda case: case.name)
+
+
+every_kind = kinds(lambda case: True)
+linear_kinds = kinds(lambda case: case.linear)
+subtracting_kinds = kinds(lambda case: type(case.build(0)).subtracts)
+keyed_kinds = kinds(lambda case: not case.numeric)
 columns = st.lists(st.integers(-5, 40), max_size=60)
 
 
@@ -128,11 +146,9 @@ def test_subtract_undoes_add_or_says_it_cannot(case: Case, left: list[int], righ
         assert summary.to_bytes() == both
 
 
-@every_kind
+@subtracting_kinds
 def test_bounds_hold_after_subtract(case: Case):
     """A small difference of two large summaries keeps honest bounds, and they are its own, not those of the large."""
-    if not type(case.build(0)).subtracts:
-        return
     hits, widths = [], []
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -146,11 +162,9 @@ def test_bounds_hold_after_subtract(case: Case):
     assert np.mean(widths) <= case.widest
 
 
-@every_kind
+@subtracting_kinds
 def test_more_than_there_is_cannot_be_taken(case: Case):
     summary, more = of(case, [1, 2, 3]), of(case, [1, 2, 3, 4])
-    if not type(summary).subtracts:
-        return
     before = summary.to_bytes()
     with pytest.raises(NotContained, match="cannot take"):
         summary.subtract(more)
@@ -163,7 +177,6 @@ def test_more_than_there_is_cannot_be_taken(case: Case):
 @every_kind
 def test_bounds_hold_and_are_not_absurdly_wide(case: Case):
     """Over 1,000 seeded streams; each shape of stream and each question counts for itself."""
-    hits = np.array([])
     widths: list[float] = []
     table: list[list[bool]] = []
     for seed in range(STREAMS):
@@ -211,14 +224,43 @@ def test_confidence_is_kept(case: Case):
     assert np.mean(kept) >= np.mean(promised) - 0.02
 
 
-@every_kind
-@given(values=st.lists(st.integers(-5, 40), min_size=1, max_size=60))
+@kinds(lambda case: isinstance(case.build(0), FrequencySummary))
+@given(values=columns)
 def test_one_and_many_questions_agree(case: Case, values: list[int]):
     summary = of(case, values)
-    if isinstance(summary, FrequencySummary):
-        keys = list(range(-6, 42))
-        rows = zip(*summary.estimates(keys), strict=True)
-        assert [summary.estimate(key) for key in keys] == [Estimate(*map(float, row)) for row in rows]
+    assert isinstance(summary, FrequencySummary)
+    keys = list(range(-6, 42))
+    rows = zip(*summary.estimates(keys), strict=True)
+    assert [summary.estimate(key) for key in keys] == [Estimate(*map(float, row)) for row in rows]
+    assert [column.size for column in summary.estimates([])] == [0, 0, 0]
+
+
+@keyed_kinds
+@given(left=st.lists(st.text(max_size=40), max_size=30), right=st.lists(st.text(max_size=40), max_size=30))
+def test_strings_are_keys_too(case: Case, left: list[str], right: list[str]):
+    summary, other = case.build(7), case.build(7, other=True)
+    summary.summarize(left)
+    other.summarize(right)
+    summary.add(other)
+    assert summary.total == len(left) + len(right)
+    again = summaries.from_bytes(summary.to_bytes())
+    for question in [()] if case.name == "distinct" else [(key,) for key in (*left, *right, "absent \0")]:
+        assert again.estimate(*question) == summary.estimate(*question)
+    if case.linear:
+        whole = case.build(7)
+        whole.summarize(np.array(left + right, object))
+        assert whole.to_bytes() == summary.to_bytes()
+
+
+@kinds(lambda case: case.name in ("exact", "sample", "frequent"))
+def test_strings_and_integers_do_not_meet(case: Case):
+    numbers, words = of(case, [1, 2]), case.build(7, other=True)
+    words.summarize(["1", "2"])
+    for refused in (lambda: numbers.summarize(["1"]), lambda: numbers.add(words), lambda: words.add(numbers)):
+        with pytest.raises(MixedKeys):
+            refused()
+    assert numbers.total == words.total == 2
+    assert numbers.estimate("1").upper == 0
 
 
 # --- what cannot be taken in -------------------------------------------------------------------------------------
@@ -258,15 +300,13 @@ def test_nothing_in_changes_nothing(case: Case):
     summary.summarize([])
     summary.summarize(np.empty(0, np.int64))
     summary.summarize(np.empty(0))
-    summary.summarize([1, 2], [0, 0])
+    summary.summarize([8, 9], [0, 0])
     assert summary.to_bytes() == before
 
 
-@every_kind
+@linear_kinds
 def test_more_than_fits_is_refused(case: Case):
     """Counters never wrap: neither by a batch nor by adding."""
-    if not case.linear:
-        return
     summary = case.build(7)
     summary.summarize([1], [1 << 61])
     other = summary.copy()
@@ -343,6 +383,9 @@ def test_well_framed_nonsense_is_refused(case: Case):
     newer = data[:4] + b"\x02\x00" + data[6:-CHECKSUM]
     with pytest.raises(CorruptSummary, match="version 2"):
         summaries.from_bytes(newer + checksum(newer))
+    longer = data[:-CHECKSUM] + b"\0"
+    with pytest.raises(CorruptSummary, match="bytes, there are"):
+        summaries.from_bytes(longer + checksum(longer))
     with pytest.raises(CorruptSummary, match="unknown kind"):
         summaries.from_bytes(pack("tea-leaves", payload))
     for cls in summaries.KINDS.values():
@@ -354,7 +397,7 @@ def test_well_framed_nonsense_is_refused(case: Case):
             summaries.from_bytes(pack(kind, nonsense))
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.linear or case.name == "sample"], ids=lambda c: c.name)
+@kinds(lambda case: case.linear or case.name == "sample")
 @settings(max_examples=300)
 @given(at=st.integers(0, 10_000), word=st.integers(-(1 << 63), (1 << 63) - 1))
 def test_forged_payloads_are_refused_or_consistent(case: Case, at: int, word: int):
