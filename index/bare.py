@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from index.keys import check_keys
 from index.log import TupleLog
-from index.regions import Estimates, Matches, Region, Regions, Window, check_window
+from index.regions import Matches, Region, Regions, Window, check_window
 from index.summary import Identity
+from summaries.adt import Estimates
 from summaries.errors import UnknownName
 from summaries.hashing import hash_checked
 from summaries.keys import Keys

@@ -296,7 +296,8 @@ class Fine:
     @property
     def nbytes(self) -> int:
         own = (self._recent, self._rows, self._signed, self._keys, self._counts)
-        blocks = sum(
-            b.whole.nbytes + 12 * b.aside + sum(z.tuples.nbytes + 200 for z in b.zones) for b in self.blocks.values()
-        )
-        return self.pool.nbytes + sum(a.nbytes for a in own) + blocks
+        blocks = self.blocks.values()
+        whole = sum(b.whole.nbytes + 12 * b.aside for b in blocks)
+        zones = sum(z.tuples.nbytes + 200 for b in blocks for z in b.zones)
+        pyramids = sum(node.nbytes for b in blocks for node in b.pyramid.values())
+        return self.pool.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids

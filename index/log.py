@@ -61,7 +61,7 @@ class Heap:
         """The first `rows` strings, as a copy."""
         stop = int(self.offsets[rows])
         buffers = [None, pa.py_buffer(self.offsets[: rows + 1].tobytes()), pa.py_buffer(self.bytes[:stop].tobytes())]
-        return pa.LargeStringArray.from_buffers(pa.large_string(), rows, buffers)
+        return pa.Array.from_buffers(pa.large_string(), rows, buffers)
 
     @property
     def nbytes(self) -> int:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index.fine import Block, Fine
+from index.kernels.probe import filter_slots
 from index.options import GROUP, Sizes
-from summaries.kernels.hashing import filter_word
 
 FANOUT = 4
 
@@ -37,7 +37,8 @@ class Node:
 
     @property
     def nbytes(self) -> int:
-        return self.counters.nbytes + self.bits.nbytes + sum(c.nbytes for c in self.children)
+        """Its own bytes, without its children's."""
+        return self.counters.nbytes + self.bits.nbytes
 
 
 def build(fine: Fine, block: Block, first: int, level: int) -> Node:
@@ -87,10 +88,8 @@ def descend(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """What `survivors` finds, by way of the pyramid: (index of the key, slot), in the same order."""
     sizes = fine.sizes
-    words = np.array([filter_word(h) for h in hashes.view(np.uint64)], np.uint64)
-    mask = np.uint64(sizes.slots - 1)
-    step = np.uint64(Sizes.lg(sizes.slots))
-    slots = [((words >> (step * np.uint64(j))) & mask).astype(np.int64) for j in range(sizes.probes)]
+    slots = np.empty((sizes.probes, len(hashes)), np.int64)
+    filter_slots(hashes, Sizes.lg(sizes.slots), slots)
     buckets = np.zeros(len(hashes), np.int64)
     if sizes.buckets > 1:
         buckets = (hashes.view(np.uint64) >> np.uint64(sizes.shift)).astype(np.int64)

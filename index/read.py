@@ -10,15 +10,14 @@ from index.kernels.probe import may_hold, medians, survivors
 from index.keys import check_keys
 from index.options import Sizes
 from index.pyramid import descend
-from index.regions import Estimates, Matches, Region, Regions, Window, check_window
+from index.regions import Matches, Region, Regions, Window, check_window
 from index.summary import SummaryState
 from index.zone import CoarseZone
+from summaries.adt import BOUNDS, Estimates
 from summaries.errors import UnknownName
 from summaries.hashing import hash_checked
 from summaries.keys import Keys
 from summaries.sizing import tail_point
-
-MISSES = 0.05  # share of cases in which a bound may fail
 
 Hashes = NDArray[np.int64]
 
@@ -29,7 +28,7 @@ class Reader:
     def __init__(self, state: SummaryState) -> None:
         self.state = state
         self.sizes: Sizes = state.identity.sizes
-        self._reach = 1 / math.sqrt(2 * tail_point(self.sizes.depth, MISSES / 2) * (self.sizes.width - 1))
+        self._reach = 1 / math.sqrt(2 * tail_point(self.sizes.depth, (1 - BOUNDS) / 2) * (self.sizes.width - 1))
 
     def hashes(self, keys: Any) -> Hashes:
         return hash_checked(self.keys(keys), self.state.seed).view(np.int64)

@@ -97,15 +97,6 @@ class Matches:
 
 
 @dataclass(frozen=True)
-class Estimates:
-    """One value per key, each with the bounds it keeps in at least 95 % of cases."""
-
-    value: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
 class ZoneInfo:
     """One zone, as `describe` shows it. `reason` is why it was cut; zones of `G_2..G_m` are cut by the calendar."""
 

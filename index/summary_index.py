@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from index.bare import BareReader, BareState
 from index.read import Reader
-from index.regions import Description, Estimates, Matches, Region, Regions, Window, ZoneInfo
+from index.regions import Description, Matches, Region, Regions, Window, ZoneInfo
 from index.summary import SummaryState
+from summaries.adt import Estimates
 
 
 class SummaryIndex:

@@ -116,7 +116,7 @@ def pour(counters, total):
         total[i] += counters[i]
 
 
-@kernel("UniTuple(int64, 2)(int64[::1])")
+@kernel("UniTuple(int64, 2)(Array(int64, 1, 'C', readonly=True))")
 def extent(times):
     """Least and greatest of at least one time."""
     least = times[0]
