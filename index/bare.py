@@ -100,6 +100,8 @@ class BareReader:
         return self._rows(window)
 
     def regions(self, keys: Any, window: Window, search: str) -> Regions:
+        if search not in ("flat", "pyramid"):
+            raise UnknownName(f"no search {search!r}; there are flat and pyramid")
         n = len(self.hashes(keys))
         rows = self._rows(window)
         n = n if len(rows) else 0

@@ -98,6 +98,7 @@ class Block:
     aside_hashes: list[NDArray[np.int64]] = field(default_factory=list)
     aside_rows: list[NDArray[np.int32]] = field(default_factory=list)
     aside: int = 0
+    late: int = 0  # number of the zone that the tuples aside are
     pyramid: dict[tuple[int, int], Any] = field(default_factory=dict)  # nodes by (level, first zone)
 
     def waiting(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -135,7 +136,12 @@ class Fine:
         self._watch()
 
     def _watch(self) -> None:
-        """Cut for error and behaviour as long as that leaves enough zones for those that must be cut."""
+        """Cut for error and behaviour as long as that leaves enough zones for those that must be cut.
+
+        Decided between two zones only: of a zone that has begun unwatched there is nothing to judge by.
+        """
+        if not self._limits[kernels.L_WATCHED]:
+            self._state[kernels.REF_COUNT] = 0  # nor can the next one refer to it
         room = sum(len(b.zones) for b in self.blocks.values()) < self._spare
         self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and room)
 
@@ -212,6 +218,10 @@ class Fine:
         rows = self._rows[: int(self._state[kernels.COUNT]) - kept]
         if len(rows):
             self._seal(block, self.number, keys, counts, rows.copy(), reason)
+        elif block.zones:  # the cut before this one stands where behaviour changed: that is its better reason
+            self.cuts[block.zones[-1].reason] -= 1
+            self.cuts[reason] = self.cuts.get(reason, 0) + 1
+            block.zones[-1].reason = reason
         self._postings.begin_zone()
         self.number = self._issue()
         kernels.restart(self._rows, self._signed, self._state, changed)
@@ -246,6 +256,8 @@ class Fine:
         """Late tuples of a closed block; a full set of them makes a zone."""
         start = 0
         while start < len(rows):
+            if not block.aside:
+                block.late = self._issue()
             take = min(self.sizes.maxlength - block.aside, len(rows) - start)
             block.aside_hashes.append(hashes[start : start + take].copy())
             block.aside_rows.append(rows[start : start + take].copy())
@@ -253,7 +265,7 @@ class Fine:
             start += take
             if block.aside == self.sizes.maxlength:
                 waiting, waiting_rows = block.waiting()
-                self._seal(block, self._issue(), *distinct(waiting), waiting_rows, "maxlength")
+                self._seal(block, block.late, *distinct(waiting), waiting_rows, "maxlength")
                 block.aside_hashes, block.aside_rows, block.aside = [], [], 0
 
     def _close_block(self) -> None:
@@ -276,7 +288,6 @@ class Fine:
             for group in block.groups:
                 self.pool.give_group(group)
             out.append(whole)
-        self._watch()
         return out
 
     @property
@@ -299,5 +310,5 @@ class Fine:
         blocks = self.blocks.values()
         whole = sum(b.whole.nbytes + 12 * b.aside for b in blocks)
         zones = sum(z.tuples.nbytes + 200 for b in blocks for z in b.zones)
-        pyramids = sum(node.nbytes for b in blocks for node in b.pyramid.values())
+        pyramids = sum(int(node.nbytes) for b in blocks for node in b.pyramid.values())
         return self.pool.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids

@@ -32,6 +32,10 @@ class Geometry:
     depth: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.granularity, int):
+            raise BadGranularity(f"GRANULARITY must be whole microseconds, got {self.granularity!r}")
+        if not isinstance(self.rate, int) or not isinstance(self.depth, int):
+            raise BadCollapse(f"COLLAPSE needs a whole rate and depth, got {self.rate!r} and {self.depth!r}")
         if self.granularity <= 0:
             raise BadGranularity(f"GRANULARITY must be positive, got {self.granularity} microseconds")
         if self.rate < 2:

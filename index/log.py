@@ -8,6 +8,7 @@ free chunk is used next. So row numbers are small, stay put, and the resident si
 from collections import deque
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -50,12 +51,19 @@ class Heap:
         base = int(self.offsets[at])
         size = int(offsets[-1] - offsets[0])
         if base + size > self.bytes.size:
-            grown = np.empty(max(2 * self.bytes.size, base + size), np.uint8)
+            grown = np.empty(self._room(base + size), np.uint8)
             grown[:base] = self.bytes[:base]
             self.bytes = grown
         if size:
             self.bytes[base : base + size] = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
         self.offsets[at + 1 : at + n + 1] = offsets[1:] - offsets[0] + base
+
+    def _room(self, needed: int) -> int:
+        return self.bytes.size if needed <= self.bytes.size else max(2 * self.bytes.size, needed)
+
+    def growth(self, at: int, size: int) -> int:
+        """By how much `size` bytes from row `at` on make it larger."""
+        return self._room(int(self.offsets[at]) + size) - self.bytes.size
 
     def strings(self, rows: int) -> pa.LargeStringArray:
         """The first `rows` strings, as a copy."""
@@ -100,12 +108,32 @@ class TupleLog:
                 f"{tuples:,} tuples do not fit: the stream keeps up to {self.capacity:,} and has room for {room:,};"
                 " raise max_tuples, or shorten what its summaries retain (GRANULARITY, COLLAPSE)"
             )
-        strings = sum(c.text.nbytes for c in columns.values() if c.text is not None)
-        if self.string_bytes + strings > self.max_string_bytes:
+        strings = self._string_bytes_with(columns, leaving)
+        if strings > self.max_string_bytes:
             raise CeilingReached(
-                f"{strings:,} bytes of strings do not fit: the stream keeps up to {self.max_string_bytes:,} and has"
-                f" {self.string_bytes:,}; raise max_string_bytes, or shorten what its summaries retain"
+                f"strings would take {strings:,} bytes, {self.string_bytes:,} with those here already: the stream keeps"
+                f" up to {self.max_string_bytes:,}; raise max_string_bytes, or shorten what its summaries retain"
             )
+
+    def _string_bytes_with(self, columns: dict[str, Column], leaving: int) -> int:
+        """`string_bytes` once the first `leaving` chunks are gone and these columns written."""
+        total = self.string_bytes
+        used = self._chunks[-1].used if leaving < len(self._chunks) else 0
+        for name, heaps in self._heaps.items():
+            total -= sum(heaps[c.start].nbytes for c in islice(self._chunks, leaving))
+            text = columns[name].text
+            ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+            for start in range(-used, len(text), CHUNK):  # where the chunk's first row is, counted in the batch
+                first, last = max(start, 0), min(start + CHUNK, len(text))
+                if start >= 0:
+                    heap = Heap()
+                    total += heap.nbytes
+                elif first < last:
+                    heap = heaps[self._chunks[-1].start]
+                else:
+                    continue
+                total += heap.growth(first - start, int(ends[last] - ends[first]))
+        return total
 
     def write(self, columns: dict[str, Column], tuples: int) -> NDArray[np.int32]:
         """Append the tuples; returns their rows. `check_room` has passed."""

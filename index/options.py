@@ -35,6 +35,9 @@ class Options:
     ceiling: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("buckets", "depth", "width", "maxlength", "filter_bits", "coarse_bits", "probes"):
+            if not isinstance(getattr(self, name), int):
+                raise BadOptions(f"{name} must be a whole number, got {getattr(self, name)!r}")
         for name, least, most in (
             ("buckets", 1, 4096),
             ("width", 2, 1 << 16),

@@ -82,7 +82,7 @@ class Reader:
         if number == fine.number:
             return self._of_bucket(self._hasher(fine.open_rows), fine.open_rows, bucket)
         for block in fine.blocks.values():
-            if number == -1 - block.whole.number:
+            if block.aside and number == block.late:
                 return self._of_bucket(*block.waiting(), bucket)
             for zone in block.zones:
                 if zone.number == number:
@@ -207,7 +207,7 @@ class _Found:
                 keys, counts = np.unique(hashes, return_counts=True)
                 at = np.minimum(np.searchsorted(keys, self.hashes), len(keys) - 1)
                 exact = np.where(keys[at] == self.hashes, counts[at], 0).astype(np.float64)
-                self._exact(-1 - block.whole.number, exact, hashes, times[rows])
+                self._exact(block.late, exact, hashes, times[rows])
 
     def _exact(self, zone: int, exact: NDArray[np.float64], hashes: Hashes, times: NDArray[np.int64]) -> None:
         n = len(self.hashes)

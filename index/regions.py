@@ -16,10 +16,13 @@ def check_window(window: Window) -> tuple[int, int]:
     """A half-open stretch of event time, in microseconds; None is all of it."""
     if window is None:
         return EVER
-    start, end = int(window[0]), int(window[1])
+    try:
+        start, end = (int(edge) for edge in window)
+    except (TypeError, ValueError, OverflowError):
+        raise BadWindow(f"a window is (start, end) in microseconds, not {window!r}") from None
     if end < start:
         raise BadWindow(f"the window ends at {end}, before it starts at {start}")
-    return start, end
+    return max(start, EVER[0]), min(end, EVER[1])
 
 
 @dataclass(frozen=True)

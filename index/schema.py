@@ -1,7 +1,7 @@
 """Columns in: a batch from outside becomes typed arrays, or an error that names the column, the row and the value."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from index.kernels.seal import extent
 from summaries.errors import (
     BadSchema,
+    DuplicateColumn,
     EmptyBatch,
     MissingColumn,
     MixedKeys,
@@ -84,6 +85,9 @@ class Schema:
         given: dict[str, Any]
         if isinstance(batch, pa.Table | pa.RecordBatch):
             given = dict(zip(batch.schema.names, batch.columns, strict=True))
+            if len(given) < len(batch.schema.names):
+                twice = next(name for name in given if batch.schema.names.count(name) > 1)
+                raise DuplicateColumn(f"column {twice!r} is in the batch {batch.schema.names.count(twice)} times")
         elif isinstance(batch, Mapping):
             given = dict(batch)
         else:
@@ -119,6 +123,8 @@ class Schema:
 
     def _column(self, name: str, given: Any, is_key: bool) -> Column:
         kind = self.types[name]
+        if isinstance(given, np.ma.MaskedArray):
+            given = given.tolist()  # what is masked is null
         if isinstance(given, np.ndarray) and given.dtype.kind in "iufbM":
             return _from_numpy(name, given, kind, is_key)
         if not isinstance(given, pa.Array | pa.ChunkedArray):
@@ -159,7 +165,13 @@ def _from_numpy(name: str, given: NDArray[Any], kind: str, is_key: bool) -> Colu
     if kind == "timestamp" and dtype.kind == "M":
         nulls = np.isnat(given)
         nulls = nulls if nulls.any() else None
-        values = given.astype("datetime64[us]").view(np.int64)
+        micros = given.astype("datetime64[us]")
+        if np.datetime_data(dtype)[0] in ("Y", "M", "W", "D", "h", "m", "s", "ms"):
+            lost = (micros.astype(dtype) != given) & ~np.isnat(given)  # numpy wraps around silently
+            if lost.any():
+                row = int(np.argmax(lost))
+                raise WrongType(f"column {name!r}, row {row}: {given[row]} is beyond any date")
+        values = micros.view(np.int64)
         if nulls is not None:
             values = np.where(nulls, 0, values)
     elif kind in ("int", "timestamp") and dtype.kind in "iu":
@@ -180,6 +192,8 @@ def _from_numpy(name: str, given: NDArray[Any], kind: str, is_key: bool) -> Colu
 
 
 def _to_arrow(name: str, given: Any, kind: str, is_key: bool) -> pa.Array:
+    if isinstance(given, str | bytes | Mapping | Set) or np.ndim(given) == 0 and isinstance(given, np.ndarray):
+        raise WrongType(f"column {name!r} is a {type(given).__name__}, not an array")
     try:
         values = list(given) if not isinstance(given, np.ndarray) else given.tolist()
     except TypeError:
@@ -193,6 +207,10 @@ def _to_arrow(name: str, given: Any, kind: str, is_key: bool) -> pa.Array:
                 raise MixedKeys(f"column {name!r}, row {row}: {value!r} among {kind} keys; a key column has one type")
             if value is not None and not isinstance(value, wanted | np.integer | float | np.str_):
                 raise WrongType(f"column {name!r}, row {row}: {value!r} is no {kind}")
+    if kind in ("int", "timestamp"):  # pyarrow would cut off what is behind the point
+        for row, value in enumerate(values):
+            if isinstance(value, float | np.floating) and not float(value).is_integer():
+                raise WrongType(f"column {name!r}, row {row}: {value!r} is no {kind}")
     if kind == "timestamp" and any(isinstance(v, int | np.integer) for v in values):
         kind = "int"
     try:
@@ -204,6 +222,19 @@ def _to_arrow(name: str, given: Any, kind: str, is_key: bool) -> pa.Array:
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError):
                 raise WrongType(f"column {name!r}, row {row}: {value!r} is no {kind}") from None
         raise WrongType(f"column {name!r}: {problem}") from None
+
+
+def _first_bad(array: pa.Array, wanted: pa.DataType) -> int:
+    """The first row of those that cannot be cast, by halving."""
+    good, bad = 0, len(array)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            array.slice(good, middle - good).cast(wanted)
+            good = middle
+        except pa.ArrowInvalid:
+            bad = middle
+    return good
 
 
 def _from_arrow(name: str, given: pa.Array | pa.ChunkedArray, kind: str, is_key: bool) -> Column:
@@ -245,15 +276,16 @@ def _from_arrow(name: str, given: pa.Array | pa.ChunkedArray, kind: str, is_key:
     if kind == "int" and pa.types.is_floating(source):
         filled = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False)
         return Column(_whole(name, filled.astype(np.float64), is_key), None, nulls)
+    wanted = {"float": pa.float64(), "timestamp": pa.timestamp("us")}.get(kind, pa.int64())
     try:
         if kind == "bool":
             filled = pc.fill_null(array, False).to_numpy(zero_copy_only=False).view(np.uint8)
         elif kind == "timestamp" and pa.types.is_timestamp(source):
-            filled = pc.fill_null(array.cast(pa.timestamp("us", source.tz), safe=False).cast(pa.int64()), 0)
+            filled = pc.fill_null(array.cast(pa.timestamp("us", source.tz), safe=source.unit != "ns").cast(pa.int64()), 0)
             filled = filled.to_numpy(zero_copy_only=False)
         else:
-            wanted = pa.float64() if kind == "float" else pa.int64()
-            filled = pc.fill_null(array.cast(wanted), 0).to_numpy(zero_copy_only=False)
+            whole = pa.float64() if kind == "float" else pa.int64()
+            filled = pc.fill_null(array.cast(whole), 0).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid as problem:
-        raise WrongType(f"column {name!r}: {problem}") from None
+        raise WrongType(f"column {name!r}, row {_first_bad(array, wanted)}: {problem}") from None
     return Column(np.ascontiguousarray(filled), None, nulls)

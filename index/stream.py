@@ -15,7 +15,7 @@ from index.geometry import Geometry
 from index.kernels.seal import extent
 from index.log import CHUNK, TupleLog
 from index.options import Options, Sizes
-from index.schema import Batch, Column, Schema
+from index.schema import FARTHEST, Batch, Column, Schema
 from index.summary import Identity, SummaryState
 from index.summary_index import SummaryIndex
 from summaries.errors import (
@@ -27,6 +27,7 @@ from summaries.errors import (
     TooFarAhead,
     TooOld,
     UnknownName,
+    WrongType,
 )
 
 MINUTE = 60_000_000
@@ -271,8 +272,10 @@ class Stream:
 
     def advance(self, watermark: int) -> None:
         """Say that nothing before `watermark` is expected any more. It never moves back."""
+        if not isinstance(watermark, int | np.integer) or not -FARTHEST <= watermark <= FARTHEST:
+            raise WrongType(f"watermark {watermark!r} is no date; times are whole microseconds")
         with self._lock:
-            self._advance(watermark if self.watermark is None else max(watermark, self.watermark))
+            self._advance(int(watermark) if self.watermark is None else max(int(watermark), self.watermark))
 
     # --- reading -------------------------------------------------------------------------------------------------
 

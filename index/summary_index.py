@@ -93,7 +93,7 @@ def _zones(state: SummaryState) -> list[ZoneInfo]:
             out.append(ZoneInfo(1, zone.number, zone.first, zone.last + 1, zone.count, zone.reason))
         if block.aside:
             seen = times[block.waiting()[1]]
-            out.append(ZoneInfo(1, -1 - block.whole.number, int(seen.min()), int(seen.max()) + 1, block.aside, "late"))
+            out.append(ZoneInfo(1, block.late, int(seen.min()), int(seen.max()) + 1, block.aside, "late"))
     if len(state.fine.open_rows):
         seen = times[state.fine.open_rows]
         out.append(ZoneInfo(1, state.fine.number, int(seen.min()), int(seen.max()) + 1, len(seen), "open"))

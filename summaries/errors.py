@@ -47,6 +47,12 @@ class UnknownColumn(BatchError):
     reason = "unknown_column"
 
 
+class DuplicateColumn(BatchError):
+    """A column that the batch has twice."""
+
+    reason = "duplicate_column"
+
+
 class WrongType(BatchError):
     """A column's values do not fit its declared type."""
 

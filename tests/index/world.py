@@ -1,0 +1,103 @@
+"""A stream and its oracle side by side, fed with the same tuples."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import index.log
+from index import Options, Stream, SummaryIndex
+from promising.testing import ManualClock, Oracle
+
+SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
+STRUCTURES = ("none", "time", "grid", "adaptive")
+SMALL = Options(buckets=4, depth=3, width=8, maxlength=256, tolerance=4.0, filter_bits=256, coarse_bits=512)
+
+Columns = dict[str, Any]
+
+
+def words(keys: NDArray[np.int64]) -> list[str]:
+    """A string key for each integer one, some of them longer than a block of the hash."""
+    return [f"{k}" if k % 3 else f"item {k} " + "é" * (int(k) % 40) for k in keys]
+
+
+def columns(times: Any, keys: Any, first: int = 0) -> Columns:
+    """Tuples numbered from `first` on in their `id`; every fifth has no `x`."""
+    ts, k = np.asarray(times, np.int64), np.asarray(keys, np.int64)
+    ids = np.arange(first, first + len(ts))
+    x = [None if i % 5 == 0 else i / 8 for i in ids]
+    return {"ts": ts, "k": k, "s": words(k), "id": ids, "x": x}
+
+
+def part(batch: Columns, start: int, stop: int) -> Columns:
+    return {name: values[start:stop] for name, values in batch.items()}
+
+
+def small_chunks(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Chunks of so few rows that a short stream fills, frees and reuses them."""
+    monkeypatch.setattr(index.log, "CHUNK", rows)
+
+
+def ids(stream: Stream, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = stream.take(rows, ["id"]).column("id").to_numpy()
+    return found
+
+
+def cells(summary: SummaryIndex) -> list[tuple[int, int, int]]:
+    """Every cell there is, as (granularity, zone, bucket)."""
+    sizes = summary.state.identity.sizes
+    if sizes.structure == "none":
+        return [(1, 0, 0)]
+    return [(z.granularity, z.zone, b) for z in summary.describe().zones for b in range(sizes.buckets)]
+
+
+def contents(stream: Stream, summary: SummaryIndex) -> dict[int, tuple[int, int, int]]:
+    """The cell of every tuple, by its id; fails if a tuple is in two."""
+    home: dict[int, tuple[int, int, int]] = {}
+    for cell in cells(summary):
+        for name in ids(stream, summary.visit(cell)).tolist():
+            assert name not in home, f"tuple {name} is in {home[name]} and in {cell}"
+            home[name] = cell
+    return home
+
+
+def pairs(stream: Stream, summary: SummaryIndex, keys: Any, window: tuple[int, int] | None) -> list[tuple[int, int]]:
+    """What a probe finds, as the oracle says it: (place of the key, id), ascending."""
+    found = summary.probe(keys, window)
+    return sorted(zip(found.probe.tolist(), ids(stream, found.rows).tolist(), strict=True))
+
+
+def fingerprint(stream: Stream) -> Any:
+    """All that a refused batch must leave as it is: tuples, watermark, and every summary to the bit."""
+    log = stream._log
+    rows = log.rows()
+    table = stream.take(rows)
+    out: list[Any] = [stream.watermark, stream.accepted, rows.tolist(), str(table.to_pydict()), stream.nbytes]
+    for name, summary in stream.summaries.items():
+        out += [name, str(summary.describe())]
+        out += [(cell, summary.visit(cell).tolist()) for cell in cells(summary)]
+        state = summary.state
+        for level, zones in getattr(state, "coarse", None).levels.items() if hasattr(state, "coarse") else ():
+            out += [(level, z.number, z.counters.tobytes(), z.bits.tobytes(), z.cells.tobytes()) for z in zones.values()]
+        if hasattr(state, "fine"):
+            pool = state.fine.pool
+            out += [pool.counters.tobytes(), pool.sliced.tobytes(), pool.cells.tobytes()]
+            out += [state.fine._state.tobytes(), state.fine._signed.tobytes(), state.postings._entries.tobytes()]
+    return out
+
+
+def oracle_for(
+    summary: SummaryIndex, stream: Stream, clock: ManualClock, depth: int | None = None
+) -> Oracle:
+    """An oracle with the time of a summary."""
+    g = summary.state.identity.geometry
+    return Oracle(
+        "ts",
+        summary.key,
+        granularity=g.granularity,
+        collapse=(g.rate, depth or g.depth),
+        clock=clock,
+        lateness=stream.lateness,
+        max_future=stream.max_future,
+    )
