@@ -103,7 +103,9 @@ class Report:
         rows = [header, *(_row(f) for f in figures)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
         for row in rows:
-            cells = (c.rjust(w) if 2 <= i <= 5 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+            cells = (
+                c.rjust(w) if 2 <= i <= 5 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+            )
             print("  ".join(cells).rstrip())
         for figure in figures:
             self.figures.append((bench, figure))

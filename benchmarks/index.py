@@ -11,7 +11,9 @@ PARTS = {"insert": insert.run, "join": join.run, "memory": memory.run, "zones": 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.index", description="Measure the index.")
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"what to measure: {', '.join(PARTS)}; all if none is named")
+    parser.add_argument(
+        "parts", nargs="*", metavar="part", help=f"what to measure: {', '.join(PARTS)}; all if none is named"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds: under a minute")
     given = parser.parse_args()
     unknown = [part for part in given.parts if part not in PARTS]

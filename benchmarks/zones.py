@@ -142,7 +142,9 @@ def run(report: Report, effort: Effort) -> None:
         delays = [delay(items, exponent, seed) for seed in range(trials)]
         seen = np.array([np.inf if d is None else d for d in delays])
         sizes = {"items": items, "exponent": exponent, "trials": trials}
-        figures.append(Figure("cut within 512 tuples", float((seen <= 512).mean()), unit="share", goal=">= 0.95", sizes=sizes))
+        figures.append(
+            Figure("cut within 512 tuples", float((seen <= 512).mean()), unit="share", goal=">= 0.95", sizes=sizes)
+        )
         for name, share in (("median", 0.5), ("95th percentile", 0.95)):
             worst = float(np.quantile(seen, share, method="inverted_cdf"))
             if np.isfinite(worst):

@@ -58,7 +58,10 @@ class SummaryIndex:
             return self._reader.visit(region, window)
 
     def estimate(self, keys: Any, window: Window = None) -> Estimates:
-        """How many tuples of each key there are in the window, from the summaries alone."""
+        """How many tuples of each key there are in the window: from the sketches, capped by what the postings know.
+
+        Tuples that no sealed zone has yet are counted exactly.
+        """
         with self._lock:
             return self._reader.estimate(keys, window)
 

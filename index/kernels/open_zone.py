@@ -1,7 +1,7 @@
 """The open zone: the tuples since the last cut, and when to cut.
 
-A tuple costs two sequential writes and one counter. The sketch, the filter and the postings are built once, when the
-zone is cut (`seal.py`): they are linear, so they come out the same, and for a third of the work.
+A tuple costs two sequential writes and one counter. The sketch and the filter are built once, when the zone
+is cut (`seal.py`): they are linear, so they come out the same, and for a third of the work.
 
 Behaviour is tested every `WINDOW` tuples: are the last ones drawn like the *reference*, which is all of the zone before
 them, and the zone before it unless that one was cut for its behaviour? Window, zone and reference each keep one

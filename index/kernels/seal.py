@@ -132,7 +132,10 @@ def time_range(times, rows, count):
     """Least and greatest event time of `count` > 0 log rows."""
     least = times[rows[0]]
     greatest = least
-    if rows[count - 1] - rows[0] == count - 1:  # rows only ever rise inside a chunk, so these are consecutive
+    consecutive = True
+    for i in range(count):
+        consecutive &= rows[i] - rows[0] == i
+    if consecutive:  # nearly always, and then there is nothing to gather
         for i in range(rows[0], rows[0] + count):
             t = times[i]
             least = min(least, t)

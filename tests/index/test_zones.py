@@ -16,7 +16,9 @@ from summaries.hashing import hash_keys
 SECOND = 1_000_000
 
 
-def new_stream(granularity: int, collapse=(2, 2), lateness=0, room=1 << 16, options=None) -> tuple[Stream, SummaryIndex]:
+def new_stream(
+    granularity: int, collapse=(2, 2), lateness=0, room=1 << 16, options=None
+) -> tuple[Stream, SummaryIndex]:
     schema = {"ts": "timestamp", "item_id": "int"}
     stream = Stream("s", schema, time="ts", clock=lambda: 1 << 60, max_tuples=room, lateness=lateness)
     summary = stream.create_summary("s", key="item_id", granularity=granularity, collapse=collapse, options=options)
@@ -53,7 +55,9 @@ def test_the_detector_was_awake_all_through_a_stationary_stream():
     assert summarised(columns).describe().cuts.get("behaviour", 0) >= 1
 
 
-@pytest.mark.parametrize(("items", "exponent"), [(100, 1.1), (2000, 0.8), (2000, 1.1), (40_000, 0.9), (40_000, 1.1), (40_000, 1.3)])
+@pytest.mark.parametrize(
+    ("items", "exponent"), [(100, 1.1), (2000, 0.8), (2000, 1.1), (40_000, 0.9), (40_000, 1.1), (40_000, 1.3)]
+)
 def test_a_rotation_of_the_popular_items_is_cut_within_512_tuples(items, exponent):
     delays = [delay(items, exponent, seed) for seed in range(100)]
     assert sum(d is not None and d <= 512 for d in delays) >= 95

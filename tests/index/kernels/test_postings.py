@@ -1,6 +1,7 @@
 """The postings kernels against a dictionary of lists."""
 
 from collections import defaultdict
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -140,15 +141,15 @@ def test_rows_leave_in_the_order_they_came(draw):
     hashes = draw(400, 70, 6)
     rows = np.arange(400, dtype=np.int32)
     directory.enter(hashes, rows, -1)
-    for gone in (1, 150, 333, 400):
-        forgotten = directory.entries[:, 0].size and gone
-        start = 400 - sum(len(r) for r in directory.found(np.unique(hashes)))
-        assert kernels.forget(directory.entries, directory.small, directory.heads, hashes[start:forgotten]) == 0
+    for before, gone in pairwise((0, 1, 150, 333, 400)):
+        assert kernels.forget(directory.entries, directory.small, directory.heads, hashes[before:gone]) == 0
         expected = chains(hashes[gone:], rows[gone:])
         assert directory.found(np.unique(hashes)) == [expected.get(h, []) for h in np.unique(hashes).tolist()]
         assert directory.heads[kernels.USED] == len(expected)
     assert (directory.entries == 0).all()
-    assert kernels.forget(directory.entries, directory.small, directory.heads, hashes[:3]) == 3, "none is left to forget"
+    assert kernels.forget(directory.entries, directory.small, directory.heads, hashes[:3]) == 3, (
+        "none is left to forget"
+    )
 
 
 def test_a_vacated_line_leaves_no_gap_in_a_run_that_goes_round_the_end():

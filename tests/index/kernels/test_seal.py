@@ -33,7 +33,7 @@ def grouped(hashes):
 @pytest.mark.parametrize("buckets", [1, 2, 64, 4096])
 def test_the_bucket_is_the_top_bits_of_the_hash(buckets):
     hashes = [*some_hashes(50, 50, 1).tolist(), 0, -1, 1 << 62, -(1 << 63)]
-    assert [int(bucket_of(h, shift(buckets))) for h in hashes] == [bucket(h, buckets) for h in hashes]
+    assert [int(bucket_of(np.int64(h), shift(buckets))) for h in hashes] == [bucket(h, buckets) for h in hashes]
 
 
 @pytest.mark.parametrize("buckets", [1, 8, 64])
@@ -82,9 +82,7 @@ def test_a_zone_is_summarised_in_one_pass(bit):
     hashes = some_hashes(150, 40, bit)
     counters, cells = np.zeros(buckets * depth * width, np.int16), np.zeros(buckets, np.int32)
     sliced, coarse = np.full(buckets * slots, 1 << 5, np.uint64), np.zeros(buckets * wide // 8, np.uint8)
-    summarize_zone(
-        *grouped(hashes), shift(buckets), depth, 4, counters, cells, probes, 5, bit, sliced, 6, coarse
-    )
+    summarize_zone(*grouped(hashes), shift(buckets), depth, 4, counters, cells, probes, 5, bit, sliced, 6, coarse)
     tuples = hashes.tolist()
     assert (counters.reshape(buckets, depth, width) == sketch(tuples, buckets, depth, width)).all()
     assert cells.tolist() == np.bincount([bucket(h, buckets) for h in tuples], minlength=buckets).tolist()
