@@ -1,9 +1,9 @@
 """How every figure is taken, and how it is told.
 
-Contenders run in one process, in alternating rounds, and the median round counts: a neighbour that loads the machine for a
-while then hits all of them alike. Time is CPU time, of the thread or, where an opponent might start threads of its own, of
-the process. What a contender prepares is not timed, and memory given back is returned to the system between rounds, so
-that no contender finds its pages already touched by the round before.
+Contenders run in one process, in alternating rounds, and the median round counts: a neighbour that loads the machine
+for a while then hits all of them alike. Time is CPU time, of the thread or, where an opponent might start threads of
+its own, of the process. What a contender prepares is not timed, and memory given back is returned to the system between
+rounds, so that no contender finds its pages already touched by the round before.
 
 A figure is told twice: as a row of a table for people, and as a line of JSON for programs.
 """

@@ -1,8 +1,8 @@
 """Insert: what a tuple costs on its way in, against a bare copy of the same columns.
 
-Two opponents. "copy, kept" copies each batch into fresh memory and keeps it, as a bare log would; ours starts with a fresh
-stream as well. "copy, recycled" copies into arrays that exist and have been touched; ours is then measured in its steady
-state, where old rows leave and their place is used again, which is more work than the fill: every tuple that comes also goes.
+Two opponents. "copy, kept" copies each batch into fresh memory and keeps it, as a bare log would; ours starts with a
+fresh stream as well. "copy, recycled" copies into arrays that exist and have been touched; ours is then measured in its
+steady state, where old rows leave and their place is used again. That is more work: every tuple that comes also goes.
 """
 
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ def _fresh(structure: str, n: int, batches: list[data.Columns]) -> Contender:
 
 def _kept(batches: list[data.Columns]) -> Contender:
     def prepare() -> Run:
-        kept: list[list[np.ndarray]] = []  # type: ignore[type-arg]  # columns of several types
+        kept: list[list[np.ndarray]] = []
 
         def go() -> None:
             for batch in batches:

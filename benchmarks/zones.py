@@ -1,8 +1,8 @@
 """Zones: do they follow the stream? Error against fixed zones, cuts without a cause, and how soon a change is seen.
 
-The error is that of what zones are for, to say how often a key occurs in a stretch of time: for random stretches of `SPAN`
-tuples and keys seen around them, the mean squared difference between `estimate(keys, window)` and the true count. A zone
-that lies across an edge of the stretch gives its share by time, so a zone that mixes two behaviours is wrong about both.
+The error is that of what zones are for, to say how often a key occurs in a stretch of time: for random stretches of
+`SPAN` tuples and keys seen around them, the mean squared difference of `estimate(keys, window)` from the true count. A
+zone that lies across an edge of the stretch gives its share by time; if it mixes two behaviours it is wrong about both.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,6 @@ FOREVER = 1 << 45  # one block of G_1 holds the whole stream
 SPAN = 2000
 KEYS_ASKED = 40
 WINDOWS = 60
-MAKERS: dict[str, Callable[[int, int], streams.Columns]] = {
-    "rotations": lambda n, seed: rotations(n, 2000, 1.1, n // 15_000, seed),
-    "bursts": lambda n, seed: bursts(n, seed),
-    "fast drift": lambda n, seed: spells_of_drift(n, 15_000, seed),
-    "slow drift": lambda n, seed: streams.drift(n, 2000, 1.1, seed=seed),
-}
 
 
 def summarised(
@@ -66,6 +60,14 @@ def spells_of_drift(n: int, spell: int, seed: int) -> streams.Columns:
         parts.append(part)
         start = int(part["ts"][-1])
     return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+
+MAKERS: dict[str, Callable[[int, int], streams.Columns]] = {
+    "rotations": lambda n, seed: rotations(n, 2000, 1.1, n // 15_000, seed),
+    "bursts": bursts,
+    "fast drift": lambda n, seed: spells_of_drift(n, 15_000, seed),
+    "slow drift": lambda n, seed: streams.drift(n, 2000, 1.1, seed=seed),
+}
 
 
 def window_error(columns: streams.Columns, summary: SummaryIndex, seed: int) -> float:

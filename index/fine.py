@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
 from index.kernels import open_zone as kernels
-from index.kernels.seal import extent, pour, summarize_zone, time_range
+from index.kernels.seal import extent, filter_keys, filter_sliced, pour, sketch_keys, time_range
 from index.options import GROUP, Options, Sizes
 from index.postings import Postings
 from index.zone import CoarseZone, FineZone, Tuples, cell_f2, distinct
@@ -33,7 +33,7 @@ class ZonePool:
         slots = sizes.groups * GROUP
         self.counters = np.zeros((slots, sizes.counters), np.int16)
         self.sliced = np.zeros((sizes.groups, sizes.buckets * sizes.slots), np.uint64)
-        self.cells = np.zeros((slots, sizes.buckets), np.int32)
+        self.cells = np.zeros((slots, sizes.buckets), np.int64)
         self.f2 = np.zeros((slots, sizes.buckets), np.float32)
         self.first = np.zeros(slots, np.int64)
         self.last = np.zeros(slots, np.int64)
@@ -59,9 +59,9 @@ class ZonePool:
         counters, cells = self.counters[slot], self.cells[slot]
         counters[:] = 0
         cells[:] = 0
-        sketch = (keys, counts, s.shift, s.depth, Sizes.lg(s.width), counters, cells)
-        fine = (s.probes, Sizes.lg(s.slots), slot % GROUP, self.sliced[slot // GROUP])
-        summarize_zone(*sketch, *fine, Sizes.lg(s.coarse_slots), block_bits)
+        sketch_keys(keys, counts, s.shift, s.depth, Sizes.lg(s.width), counters, cells)
+        filter_sliced(keys, s.shift, s.probes, Sizes.lg(s.slots), slot % GROUP, self.sliced[slot // GROUP])
+        filter_keys(keys, s.shift, s.probes, Sizes.lg(s.coarse_slots), block_bits)
         self.first[slot], self.last[slot] = zone.first, zone.last
         self.zones[slot] = zone
         self.sealed[slot] = 1

@@ -190,7 +190,7 @@ class _Found:
         value = np.empty(len(key), np.float64)
         medians(pool.counters, self.hashes, key, slot, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value)
         buckets = self.buckets[key]
-        tuples = pool.cells[slot, buckets].astype(np.int64)
+        tuples = pool.cells[slot, buckets]
         counts = self.reader.bounds(value, pool.cell_f2(slot, buckets), tuples)
         numbers = np.array([z.number if z else -1 for z in pool.zones], np.int64)[slot]
         self._add(key, 1, numbers, counts, tuples, pool.first[slot], pool.last[slot])

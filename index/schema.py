@@ -192,7 +192,7 @@ def _from_numpy(name: str, given: NDArray[Any], kind: str, is_key: bool) -> Colu
 
 
 def _to_arrow(name: str, given: Any, kind: str, is_key: bool) -> pa.Array:
-    if isinstance(given, str | bytes | Mapping | Set) or np.ndim(given) == 0 and isinstance(given, np.ndarray):
+    if isinstance(given, str | bytes | Mapping | Set) or (np.ndim(given) == 0 and isinstance(given, np.ndarray)):
         raise WrongType(f"column {name!r} is a {type(given).__name__}, not an array")
     try:
         values = list(given) if not isinstance(given, np.ndarray) else given.tolist()
@@ -281,7 +281,9 @@ def _from_arrow(name: str, given: pa.Array | pa.ChunkedArray, kind: str, is_key:
         if kind == "bool":
             filled = pc.fill_null(array, False).to_numpy(zero_copy_only=False).view(np.uint8)
         elif kind == "timestamp" and pa.types.is_timestamp(source):
-            filled = pc.fill_null(array.cast(pa.timestamp("us", source.tz), safe=source.unit != "ns").cast(pa.int64()), 0)
+            filled = pc.fill_null(
+                array.cast(pa.timestamp("us", source.tz), safe=source.unit != "ns").cast(pa.int64()), 0
+            )
             filled = filled.to_numpy(zero_copy_only=False)
         else:
             whole = pa.float64() if kind == "float" else pa.int64()

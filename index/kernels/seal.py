@@ -54,7 +54,12 @@ def count_into(counters, h, size, bucket, depth, lg_width):
         base += 1 << lg_width
 
 
-@kernel("void(int64[::1], int32[::1], int64, int64, int64, int32[::1], int64[::1])")
+@kernel(
+    [
+        "void(int64[::1], int32[::1], int64, int64, int64, int16[::1], int64[::1])",
+        "void(int64[::1], int32[::1], int64, int64, int64, int32[::1], int64[::1])",
+    ]
+)
 def sketch_keys(keys, sizes, shift, depth, lg_width, counters, cells):
     """Add `sizes[i]` tuples of `keys[i]` to the sketches of their buckets, and to the tuples by bucket."""
     for g in range(keys.size):
@@ -79,34 +84,18 @@ def filter_keys(keys, shift, probes, lg_slots, bits):
             word >>= np.uint64(lg_slots)
 
 
-@kernel(
-    "void(int64[::1], int32[::1], int64, int64, int64, int16[::1], int32[::1], int64, int64, int64, uint64[::1],"
-    " int64, uint8[::1])"
-)
-def summarize_zone(
-    keys, sizes, shift, depth, lg_width, counters, cells, probes, lg_slots, bit, sliced, lg_coarse, coarse
-):
-    """All that a new zone of `G_1` knows of its keys, in one pass.
-
-    Its sketches and tuples by bucket, column `bit` of the bit-sliced filter of 64 zones, and its block's plain filter.
-    """
+@kernel("void(int64[::1], int64, int64, int64, int64, uint64[::1])")
+def filter_sliced(keys, shift, probes, lg_slots, bit, sliced):
+    """Set every key's bits in column `bit` of the bit-sliced filter of 64 zones."""
     mine = np.uint64(1) << np.uint64(bit)
-    fine_mask = np.uint64((1 << lg_slots) - 1)
-    coarse_mask = np.uint64((1 << lg_coarse) - 1)
+    mask = np.uint64((1 << lg_slots) - 1)
     for g in range(keys.size):
         h = keys[g]
-        size = sizes[g]
-        b = bucket_of(h, shift)
-        cells[b] += size
+        base = bucket_of(h, shift) << lg_slots
         word = filter_word(np.uint64(h))
-        wide = word
         for _ in range(probes):
-            sliced[(b << lg_slots) + np.int64(word & fine_mask)] |= mine
-            slot = (b << lg_coarse) + np.int64(wide & coarse_mask)
-            coarse[slot >> 3] |= np.uint8(1 << (slot & 7))
+            sliced[base + np.int64(word & mask)] |= mine
             word >>= np.uint64(lg_slots)
-            wide >>= np.uint64(lg_coarse)
-        count_into(counters, h, size, b, depth, lg_width)
 
 
 @kernel("void(int16[::1], int32[::1])")

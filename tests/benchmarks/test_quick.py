@@ -13,14 +13,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "benchmarks.index", *args], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-m", "benchmarks.index", *args]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def lines(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-@pytest.mark.parametrize("part", ["insert", "join", "search"])
+@pytest.mark.parametrize("part", ["join", "search"])
 def test_a_quick_run_prints_a_line_of_json_for_every_row_of_its_tables(part):
     done = run("--quick", part)
     assert done.returncode == 0, done.stderr
@@ -31,9 +32,8 @@ def test_a_quick_run_prints_a_line_of_json_for_every_row_of_its_tables(part):
         assert figure["bench"] == part
         assert isinstance(figure["ours"], float) and figure["ours"] > 0
         assert figure["sizes"]
-        assert str(figure["metric"]) in done.stdout.split("{", 1)[0] + done.stdout
-    tables = [line for line in done.stdout.splitlines() if line and line[0] not in "{=m " and "goals met" not in line]
-    assert len([line for line in tables if not line.endswith(" s")]) == len(figures)
+    metrics = tuple({str(figure["metric"]) for figure in figures})
+    assert sum(line.startswith(metrics) for line in done.stdout.splitlines()) == len(figures)
 
 
 def test_an_unknown_part_is_refused_by_name():

@@ -1,4 +1,4 @@
-"""Zones of `G_1`: cut where the stream changes, for a reason that is kept, and never more of them than there is room for."""
+"""Zones of `G_1`: cut where the stream changes, for a reason that is kept, and never more than there is room for."""
 
 import itertools
 
@@ -139,7 +139,7 @@ def test_behaviour_is_a_reason_and_all_reasons_are_counted():
 
 
 def test_a_change_seen_right_after_another_cut_is_told_by_that_cut():
-    """The zone is cut by its error and the very next window is of new behaviour: no zone is left to cut between them."""
+    """A zone is cut by its error and the very next window is of new behaviour: there is nothing between to cut."""
     columns = of_one_key(6000)
     columns["item_id"][2304:] = np.random.default_rng(1).integers(10, 5000, 6000 - 2304)
     zones = sealed(summarised(columns))
@@ -234,7 +234,7 @@ def test_two_spells_that_cancel_out_in_the_detectors_row_are_still_two_behaviour
 
 
 def test_waking_up_in_the_middle_of_a_zone_takes_nothing_for_a_change_and_loses_nothing():
-    """Old zones leave while a zone is open and half a window is in it: what the detector has not seen it must not judge."""
+    """Old zones leave while half a window is in the open one: what the detector has not seen it must not judge."""
     stream, summary = new_stream(6 * SECOND, collapse=(2, 3), room=1 << 19, options=Options(maxlength=4096))
     n = 60_000
     stream.append(everchanging(n, 256, 0))

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 import index.log
 from index import Options, Stream, SummaryIndex
+from index.summary import SummaryState
 from promising.testing import ManualClock, Oracle
 
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
@@ -75,15 +76,16 @@ def fingerprint(stream: Stream) -> Any:
     table = stream.take(rows)
     out: list[Any] = [stream.watermark, stream.accepted, rows.tolist(), str(table.to_pydict()), stream.nbytes]
     for name, summary in stream.summaries.items():
+        out += [(cell, summary.visit(cell).tolist()) for cell in cells(summary)]  # first: visiting takes some bytes
         out += [name, str(summary.describe())]
-        out += [(cell, summary.visit(cell).tolist()) for cell in cells(summary)]
         state = summary.state
-        for level, zones in getattr(state, "coarse", None).levels.items() if hasattr(state, "coarse") else ():
-            out += [(level, z.number, z.counters.tobytes(), z.bits.tobytes(), z.cells.tobytes()) for z in zones.values()]
-        if hasattr(state, "fine"):
-            pool = state.fine.pool
-            out += [pool.counters.tobytes(), pool.sliced.tobytes(), pool.cells.tobytes()]
-            out += [state.fine._state.tobytes(), state.fine._signed.tobytes(), state.postings._entries.tobytes()]
+        if isinstance(state, SummaryState):
+            for level, zones in state.coarse.levels.items():
+                parts = ((z.number, z.counters.tobytes(), z.bits.tobytes(), z.cells.tobytes()) for z in zones.values())
+                out += [(level, *p) for p in parts]
+            fine, pool = state.fine, state.fine.pool
+            out += [a.tobytes() for a in (pool.counters, pool.sliced, pool.cells, fine._state, fine._signed)]
+            out += [state.postings._entries.tobytes()]
     return out
 
 

@@ -55,7 +55,7 @@ def crowded(n: int, keys: int, seed: int):
 
 
 def chains(hashes, rows) -> dict[int, list[int]]:
-    kept = defaultdict(list)
+    kept: dict[int, list[int]] = defaultdict(list)
     for h, row in zip(hashes.tolist(), rows.tolist(), strict=True):
         kept[h].insert(0, row)
     return kept

@@ -2,16 +2,17 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from index.kernels.seal import (
     bucket_of,
     count_into,
     extent,
     filter_keys,
+    filter_sliced,
     order_by_bucket,
     pour,
     sketch_keys,
-    summarize_zone,
     time_range,
 )
 from tests.index.kernels.plain import bucket, filtered, sketch, some_hashes
@@ -25,7 +26,7 @@ def shift(buckets: int) -> int:
     return 64 - (buckets.bit_length() - 1)
 
 
-def grouped(hashes):
+def grouped(hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     keys, counts = np.unique(hashes, return_counts=True)
     return keys, counts.astype(np.int32)
 
@@ -57,10 +58,11 @@ def test_a_key_counts_where_its_bits_say(buckets, depth, width, kind):
     assert (counters.reshape(buckets, depth, width) == sketch(hashes.tolist(), buckets, depth, width)).all()
 
 
+@pytest.mark.parametrize("dtype", [np.int16, np.int32])
 @pytest.mark.parametrize(("buckets", "depth", "width"), SIZES)
-def test_a_sketch_by_keys_and_sizes_is_the_sketch_tuple_by_tuple(buckets, depth, width):
+def test_a_sketch_by_keys_and_sizes_is_the_sketch_tuple_by_tuple(buckets, depth, width, dtype):
     hashes = some_hashes(200, 30, 4)
-    counters, cells = np.zeros(buckets * depth * width, np.int32), np.zeros(buckets, np.int64)
+    counters, cells = np.zeros(buckets * depth * width, dtype), np.zeros(buckets, np.int64)
     for part in (hashes[:120], hashes[120:]):  # it adds to what is there
         sketch_keys(*grouped(part), shift(buckets), depth, width.bit_length() - 1, counters, cells)
     assert (counters.reshape(buckets, depth, width) == sketch(hashes.tolist(), buckets, depth, width)).all()
@@ -77,20 +79,14 @@ def test_a_filter_has_the_bits_of_its_keys_and_no_others(buckets, probes, slots)
 
 
 @pytest.mark.parametrize("bit", [0, 17, 63])
-def test_a_zone_is_summarised_in_one_pass(bit):
-    buckets, depth, width, probes, slots, wide = 8, 5, 16, 2, 32, 64
+def test_a_sliced_filter_has_one_column_for_each_zone(bit):
+    buckets, probes, slots = 8, 2, 32
     hashes = some_hashes(150, 40, bit)
-    counters, cells = np.zeros(buckets * depth * width, np.int16), np.zeros(buckets, np.int32)
-    sliced, coarse = np.full(buckets * slots, 1 << 5, np.uint64), np.zeros(buckets * wide // 8, np.uint8)
-    summarize_zone(*grouped(hashes), shift(buckets), depth, 4, counters, cells, probes, 5, bit, sliced, 6, coarse)
-    tuples = hashes.tolist()
-    assert (counters.reshape(buckets, depth, width) == sketch(tuples, buckets, depth, width)).all()
-    assert cells.tolist() == np.bincount([bucket(h, buckets) for h in tuples], minlength=buckets).tolist()
+    sliced = np.full(buckets * slots, 1 << 5, np.uint64)
+    filter_sliced(hashes, shift(buckets), probes, 5, bit, sliced)
     mine = (sliced >> np.uint64(bit)) & np.uint64(1)
-    assert (mine.reshape(buckets, slots) == filtered(tuples, buckets, probes, slots)).all()
+    assert (mine.reshape(buckets, slots) == filtered(hashes.tolist(), buckets, probes, slots)).all()
     assert ((sliced & ~np.uint64(1 << bit)) == np.uint64(1 << 5)).all(), "other zones' bits are left alone"
-    seen = np.unpackbits(coarse, bitorder="little").astype(np.bool_).reshape(buckets, wide)
-    assert (seen == filtered(tuples, buckets, probes, wide)).all()
 
 
 def test_counters_of_sixteen_bits_are_poured_into_those_of_thirty_two():
