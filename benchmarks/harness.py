@@ -2,8 +2,9 @@
 
 Contenders run in one process, in alternating rounds, and the median round counts: a neighbour that loads the machine
 for a while then hits all of them alike. Time is CPU time, of the thread or, where an opponent might start threads of
-its own, of the process. What a contender prepares is not timed, and memory given back is returned to the system between
-rounds, so that no contender finds its pages already touched by the round before.
+its own, of the process. What a contender prepares is not timed. Where a figure is about filling fresh memory, what the
+round before gave back is returned to the system first, so that no contender finds its pages already touched; otherwise
+every allocator keeps what it likes to keep.
 
 A figure is told twice: as a row of a table for people, and as a line of JSON for programs.
 """
@@ -47,13 +48,20 @@ def give_back() -> None:
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def alternate(contenders: Mapping[str, Contender], rounds: int, clock: Clock = THREAD) -> dict[str, float]:
-    """Median nanoseconds of each contender. The first, untimed round compiles, opens and fills caches."""
+def alternate(
+    contenders: Mapping[str, Contender], rounds: int, clock: Clock = THREAD, fresh: bool = False
+) -> dict[str, float]:
+    """Median nanoseconds of each contender. The first, untimed round compiles, opens and fills caches.
+
+    fresh: give free memory back to the system before each run.
+    """
     taken: dict[str, list[int]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
         names = list(contenders)
         for name in names if number % 2 else reversed(names):
-            give_back()
+            gc.collect()
+            if fresh:
+                give_back()
             run = contenders[name]()
             before = clock()
             result = run()

@@ -67,7 +67,7 @@ def _kept(batches: list[data.Columns]) -> Contender:
 def _against_kept(columns: data.Columns, size: int, name: str, rounds: int) -> list[Figure]:
     n = len(columns["ts"])
     batches = data.batches(columns, size)
-    took = alternate({"ours": _fresh("adaptive", n, batches), "copy, kept": _kept(batches)}, rounds)
+    took = alternate({"ours": _fresh("adaptive", n, batches), "copy, kept": _kept(batches)}, rounds, fresh=True)
     return [
         Figure(
             f"insert, {name} keys",
@@ -143,7 +143,7 @@ def _small(size: int, effort: Effort) -> Figure:
 def _structures(effort: Effort) -> list[Figure]:
     n = effort.sizes[0]
     batches = data.batches(data.zipf(n, 1), 4096)
-    took = alternate({s: _fresh(s, n, batches) for s in STRUCTURES}, effort.rounds)
+    took = alternate({s: _fresh(s, n, batches) for s in STRUCTURES}, effort.rounds, fresh=True)
     return [
         Figure(
             f"insert, {structure}",

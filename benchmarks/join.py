@@ -82,8 +82,7 @@ def _compare(
     duck.unregister("arrow")
 
     def ours() -> tuple[NDArray[np.int32], pa.Table]:
-        matches = summary.probe(keys)
-        return matches.probe, made.take(matches.rows, ["ts", "price"])
+        return summary.fetch(keys, columns=["ts", "price"])
 
     def theirs() -> pa.Table:
         return duck.sql(QUERY).to_arrow_table()

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from index.keys import check_keys
@@ -92,6 +93,10 @@ class BareReader:
         probe, rows = probe[by_key], rows[which][by_key]
         same = self.state.log.same(self.state.identity.key, rows, asked, probe)
         return Matches(probe, rows) if same is None else Matches(probe[same], rows[same])
+
+    def fetch(self, keys: Any, window: Window, columns: list[str] | None) -> tuple[NDArray[np.int32], pa.Table]:
+        matches = self.probe(keys, window)
+        return matches.probe, self.state.log.take(matches.rows, columns)
 
     def visit(self, region: Region | tuple[int, int, int], window: Window) -> NDArray[np.int32]:
         place = (region.granularity, region.zone, region.bucket) if isinstance(region, Region) else region

@@ -9,12 +9,14 @@ from collections import deque
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from index.kernels.gather import gather
 from index.kernels.seal import extent
 from index.schema import TYPES, Column, Schema
 from summaries.errors import CeilingReached, UnknownName
@@ -217,8 +219,36 @@ class TupleLog:
 
     def hashes(self, key: str, rows: NDArray[np.int32], seed: int) -> NDArray[np.int64]:
         """Key hashes of these rows."""
-        values = self._columns[key][rows] if key in self._columns else self._strings(key, rows)
+        values = self.values(key, rows) if key in self._columns else self._strings(key, rows)
         return hash_keys(values, seed).view(np.int64)
+
+    def values(self, name: str, rows: NDArray[np.int32]) -> NDArray[Any]:
+        """A column that is no string column, at these rows; a null is whatever stands in its place."""
+        column = self._columns[name]
+        out = np.empty(len(rows), column.dtype)
+        gather(column, rows, out)
+        return out
+
+    def plain(self, name: str) -> bool:
+        """Whether `values` is all there is to a column: no strings, no nulls."""
+        return name in self._columns and name not in self._nulls
+
+    def to_arrow(self, name: str, values: NDArray[Any], nulls: NDArray[np.bool_] | None) -> pa.Array:
+        """What `values` gave, as an array of the column's type."""
+        kind = self.schema.types[name]
+        if kind == "bool":
+            values = values.view(np.bool_)
+        elif kind == "timestamp":
+            values = values.view("datetime64[us]")
+        return pa.array(values, type=TYPES[kind], mask=nulls)
+
+    def names(self, columns: list[str] | None) -> list[str]:
+        """Columns asked for, all if None."""
+        names = list(self.schema.types) if columns is None else columns
+        for name in names:
+            if name not in self.schema.types:
+                raise UnknownName(f"no column {name!r}; columns are {', '.join(self.schema.types)}")
+        return names
 
     def same(
         self, key: str, rows: NDArray[np.int32], asked: Keys, probe: NDArray[np.int32]
@@ -241,26 +271,15 @@ class TupleLog:
 
     def take(self, rows: NDArray[np.int32], columns: list[str] | None = None) -> pa.Table:
         """The tuples at these rows, in that order."""
-        names = list(self.schema.types) if columns is None else columns
-        out = {}
-        for name in names:
-            if name not in self.schema.types:
-                raise UnknownName(f"no column {name!r}; columns are {', '.join(self.schema.types)}")
-            out[name] = self._array(name, rows)
-        return pa.table(out)
+        return pa.table({name: self.array(name, rows) for name in self.names(columns)})
 
-    def _array(self, name: str, rows: NDArray[np.int32]) -> pa.Array:
-        kind = self.schema.types[name]
+    def array(self, name: str, rows: NDArray[np.int32]) -> pa.Array:
+        """A column at these rows."""
         mask = self._nulls[name][rows].view(np.bool_) if name in self._nulls else None
-        if kind == "string":
-            text = self._strings(name, rows)
-            return text if mask is None else pc.if_else(pa.array(mask), pa.scalar(None, pa.large_string()), text)
-        values = self._columns[name][rows]
-        if kind == "bool":
-            values = values.view(np.bool_)
-        elif kind == "timestamp":
-            values = values.view("datetime64[us]")
-        return pa.array(values, type=TYPES[kind], mask=mask)
+        if name in self._columns:
+            return self.to_arrow(name, self.values(name, rows), mask)
+        text = self._strings(name, rows)
+        return text if mask is None else pc.if_else(pa.array(mask), pa.scalar(None, pa.large_string()), text)
 
     def _strings(self, name: str, rows: NDArray[np.int32]) -> pa.LargeStringArray:
         """Chunk by chunk, then put in the order asked for."""

@@ -104,12 +104,12 @@ class Sizes:
         groups = -(-zones // GROUP) + blocks
         cells = buckets * options.depth * options.width
         coarse_zones = (geometry.depth - 1) * (2 * geometry.rate + 2)
-        directory = 1 << (max_tuples * 8 // 5 + 256).bit_length()
+        directory = 1 << (max_tuples * 2 + 256).bit_length()
         fine = groups * GROUP * (cells * 2 + (buckets + 1) * 8 + buckets * 4 + 256) + groups * options.filter_bits * 8
         opened = options.maxlength * 16 + WINDOW * 8 + ROW * 12 + blocks * (cells * 4 + options.coarse_bits // 8)
         coarse = coarse_zones * (cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 8 + buckets * 4 + 512)
         pyramids = (fine + coarse) // 2
-        tuples = max_tuples * 8 + directory * 48
+        tuples = max_tuples * 8 + directory * 50
         ceiling = fine + opened + coarse + pyramids + tuples if structure != "none" else 4096
         if options.ceiling is not None:
             if ceiling > options.ceiling:

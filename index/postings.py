@@ -23,11 +23,12 @@ class Postings:
     def _allot(self, lines: int) -> None:
         self._entries = np.zeros((lines, 4), np.int64)
         self._small = self._entries.view(np.int32)
+        self._tags = np.zeros(lines, np.uint8)
 
     def _resize(self, lines: int) -> None:
         old, old_small = self._entries, self._small
         self._allot(lines)
-        kernels.rehash(old, old_small, self._entries, self._small)
+        kernels.rehash(old, old_small, self._entries, self._small, self._tags)
 
     def begin_zone(self) -> None:
         """Forget the keys of the open zone."""
@@ -51,7 +52,7 @@ class Postings:
         """Add rows[start:stop] to their keys, and to the open zone's `keys` and `sizes` unless `zone` is -1."""
         args = (self._older, self._heads, keys, sizes, hashes, rows)
         while True:
-            start = kernels.enter(self._entries, self._small, *args, start, stop, zone)
+            start = kernels.enter(self._entries, self._small, self._tags, *args, start, stop, zone)
             if start == stop:
                 return
             self._resize(2 * len(self._entries))
@@ -76,7 +77,7 @@ class Postings:
 
     def forget(self, hashes: NDArray[np.int64]) -> None:
         """Drop the oldest row of each of these keys, as the log gives the rows back in order of arrival."""
-        missing = kernels.forget(self._entries, self._small, self._heads, hashes)
+        missing = kernels.forget(self._entries, self._small, self._tags, self._heads, hashes)
         assert missing == 0, f"{missing} rows left the log that no posting knew"
         if len(self._entries) > LEAST and self._heads[kernels.USED] * 8 < len(self._entries):
             self._resize(len(self._entries) // 2)
@@ -85,12 +86,13 @@ class Postings:
         """Newest row and number of rows of each key, and the total."""
         newest = np.empty(len(hashes), np.int32)
         counts = np.empty(len(hashes), np.int64)
-        total = kernels.find_keys(self._entries, self._small, self._heads, hashes, newest, counts)
+        total = kernels.find_keys(self._entries, self._small, self._tags, self._heads, hashes, newest, counts)
         return newest, counts, total
 
-    def rows(self, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """All rows of all keys: (index of the key, row)."""
-        newest, counts, total = self.counts(hashes)
+    def walk(
+        self, newest: NDArray[np.int32], counts: NDArray[np.int64], total: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """All rows of the keys that `counts` found: (index of the key, row)."""
         probe, rows = np.empty(total, np.int32), np.empty(total, np.int32)
         kernels.walk(self._older, newest, counts, probe, rows)
         return probe, rows
@@ -102,4 +104,4 @@ class Postings:
 
     def nbytes(self, rows: int) -> int:
         """Bytes in use for a log of that many rows."""
-        return self._entries.nbytes + 4 * rows
+        return self._entries.nbytes + self._tags.nbytes + 4 * rows

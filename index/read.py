@@ -4,10 +4,13 @@ import math
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from index.kernels.gather import expand, number
 from index.kernels.probe import may_hold, medians, survivors
 from index.keys import check_keys
+from index.log import TupleLog
 from index.options import Sizes
 from index.pyramid import descend
 from index.regions import Matches, Region, Regions, Window, check_window
@@ -20,6 +23,8 @@ from summaries.keys import Keys
 from summaries.sizing import tail_point
 
 Hashes = NDArray[np.int64]
+
+REPEATED = 16  # rows a question from which on it is worth looking for keys that are asked for more than once
 
 
 class Reader:
@@ -41,17 +46,47 @@ class Reader:
 
     def probe(self, keys: Any, window: Window) -> Matches:
         """Every tuple that has one of the keys, from the postings."""
-        start, end = check_window(window)
         asked = self.keys(keys)
-        probe, rows = self.state.postings.rows(hash_checked(asked, self.state.seed).view(np.int64))
+        found = self.state.postings.counts(hash_checked(asked, self.state.seed).view(np.int64))
+        return Matches(*self._walk(asked, *found, window))
+
+    def _walk(
+        self, asked: Keys, newest: NDArray[np.int32], counts: NDArray[np.int64], total: int, window: Window
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Rows of keys that the postings found: (index of the key, row), only those that belong to the answer."""
+        start, end = check_window(window)
         start = max(start, self.state.oldest)
+        probe, rows = self.state.postings.walk(newest, counts, total)
+        if not total:
+            return probe, rows
         earliest, latest = self.state.log.time_range
         if start > earliest or end <= latest:
-            times = self.state.log.times[rows]
+            times = self.state.log.values(self.state.log.schema.time, rows)
             inside = (times >= start) & (times < end)
             probe, rows = probe[inside], rows[inside]
         same = self.state.log.same(self.state.identity.key, rows, asked, probe)
-        return Matches(probe, rows) if same is None else Matches(probe[same], rows[same])
+        return (probe, rows) if same is None else (probe[same], rows[same])
+
+    def fetch(self, keys: Any, window: Window, columns: list[str] | None) -> tuple[NDArray[np.int32], pa.Table]:
+        """`probe` and what stands there. A key asked for more than once is read once and copied."""
+        log = self.state.log
+        names = log.names(columns)
+        asked = self.keys(keys)
+        newest, counts, total = self.state.postings.counts(hash_checked(asked, self.state.seed).view(np.int64))
+        if total < REPEATED * len(counts):  # too few rows for copying to pay
+            probe, rows = self._walk(asked, newest, counts, total, window)
+            return probe, pa.table({name: log.array(name, rows) for name in names})
+        there = np.flatnonzero(counts)
+        _, first, again = np.unique(newest[there], return_index=True, return_inverse=True)
+        once = there[first]
+        which = np.full(len(counts), -1, np.int64)
+        which[there] = again
+        counts = counts[once]
+        once_asked = asked[once] if isinstance(asked, np.ndarray) else asked.take(pa.array(once))
+        probe, rows = self._walk(once_asked, newest[once], counts, int(counts.sum()), window)
+        counts = np.bincount(probe, minlength=len(once)).astype(np.int64)
+        copies = _Copies(counts, which)
+        return copies.probe(), pa.table({name: copies.column(log, name, rows) for name in names})
 
     def visit(self, region: Region | tuple[int, int, int], window: Window) -> NDArray[np.int32]:
         """Rows of one cell, given as a Region or (granularity, zone, bucket)."""
@@ -134,6 +169,31 @@ class Reader:
         lower = np.clip(np.ceil(value - reach), 0.0, clipped)
         upper = np.clip(np.floor(value + reach), clipped, tuples)
         return clipped, lower, upper
+
+
+class _Copies:
+    """What was read once per key, laid out once per question."""
+
+    def __init__(self, counts: NDArray[np.int64], which: NDArray[np.int64]) -> None:
+        self.counts, self.which = counts, which
+        self.starts = np.cumsum(counts) - counts
+        self.total = int(counts[which[which >= 0]].sum())
+
+    def probe(self) -> NDArray[np.int32]:
+        out = np.empty(self.total, np.int32)
+        number(self.counts, self.which, out)
+        return out
+
+    def column(self, log: TupleLog, name: str, rows: NDArray[np.int32]) -> pa.Array:
+        if log.plain(name):
+            return log.to_arrow(name, self._expand(log.values(name, rows)), None)
+        places = self._expand(np.arange(len(rows), dtype=np.int32))
+        return log.array(name, rows).take(pa.array(places))
+
+    def _expand(self, values: NDArray[Any]) -> NDArray[Any]:
+        out = np.empty(self.total, values.dtype)
+        expand(values, self.starts, self.counts, self.which, out)
+        return out
 
 
 class _Found:

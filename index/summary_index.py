@@ -4,6 +4,7 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from index.bare import BareReader, BareState
@@ -43,6 +44,13 @@ class SummaryIndex:
         """Exactly the tuples that have one of the keys, each once for every time its key is asked for."""
         with self._lock:
             return self._reader.probe(keys, window)
+
+    def fetch(
+        self, keys: Any, window: Window = None, columns: list[str] | None = None
+    ) -> tuple[NDArray[np.int32], pa.Table]:
+        """`probe` and `Stream.take` in one: for each tuple the place of its key in `keys`, and its columns."""
+        with self._lock:
+            return self._reader.fetch(keys, window, columns)
 
     def regions(self, keys: Any, window: Window = None, search: str = "flat") -> Regions:
         """The cells that may hold tuples of each key, with an estimate and bounds; no cell that does is missing.

@@ -8,6 +8,9 @@
     int32 4    the open zone that saw the key last
     int32 5    the key's place among that zone's keys
 
+`tags` has a byte for each line, 0 if it is empty and bits of the hash if not: most keys that are not there are ruled
+out by it, in the near cache, without a look at a line.
+
 `older[row]` is the next older row of the same key. Rows leave in the order they came, so a chain is never edited: the
 count falls, and a walk takes that many steps. A walk is a string of dependent loads; `walk` keeps `LANES` of them in
 flight, which hides their latency. The line doubles as the group table of the open zone, whose summary is built from its
@@ -36,17 +39,23 @@ def locate(entries, small, h):
     return at
 
 
+@kernel("uint8(int64)")
+def tag_of(h):
+    """Bits of the hash that do not choose the line, never 0."""
+    return np.uint8(((h >> 48) & 255) | 1)
+
+
 @kernel(
-    "int64(int64[:,::1], int32[:,::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1], int32[::1],"
-    " int64, int64, int32)"
+    "int64(int64[:,::1], int32[:,::1], uint8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1],"
+    " int32[::1], int64, int64, int32)"
 )
-def enter(entries, small, older, heads, keys, sizes, hashes, rows, start, stop, zone):
-    """Add tuples `start..stop` to their keys; stops early, and says where, when the directory is 5/8 full.
+def enter(entries, small, tags, older, heads, keys, sizes, hashes, rows, start, stop, zone):
+    """Add tuples `start..stop` to their keys; stops early, and says where, when the directory is half full.
 
     With `zone` >= 0 the zone's `keys` and `sizes` are counted as well.
     """
     mask = np.uint64(entries.shape[0] - 1)
-    room = (entries.shape[0] >> 3) * 5
+    room = entries.shape[0] >> 1
     used = heads[USED]
     found = heads[KEYS]
     fetched = np.int32(0)
@@ -63,6 +72,7 @@ def enter(entries, small, older, heads, keys, sizes, hashes, rows, start, stop, 
             count = small[at, 2]
             if count == 0:
                 entries[at, 0] = h
+                tags[at] = tag_of(h)
                 small[at, 3] = -1
                 small[at, 4] = -1
                 used += 1
@@ -114,18 +124,19 @@ def open_sizes(entries, small, sizes, hashes, zone, out):
         out[i] = sizes[small[at, 5]] if small[at, 2] != 0 and small[at, 4] == zone else 0
 
 
-@kernel("void(int64[:,::1], int32[:,::1], int64[:,::1], int32[:,::1])")
-def rehash(old, old_small, new, new_small):
+@kernel("void(int64[:,::1], int32[:,::1], int64[:,::1], int32[:,::1], uint8[::1])")
+def rehash(old, old_small, new, new_small, new_tags):
     """Move every line to a directory of another size."""
     for i in range(old.shape[0]):
         if old_small[i, 2] != 0:
             at = locate(new, new_small, old[i, 0])
+            new_tags[at] = tag_of(old[i, 0])
             for k in range(4):
                 new[at, k] = old[i, k]
 
 
-@kernel("void(int64[:,::1], int32[:,::1], int64)", inline="always")
-def vacate(entries, small, at):
+@kernel("void(int64[:,::1], int32[:,::1], uint8[::1], int64)", inline="always")
+def vacate(entries, small, tags, at):
     """Empty a line and move back the ones that had to step over it."""
     mask = entries.shape[0] - 1
     hole = at
@@ -135,14 +146,16 @@ def vacate(entries, small, at):
         if ((probe - home) & mask) >= ((probe - hole) & mask):
             for k in range(4):
                 entries[hole, k] = entries[probe, k]
+            tags[hole] = tags[probe]
             hole = probe
         probe = (probe + 1) & mask
     for k in range(4):
         entries[hole, k] = 0
+    tags[hole] = 0
 
 
-@kernel("int64(int64[:,::1], int32[:,::1], int64[::1], int64[::1])")
-def forget(entries, small, heads, hashes):
+@kernel("int64(int64[:,::1], int32[:,::1], uint8[::1], int64[::1], int64[::1])")
+def forget(entries, small, tags, heads, hashes):
     """Drop the oldest row of each of these keys; returns how many had none (which is a bug)."""
     mask = entries.shape[0] - 1
     fetched = np.int32(0)
@@ -157,7 +170,7 @@ def forget(entries, small, heads, hashes):
             if count > 1:
                 small[at, 2] = count - 1
             elif count == 1:
-                vacate(entries, small, at)
+                vacate(entries, small, tags, at)
                 heads[USED] -= 1
             else:
                 missing += 1
@@ -165,21 +178,32 @@ def forget(entries, small, heads, hashes):
     return missing
 
 
-@kernel("int64(int64[:,::1], int32[:,::1], int64[::1], int64[::1], int32[::1], int64[::1])")
-def find_keys(entries, small, heads, hashes, newest, counts):
+@kernel("int64(int64[:,::1], int32[:,::1], uint8[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
+def find_keys(entries, small, tags, heads, hashes, newest, counts):
     """Newest row and number of rows of each key (0 if absent); returns the total."""
-    mask = entries.shape[0] - 1
+    mask = np.uint64(entries.shape[0] - 1)
+    lines = np.empty(AHEAD, np.uint64)
     total = np.int64(0)
     fetched = np.int32(0)
     for first in range(0, hashes.size, AHEAD):
         last = min(first + AHEAD, hashes.size)
         for i in range(first, last):
-            fetched ^= small[hashes[i] & mask, 2]
+            at = np.uint64(hashes[i]) & mask
+            tag = tag_of(hashes[i])
+            while tags[at] != 0 and tags[at] != tag:
+                at = (at + np.uint64(1)) & mask
+            lines[i - first] = at
+            if tags[at] != 0:
+                fetched ^= small[at, 2]
         for i in range(first, last):
-            at = locate(entries, small, hashes[i])
-            count = np.int64(small[at, 2])
+            at = lines[i - first]
+            while tags[at] != 0 and entries[at, 0] != hashes[i]:
+                at = (at + np.uint64(1)) & mask
+            count = np.int64(0)
+            if tags[at] != 0:
+                count = np.int64(small[at, 2])
+                newest[i] = small[at, 3]
             counts[i] = count
-            newest[i] = small[at, 3]
             total += count
     heads[FETCHED] = fetched
     return total
@@ -189,46 +213,38 @@ def find_keys(entries, small, heads, hashes, newest, counts):
 def walk(older, newest, counts, probe, rows):
     """All rows of all keys: (index of the key, log row), keys in the order asked, newest row first."""
     n = counts.size
+    start = np.int64(0)
     lane_row = np.zeros(LANES, np.int64)
     lane_at = np.zeros(LANES, np.int64)
     lane_left = np.zeros(LANES, np.int64)
     key = 0
-    at = np.int64(0)
     busy = 0
-    for lane in range(LANES):
-        while key < n and counts[key] == 0:
-            key += 1
-        if key < n:
-            lane_row[lane] = newest[key]
-            lane_at[lane] = at
-            lane_left[lane] = counts[key]
-            probe[at : at + counts[key]] = np.int32(key)
-            at += counts[key]
-            key += 1
-            busy = lane + 1
-    while busy > 0:
-        lane = 0
-        while lane < busy:
-            row = lane_row[lane]
-            rows[lane_at[lane]] = row
-            lane_at[lane] += 1
-            lane_left[lane] -= 1
-            if lane_left[lane] > 0:
-                lane_row[lane] = older[row]
-                lane += 1
-                continue
+    lane = 0
+    while True:
+        if lane == busy:
             while key < n and counts[key] == 0:
                 key += 1
-            if key < n:
-                lane_row[lane] = newest[key]
-                lane_at[lane] = at
-                lane_left[lane] = counts[key]
-                probe[at : at + counts[key]] = np.int32(key)
-                at += counts[key]
+            if busy < LANES and key < n:  # one more key in flight
+                lane_row[busy] = newest[key]
+                lane_at[busy] = start
+                lane_left[busy] = counts[key]
+                probe[start : start + counts[key]] = np.int32(key)
+                start += counts[key]
                 key += 1
-                lane += 1
+                busy += 1
+            elif busy == 0:
+                return
             else:
-                busy -= 1
-                lane_row[lane] = lane_row[busy]
-                lane_at[lane] = lane_at[busy]
-                lane_left[lane] = lane_left[busy]
+                lane = 0
+        row = lane_row[lane]
+        rows[lane_at[lane]] = row
+        lane_at[lane] += 1
+        lane_left[lane] -= 1
+        if lane_left[lane] > 0:
+            lane_row[lane] = older[np.uint64(row)]
+            lane += 1
+        else:  # the last one takes its place
+            busy -= 1
+            lane_row[lane] = lane_row[busy]
+            lane_at[lane] = lane_at[busy]
+            lane_left[lane] = lane_left[busy]

@@ -47,7 +47,13 @@ def test_round_trip(batches, chunk, form, random):
         for rows in batches:
             batch: Any = as_columns(rows, 0)
             if form != "lists":
-                types = {"ts": pa.timestamp("us"), "s": pa.string(), "b": pa.bool_(), "f": pa.float64(), "i": pa.int64()}
+                types = {
+                    "ts": pa.timestamp("us"),
+                    "s": pa.string(),
+                    "b": pa.bool_(),
+                    "f": pa.float64(),
+                    "i": pa.int64(),
+                }
                 padded = as_columns([rows[-1], *rows, rows[0]], 0) if form == "sliced" else batch
                 batch = pa.table({n: pa.array(v, types.get(n, pa.timestamp("us"))) for n, v in padded.items()})
                 batch = batch.slice(1, len(rows)) if form == "sliced" else batch
@@ -89,7 +95,13 @@ def test_chunks_are_reused_after_expiry(steps, chunk):
         for size, gap in steps:
             now += gap
             rows = [
-                (f"w{i % 7}" * (i % 5), bool(i % 3) if i % 2 else None, None if i % 4 else i / 4, i, None if i % 3 else i)
+                (
+                    f"w{i % 7}" * (i % 5),
+                    bool(i % 3) if i % 2 else None,
+                    None if i % 4 else i / 4,
+                    i,
+                    None if i % 3 else i,
+                )
                 for i in range(n, n + size)
             ]
             stream.append(as_columns(rows, now))
@@ -128,7 +140,9 @@ def test_a_full_log_refuses_until_time_makes_room(monkeypatch):
     with pytest.raises(CeilingReached, match="1 tuples do not fit"):
         stream.append({"ts": [6], "k": [1]})
     assert (stream.refused, stream.count) == ({"ceiling_reached": 1}, 256)
-    assert stream.append({"ts": [1000] * 200, "k": [1] * 200}).accepted == 200  # nothing of the first batch is kept then
+    assert (
+        stream.append({"ts": [1000] * 200, "k": [1] * 200}).accepted == 200
+    )  # nothing of the first batch is kept then
     assert stream.count == 200
 
 
@@ -136,7 +150,9 @@ def test_the_ceiling_of_strings_holds_and_time_makes_room(monkeypatch):
     small_chunks(monkeypatch, 64)
     ceiling = 40_000
     clock = ManualClock(1 << 50)
-    stream = Stream("s", {"ts": "timestamp", "s": "string"}, "ts", clock=clock, max_tuples=4096, max_string_bytes=ceiling)
+    stream = Stream(
+        "s", {"ts": "timestamp", "s": "string"}, "ts", clock=clock, max_tuples=4096, max_string_bytes=ceiling
+    )
     options = Options(buckets=1, depth=1, width=2, maxlength=256, filter_bits=64, coarse_bits=64)
     summary = stream.create_summary("a", "s", granularity=100, collapse=(2, 1), options=options)
     rng = np.random.default_rng(4)

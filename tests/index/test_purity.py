@@ -1,5 +1,6 @@
 """Summaries in `G_2..G_m` depend on the tuples and the watermark, and on nothing else: equal to the bit."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def test_neither_arrival_nor_batches_nor_path_leave_a_trace(data, shape, seed):
         order = np.argsort(times, kind="stable") if trial == 0 else rng.permutation(n)
         mixed = {name: np.asarray(values, object)[order].tolist() for name, values in batch.items()}
         borders = sorted({0, n, *rng.integers(0, n, int(rng.integers(0, 9))).tolist()})
-        for i, (start, stop) in enumerate(zip(borders, borders[1:], strict=False)):
+        for i, (start, stop) in enumerate(pairwise(borders)):
             assert stream.append(part(mixed, start, stop)).accepted == stop - start
             if i % 2:
                 stream.advance(int(max(mixed["ts"][:stop])))  # the same watermark by another way
@@ -142,9 +143,7 @@ def test_a_summary_made_later_is_the_same(structure):
     stream = Stream("s", SCHEMA, "ts", clock=ManualClock(10**6), max_tuples=5000)
 
     def create(name: str) -> SummaryIndex:
-        return stream.create_summary(
-            name, "k", granularity=50, collapse=(3, 3), structure=structure, options=shape
-        )
+        return stream.create_summary(name, "k", granularity=50, collapse=(3, 3), structure=structure, options=shape)
 
     before = create("before")
     times = np.sort(rng.integers(0, 1500, 3000)) - (rng.random(3000) < 0.1) * rng.integers(0, 400, 3000)

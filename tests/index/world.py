@@ -89,9 +89,7 @@ def fingerprint(stream: Stream) -> Any:
     return out
 
 
-def oracle_for(
-    summary: SummaryIndex, stream: Stream, clock: ManualClock, depth: int | None = None
-) -> Oracle:
+def oracle_for(summary: SummaryIndex, stream: Stream, clock: ManualClock, depth: int | None = None) -> Oracle:
     """An oracle with the time of a summary."""
     g = summary.state.identity.geometry
     return Oracle(

@@ -20,18 +20,19 @@ class Directory:
     def __init__(self, lines: int = 1024) -> None:
         self.entries = np.zeros((lines, 4), np.int64)
         self.small = self.entries.view(np.int32)
+        self.tags = np.zeros(lines, np.uint8)
         self.older = np.full(ROOM, -7, np.int32)
         self.heads = np.zeros(3, np.int64)
         self.keys, self.sizes = np.zeros(ROOM, np.int64), np.zeros(ROOM, np.int32)
 
     def enter(self, hashes, rows, zone: int, start: int = 0) -> int:
         args = (self.older, self.heads, self.keys, self.sizes, hashes, rows)
-        return int(kernels.enter(self.entries, self.small, *args, start, len(hashes), zone))
+        return int(kernels.enter(self.entries, self.small, self.tags, *args, start, len(hashes), zone))
 
     def found(self, hashes) -> list[list[int]]:
         """Rows of each key, newest first, as `find_keys` and `walk` have them."""
         newest, counts = np.empty(len(hashes), np.int32), np.empty(len(hashes), np.int64)
-        total = int(kernels.find_keys(self.entries, self.small, self.heads, hashes, newest, counts))
+        total = int(kernels.find_keys(self.entries, self.small, self.tags, self.heads, hashes, newest, counts))
         probe, rows = np.full(total, -1, np.int32), np.full(total, -1, np.int32)
         kernels.walk(self.older, newest, counts, probe, rows)
         assert probe.tolist() == np.repeat(np.arange(len(hashes)), counts).tolist()
@@ -103,10 +104,11 @@ def test_entering_stops_before_the_directory_is_too_full_and_goes_on_after_rehas
     hashes = some_hashes(500, 500, 4)
     rows = np.arange(500, dtype=np.int32)
     stop = directory.enter(hashes, rows, -1)
-    assert 0 < stop < 500 and directory.heads[kernels.USED] <= 256 * 5 // 8
+    assert 0 < stop < 500 and directory.heads[kernels.USED] <= 128
     larger = np.zeros((2048, 4), np.int64)
-    kernels.rehash(directory.entries, directory.small, larger, larger.view(np.int32))
-    directory.entries, directory.small = larger, larger.view(np.int32)
+    tags = np.zeros(2048, np.uint8)
+    kernels.rehash(directory.entries, directory.small, larger, larger.view(np.int32), tags)
+    directory.entries, directory.small, directory.tags = larger, larger.view(np.int32), tags
     assert directory.enter(hashes, rows, -1, start=stop) == 500
     expected = chains(hashes, rows)
     assert directory.found(hashes) == [expected[h] for h in hashes.tolist()]
@@ -142,12 +144,15 @@ def test_rows_leave_in_the_order_they_came(draw):
     rows = np.arange(400, dtype=np.int32)
     directory.enter(hashes, rows, -1)
     for before, gone in pairwise((0, 1, 150, 333, 400)):
-        assert kernels.forget(directory.entries, directory.small, directory.heads, hashes[before:gone]) == 0
+        assert (
+            kernels.forget(directory.entries, directory.small, directory.tags, directory.heads, hashes[before:gone])
+            == 0
+        )
         expected = chains(hashes[gone:], rows[gone:])
         assert directory.found(np.unique(hashes)) == [expected.get(h, []) for h in np.unique(hashes).tolist()]
         assert directory.heads[kernels.USED] == len(expected)
     assert (directory.entries == 0).all()
-    assert kernels.forget(directory.entries, directory.small, directory.heads, hashes[:3]) == 3, (
+    assert kernels.forget(directory.entries, directory.small, directory.tags, directory.heads, hashes[:3]) == 3, (
         "none is left to forget"
     )
 
@@ -164,7 +169,7 @@ def test_a_vacated_line_leaves_no_gap_in_a_run_that_goes_round_the_end():
     while left:
         _, h = left.pop(len(left) // 2)
         at = int(kernels.locate(directory.entries, directory.small, h))
-        kernels.vacate(directory.entries, directory.small, at)
+        kernels.vacate(directory.entries, directory.small, directory.tags, at)
         for row, other in left:
             at = int(kernels.locate(directory.entries, directory.small, other))
             assert directory.entries[at, 0] == other and directory.small[at, 3] == row
