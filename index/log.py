@@ -237,10 +237,9 @@ class TupleLog:
         """What `values` gave, as an array of the column's type."""
         kind = self.schema.types[name]
         if kind == "bool":
-            values = values.view(np.bool_)
-        elif kind == "timestamp":
-            values = values.view("datetime64[us]")
-        return pa.array(values, type=TYPES[kind], mask=nulls)
+            return pa.array(values.view(np.bool_), mask=nulls)
+        valid = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+        return pa.Array.from_buffers(TYPES[kind], len(values), [valid, pa.py_buffer(values)])
 
     def names(self, columns: list[str] | None) -> list[str]:
         """Columns asked for, all if None."""

@@ -73,11 +73,11 @@ class Reader:
         names = log.names(columns)
         asked = self.keys(keys)
         newest, counts, total = self.state.postings.counts(hash_checked(asked, self.state.seed).view(np.int64))
-        if total < REPEATED * len(counts):  # too few rows for copying to pay
+        there = np.flatnonzero(counts) if total >= REPEATED * len(counts) else np.empty(0, np.int64)
+        _, first, again = np.unique(newest[there], return_index=True, return_inverse=True)
+        if len(first) == len(there):  # nothing to copy, or too few rows for it to pay
             probe, rows = self._walk(asked, newest, counts, total, window)
             return probe, pa.table({name: log.array(name, rows) for name in names})
-        there = np.flatnonzero(counts)
-        _, first, again = np.unique(newest[there], return_index=True, return_inverse=True)
         once = there[first]
         which = np.full(len(counts), -1, np.int64)
         which[there] = again
