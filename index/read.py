@@ -73,7 +73,8 @@ class Reader:
         names = log.names(columns)
         asked = self.keys(keys)
         newest, counts, total = self.state.postings.counts(hash_checked(asked, self.state.seed).view(np.int64))
-        there = np.flatnonzero(counts) if total >= REPEATED * len(counts) else np.empty(0, np.int64)
+        ints = isinstance(asked, np.ndarray)  # two strings may share a hash, and so a newest row
+        there = np.flatnonzero(counts) if ints and total >= REPEATED * len(counts) else np.empty(0, np.int64)
         _, first, again = np.unique(newest[there], return_index=True, return_inverse=True)
         if len(first) == len(there):  # nothing to copy, or too few rows for it to pay
             probe, rows = self._walk(asked, newest, counts, total, window)
@@ -82,8 +83,7 @@ class Reader:
         which = np.full(len(counts), -1, np.int64)
         which[there] = again
         counts = counts[once]
-        once_asked = asked[once] if isinstance(asked, np.ndarray) else asked.take(pa.array(once))
-        probe, rows = self._walk(once_asked, newest[once], counts, int(counts.sum()), window)
+        probe, rows = self._walk(asked[once], newest[once], counts, int(counts.sum()), window)
         counts = np.bincount(probe, minlength=len(once)).astype(np.int64)
         copies = _Copies(counts, which)
         return copies.probe(), pa.table({name: copies.column(log, name, rows) for name in names})
