@@ -18,7 +18,7 @@ from summaries.kernels.jit import kernel
 
 WINDOW = 256
 ROW = 1024
-TAIL = 5.2  # normal quantile of a false alarm: one window in 10^7
+TAIL = 4.0  # normal quantile of a false alarm: one window in 30,000
 
 # state[...]
 COUNT, SUB, ZONE_F2, REF_COUNT, REF_F2 = range(5)
@@ -48,8 +48,9 @@ def behaviour_changed(signed, state, window_f2, inner, effect):
     pooled = max((both - (n + m)) / ((n + m) * (n + m)), 0.0)  # sum of squared shares
     noise = 1.0 / n + 1.0 / m
     change = distance - noise * (1.0 - pooled)
-    spread = math.sqrt(2.0 * pooled * noise * noise + 1.0 / (n * n * n) + 1.0 / (m * m * m))
-    if change <= effect * pooled or change <= TAIL * spread:
+    skewed = 2.0 * pooled * noise * noise  # variance by the keys' shares, and by their collisions in the row
+    normal = 1.0 / (n * n * n) + 1.0 / (m * m * m)
+    if change <= effect * pooled or change <= TAIL * math.sqrt(skewed + normal):
         return False
     fourth = 0.0
     for j in range(ROW):
@@ -57,7 +58,8 @@ def behaviour_changed(signed, state, window_f2, inner, effect):
         fourth += share * share * share * share
     freedom = max(pooled * pooled / fourth, 1.0) if fourth > 0.0 else 1.0  # they may cancel out
     quantile = freedom * (1.0 - 2.0 / (9.0 * freedom) + TAIL * math.sqrt(2.0 / (9.0 * freedom))) ** 3
-    return change > spread * (quantile - freedom) / math.sqrt(2.0 * freedom)
+    tail = (quantile - freedom) / math.sqrt(2.0 * freedom)
+    return change > math.sqrt(skewed * tail * tail + normal * TAIL * TAIL)
 
 
 @kernel("int64(int32[:,::1], int64[::1], float64[::1])")

@@ -50,11 +50,11 @@ class Model:
                 del self.rows[h]
 
     def check(self, asked: NDArray[np.int64]) -> None:
-        _, counts, total = self.postings.counts(asked)
+        newest, counts, total = self.postings.counts(asked)
         expected = [list(self.rows.get(h, ())) for h in asked.tolist()]
         assert counts.tolist() == [len(e) for e in expected]
         assert total == sum(counts)
-        probe, rows = self.postings.rows(asked)
+        probe, rows = self.postings.walk(newest, counts, total)
         assert probe.tolist() == [i for i, e in enumerate(expected) for _ in e]
         assert rows.tolist() == [row for e in expected for row in e]
         assert self.postings.keys == len(self.rows)
@@ -77,6 +77,7 @@ def test_churn(steps, seed):
     model.forget(CAPACITY)
     model.check(POOL)
     assert not model.postings._entries.any()
+    assert not model.postings._tags.any()
 
 
 @pytest.mark.kernel

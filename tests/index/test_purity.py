@@ -17,7 +17,7 @@ from tests.index.world import SCHEMA, Columns, columns, ids, part
 WORD = (1 << 64) - 1
 SHAPES = [
     Options(buckets=4, depth=3, width=8, maxlength=256, filter_bits=128, coarse_bits=256, tolerance=0.5),
-    Options(buckets=1, depth=15, width=64, maxlength=300, filter_bits=64, coarse_bits=64, probes=4),
+    Options(buckets=1, depth=15, width=64, maxlength=2000, filter_bits=64, coarse_bits=64, probes=4, tolerance=1e6),
     Options(buckets=16, depth=7, width=4096, maxlength=256, filter_bits=1024, coarse_bits=4096, probes=3),
 ]
 
@@ -99,9 +99,9 @@ def test_neither_arrival_nor_batches_nor_path_leave_a_trace(data, shape, seed):
     geometry = Geometry(data.draw(st.integers(8, 40)), data.draw(st.integers(2, 3)), data.draw(st.integers(2, 4)))
     lateness = data.draw(st.sampled_from([0, 5, 200]))
     newest = data.draw(st.sampled_from([-10_000, 123_456]))
-    n = data.draw(st.sampled_from([30, 400, 1500]))
+    n = data.draw(st.sampled_from([30, 400, 2500]))
     oldest = geometry.oldest(newest)  # so whatever the order, no tuple is too old
-    times = np.concatenate((rng.integers(oldest, newest + 1, n // 2), newest - rng.integers(0, 30, n - n // 2)))
+    times = np.concatenate((rng.integers(oldest, newest + 1, n // 2), newest - rng.integers(0, 3, n - n // 2)))
     keys = (rng.zipf(1.3, n) % 50).astype(np.int64)
     batch = columns(times, keys)
     watermark = newest + data.draw(st.integers(0, 5 * geometry.granularity))
@@ -119,7 +119,8 @@ def test_neither_arrival_nor_batches_nor_path_leave_a_trace(data, shape, seed):
                 structure=structure,
                 options=shape,
             )
-        order = np.argsort(times, kind="stable") if trial == 0 else rng.permutation(n)
+        by_key = np.argsort(keys, kind="stable")  # so that behaviour changes at every turn
+        order = (np.argsort(times, kind="stable"), by_key, rng.permutation(n))[trial]
         mixed = {name: np.asarray(values, object)[order].tolist() for name, values in batch.items()}
         borders = sorted({0, n, *rng.integers(0, n, int(rng.integers(0, 9))).tolist()})
         for i, (start, stop) in enumerate(pairwise(borders)):
@@ -161,3 +162,23 @@ def test_a_summary_made_later_is_the_same(structure):
     stream.advance(2000)
     assert coarse(stream, before) == coarse(stream, after)
     assert before.count == after.count
+
+
+@pytest.mark.parametrize("lateness", [0, 30])
+def test_cuts_leave_no_trace(lateness):
+    """The same tuples by key, so that behaviour changes again and again, and mixed, so that it never does."""
+    rng = np.random.default_rng(6)
+    batch = columns(rng.integers(0, 40, 4000), np.repeat(np.arange(8), 500))
+    found = []
+    for order in (np.arange(4000), rng.permutation(4000)):
+        stream = Stream("s", SCHEMA, "ts", lateness=lateness, clock=ManualClock(100), max_tuples=5000)
+        summary = stream.create_summary("a", "k", granularity=40, collapse=(2, 2), options=SHAPES[1])
+        stream.append({name: np.asarray(values, object)[order].tolist() for name, values in batch.items()})
+        cuts = summary.describe().cuts
+        stream.advance(200)
+        found.append((cuts.get("behaviour", 0), coarse(stream, summary)))
+    (changes, by_key), (none, mixed) = found
+    assert changes >= 4
+    assert none == 0
+    assert len(by_key) == 1
+    assert by_key == mixed

@@ -56,15 +56,16 @@ class Machine(RuleBasedStateMachine):
         room=st.sampled_from([2_000, 30_000]),
         probes=st.integers(1, 2),
         tolerance=st.sampled_from([0.5, 4.0, 1000.0]),
+        maxlength=st.sampled_from([256, 2000]),
         effect=st.sampled_from([0.01, 0.2]),
     )
-    def start(self, granularity, rate, depth, lateness, now, chunk, room, probes, tolerance, effect):
+    def start(self, granularity, rate, depth, lateness, now, chunk, room, probes, tolerance, maxlength, effect):
         small_chunks(self.patch, chunk)
         self.clock = ManualClock(now)
         self.stream = Stream(
             "s", SCHEMA, "ts", lateness=lateness, max_future=50, clock=self.clock, max_tuples=room, seed=granularity
         )
-        self.options = replace(SMALL, probes=probes, tolerance=tolerance, effect=effect)
+        self.options = replace(SMALL, probes=probes, tolerance=tolerance, maxlength=maxlength, effect=effect)
         self.geometry = (granularity, (rate, depth))
         self.received: dict[str, int] = {}
         self.summaries: dict[str, SummaryIndex] = {}
@@ -88,10 +89,10 @@ class Machine(RuleBasedStateMachine):
 
     # --- what happens --------------------------------------------------------------------------------------------
 
-    def feed(self, times: np.ndarray, rng: np.random.Generator, cuts: int) -> None:
-        """Offer tuples to both sides, the stream's cut into batches at random."""
-        weights = 1.0 / np.arange(1, len(KEYS) + 1)
-        keys = rng.choice(rng.permutation(KEYS) if rng.random() < 0.3 else KEYS, len(times), p=weights / weights.sum())
+    def feed(self, times: np.ndarray, rng: np.random.Generator, cuts: int, among: np.ndarray = KEYS) -> None:
+        """Offer tuples to both sides, the stream's cut into batches at random. The first of `among` are popular."""
+        weights = 1.0 / np.arange(1, len(among) + 1)
+        keys = rng.choice(among, len(times), p=weights / weights.sum())
         batch = columns(times, keys, self.seen)
         self.seen += len(times)
         borders = sorted({0, len(times), *rng.integers(0, len(times), cuts).tolist()})
@@ -143,6 +144,13 @@ class Machine(RuleBasedStateMachine):
     def same_instants(self, seed, n, cuts):
         rng = np.random.default_rng(seed)
         self.feed(np.repeat(self.newest - rng.integers(0, 30, 3), n)[:n], rng, cuts)
+
+    @rule(seed=seeds, n=st.integers(300, 700))
+    def change_of_behaviour(self, seed, n):
+        """Enough tuples of one instant for a zone, then as many in which other keys are popular."""
+        rng = np.random.default_rng(seed)
+        for _ in range(2):
+            self.feed(np.full(n, self.newest), rng, 1, rng.permutation(KEYS)[:3])
 
     @rule(seed=seeds, n=st.integers(1, 60), cuts=st.integers(0, 4))
     def future(self, seed, n, cuts):
