@@ -5,8 +5,8 @@ their filters. It is built once, when first asked for after its last child has c
 right, and it goes when its block collapses. A search visits a node's children only if the node's filter lets the key
 through, so it finds exactly the zones that the flat scan finds.
 
-The flat scan is faster at every number of zones we have measured (`benchmarks/search.py`, up to 16,384), because one word
-of the sliced filter answers for 64 zones; so it is what `regions` uses unless told otherwise.
+The flat scan is faster at every number of zones we have measured (`benchmarks/search.py`, up to 16,384), because one
+word of the sliced filter answers for 64 zones; so it is what `regions` uses unless told otherwise.
 """
 
 from dataclasses import dataclass

@@ -175,7 +175,7 @@ def test_cuts_leave_no_trace(lateness):
         summary = stream.create_summary("a", "k", granularity=40, collapse=(2, 2), options=SHAPES[1])
         stream.append({name: np.asarray(values, object)[order].tolist() for name, values in batch.items()})
         cuts = summary.describe().cuts
-        stream.advance(200)
+        stream.advance(100)
         found.append((cuts.get("behaviour", 0), coarse(stream, summary)))
     (changes, by_key), (none, mixed) = found
     assert changes >= 4
