@@ -40,11 +40,19 @@ class BareState:
     def expired(self) -> int:
         return self.accepted - self.count
 
-    def advance(self, watermark: int) -> None:
+    def advance(self, watermark: int) -> bool:
         self.watermark = watermark
-        self.horizons = self.identity.geometry.horizons(watermark)
+        before, self.horizons = self.horizons, self.identity.geometry.horizons(watermark)
+        return before != self.horizons
 
-    def insert(self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64]) -> None:
+    def insert(
+        self,
+        hashes: NDArray[np.int64],
+        rows: NDArray[np.int32],
+        times: NDArray[np.int64],
+        least: int,
+        greatest: int,
+    ) -> None:
         """The log has the tuples; there is nothing else to keep."""
         self.accepted += len(rows)
 

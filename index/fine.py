@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
 from index.kernels import open_zone as kernels
-from index.kernels.seal import extent, filter_keys, filter_sliced, pour, sketch_keys, time_range
+from index.kernels.seal import filter_keys, filter_sliced, pour, sketch_keys, time_range
 from index.options import GROUP, Options, Sizes
 from index.postings import Postings
 from index.zone import CoarseZone, FineZone, Tuples, cell_f2, distinct
@@ -151,13 +151,18 @@ class Fine:
         return self._issued
 
     def insert(
-        self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], posted: bool
+        self,
+        hashes: NDArray[np.int64],
+        rows: NDArray[np.int32],
+        times: NDArray[np.int64],
+        least: int,
+        greatest: int,
+        posted: bool,
     ) -> None:
         """Add tuples to the blocks of their timestamps.
 
         Unless `posted` they go to the postings too, in order of arrival.
         """
-        least, greatest = extent(times)
         low, high = least // self.length, greatest // self.length
         if low == high:
             self._insert_block(low, hashes, rows, posted)

@@ -6,6 +6,7 @@ free chunk is used next. So row numbers are small, stay put, and the resident si
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -100,9 +101,11 @@ class TupleLog:
     def __len__(self) -> int:
         return sum(c.used for c in self._chunks)
 
-    def check_room(self, tuples: int, columns: dict[str, Column], oldest: int | None) -> None:
-        """Refuse what would not fit even after everything older than `oldest` has been given back."""
-        leaving = self._leaving(oldest)
+    def check_room(self, tuples: int, columns: dict[str, Column], oldest: Callable[[], int | None]) -> None:
+        """Refuse what would not fit even after everything older than `oldest()` has been given back."""
+        if tuples <= len(self._free) * CHUNK and not self._heaps:
+            return
+        leaving = self._leaving(oldest())
         open_room = CHUNK - self._chunks[-1].used if self._chunks and leaving < len(self._chunks) else 0
         room = open_room + (len(self._free) + leaving) * CHUNK
         if tuples > room:

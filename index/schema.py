@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,14 +34,14 @@ TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us"),
 }
 KEY_TYPES = ("int", "string")
+AS_IT_IS = {"int": np.dtype(np.int64), "timestamp": np.dtype(np.int64), "float": np.dtype(np.float64)}
 LONGEST_STRING = 1 << 15
 FARTHEST = 1 << 61  # microseconds: 73,000 years either way
 
 Batch: TypeAlias = Mapping[str, Any] | pa.Table | pa.RecordBatch
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One column of a batch.
 
     `values` is int64, float64 or uint8; strings stay in `text`. `nulls` is None if there are none.
@@ -77,7 +77,7 @@ class Schema:
         if kind not in KEY_TYPES:
             raise BadSchema(f"column {key!r} is of type {kind}; a key must be of type {' or '.join(KEY_TYPES)}")
 
-    def read(self, batch: Batch, keys: frozenset[str]) -> dict[str, Column]:
+    def read(self, batch: Batch, keys: frozenset[str]) -> "Read":
         """The batch as typed columns of equal length > 0.
 
         Raises the error that says what is wrong, touching nothing.
@@ -94,24 +94,29 @@ class Schema:
             raise WrongType(
                 f"a batch is a mapping of columns, a pyarrow Table or a RecordBatch, not {type(batch).__name__}"
             )
+        if given.keys() != self.types.keys():
+            self._refuse_names(given)
+        columns = {name: self._column(name, given[name], name in keys) for name in self.types}
+        lengths = [_length(column) for column in columns.values()]
+        if min(lengths) != max(lengths):
+            said = ", ".join(f"{name} {length}" for name, length in zip(columns, lengths, strict=True))
+            raise UnequalLengths(f"columns differ in length: {said}")
+        if lengths[0] == 0:
+            raise EmptyBatch("the batch has no tuples")
+        for name in keys:
+            _refuse_nulls(columns[name], name, NullKey, "a key")
+        return Read(columns, *self._check_times(columns[self.time]))
+
+    def _refuse_names(self, given: dict[str, Any]) -> None:
         for name in given:
             if name not in self.types:
                 raise UnknownColumn(f"column {name!r} is not in the schema ({', '.join(self.types)})")
         for name in self.types:
             if name not in given:
                 raise MissingColumn(f"column {name!r} ({self.types[name]}) is missing from the batch")
-        columns = {name: self._column(name, given[name], name in keys) for name in self.types}
-        lengths = {name: _length(column) for name, column in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise UnequalLengths("columns differ in length: " + ", ".join(f"{n} {c}" for n, c in lengths.items()))
-        if lengths[self.time] == 0:
-            raise EmptyBatch("the batch has no tuples")
-        self._check_times(columns[self.time])
-        for name in keys:
-            _refuse_nulls(columns[name], name, NullKey, "a key")
-        return columns
 
-    def _check_times(self, column: Column) -> None:
+    def _check_times(self, column: Column) -> tuple[NDArray[np.int64], int, int]:
+        """The times, the least and the greatest."""
         _refuse_nulls(column, self.time, NullTime, "the event time")
         assert column.values is not None
         least, greatest = extent(column.values)
@@ -120,9 +125,17 @@ class Schema:
             raise WrongType(
                 f"column {self.time!r}, row {row}: {column.values[row]} is beyond any date; times are microseconds"
             )
+        return column.values, least, greatest
 
     def _column(self, name: str, given: Any, is_key: bool) -> Column:
         kind = self.types[name]
+        if (
+            type(given) is np.ndarray
+            and given.dtype is AS_IT_IS.get(kind)
+            and given.ndim == 1
+            and given.flags.c_contiguous
+        ):
+            return Column(given, None, None)
         if isinstance(given, np.ma.MaskedArray):
             given = given.tolist()  # what is masked is null
         if isinstance(given, np.ndarray) and given.dtype.kind in "iufbM":
@@ -130,6 +143,22 @@ class Schema:
         if not isinstance(given, pa.Array | pa.ChunkedArray):
             given = _to_arrow(name, given, kind, is_key)
         return _from_arrow(name, given, kind, is_key)
+
+
+class Read(NamedTuple):
+    """What a batch turned out to be."""
+
+    columns: dict[str, Column]
+    times: NDArray[np.int64]
+    least: int
+    greatest: int
+
+
+def _is_plain(given: Any, kind: str) -> bool:
+    """Whether an array is in memory as the log has it."""
+    if type(given) is not np.ndarray or given.dtype is not AS_IT_IS.get(kind):
+        return False
+    return given.ndim == 1 and given.flags.c_contiguous
 
 
 def _length(column: Column) -> int:
@@ -206,6 +235,10 @@ def _to_arrow(name: str, given: Any, kind: str, is_key: bool) -> pa.Array:
             if isinstance(value, str if kind == "int" else int | float):
                 raise MixedKeys(f"column {name!r}, row {row}: {value!r} among {kind} keys; a key column has one type")
             if value is not None and not isinstance(value, wanted | np.integer | float | np.str_):
+                raise WrongType(f"column {name!r}, row {row}: {value!r} is no {kind}")
+    if kind != "bool":
+        for row, value in enumerate(values):
+            if isinstance(value, bool | np.bool_):
                 raise WrongType(f"column {name!r}, row {row}: {value!r} is no {kind}")
     if kind in ("int", "timestamp"):  # pyarrow would cut off what is behind the point
         for row, value in enumerate(values):

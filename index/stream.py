@@ -19,6 +19,7 @@ from index.schema import FARTHEST, Batch, Column, Schema
 from index.summary import Identity, SummaryState
 from index.summary_index import SummaryIndex
 from summaries.errors import (
+    BadCollapse,
     BadOptions,
     BatchError,
     BatchTooLarge,
@@ -87,8 +88,9 @@ class Stream:
         max_string_bytes: int = 1 << 30,
         seed: int = 0,
     ) -> None:
-        if lateness < 0 or max_future < 0:
-            raise BadOptions(f"lateness and max_future cannot be negative, got {lateness} and {max_future}")
+        for what, span in (("lateness", lateness), ("max_future", max_future)):
+            if not isinstance(span, int) or not 0 <= span <= FARTHEST:
+                raise BadOptions(f"{what} must be whole microseconds, not negative, got {span!r}")
         if not 1 <= max_tuples <= (1 << 31) - CHUNK:
             raise BadOptions(f"max_tuples must be from 1 to {(1 << 31) - CHUNK:,}, got {max_tuples:,}")
         self.name = name
@@ -102,6 +104,8 @@ class Stream:
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
         self._summaries: dict[str, SummaryIndex] = {}
+        self._keys: frozenset[str] = frozenset()
+        self._geometries: set[Geometry] = set()
         self._lock = RLock()
 
     # --- summaries -----------------------------------------------------------------------------------------------
@@ -131,6 +135,8 @@ class Stream:
             if self._log.has_nulls(key):
                 raise NullKey(f"column {key!r} cannot be a key: the stream holds tuples that have none")
             options = options or Options()
+            if not isinstance(collapse, tuple | list) or len(collapse) != 2:
+                raise BadCollapse(f"COLLAPSE is (rate, depth), not {collapse!r}")
             geometry = Geometry(granularity, *collapse)
             sizes = Sizes.of(structure, options, geometry, self._log.capacity, self.lateness)
             identity = Identity(name, key, geometry, sizes)
@@ -144,8 +150,10 @@ class Stream:
                 rows = self._log.rows()
                 for start in range(0, len(rows), LARGEST_BATCH):
                     part = rows[start : start + LARGEST_BATCH]
-                    state.insert(self._log.hashes(key, part, self.seed), part, self._log.times[part])
+                    times = self._log.times[part]
+                    state.insert(self._log.hashes(key, part, self.seed), part, times, *extent(times))
             summary = self._summaries[name] = SummaryIndex(state, self._lock)
+            self._changed()
             return summary
 
     def drop_summary(self, name: str) -> None:
@@ -154,6 +162,11 @@ class Stream:
                 known = ", ".join(self._summaries) or "none"
                 raise UnknownName(f"stream {self.name!r} has no summary {name!r}; it has {known}")
             del self._summaries[name]
+            self._changed()
+
+    def _changed(self) -> None:
+        self._keys = frozenset(s.key for s in self._summaries.values())
+        self._geometries = {s.state.identity.geometry for s in self._summaries.values()}
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -171,13 +184,10 @@ class Stream:
                 raise
 
     def _append(self, batch: Batch, strict: bool) -> Appended:
-        keys = frozenset(s.key for s in self._summaries.values())
-        columns = self.schema.read(batch, keys)
-        times = columns[self.schema.time].values
-        assert times is not None
+        columns, times, least, greatest = self.schema.read(batch, self._keys)
         if len(times) > LARGEST_BATCH:
             raise BatchTooLarge(f"{len(times):,} tuples in one batch; {LARGEST_BATCH:,} is the most, so split it")
-        ahead, old = self._judge(times, strict)
+        ahead, old = self._judge(times, least, greatest, strict)
         refused = {r: int(m.sum()) for r, m in (("too_far_ahead", ahead), ("too_old", old)) if m is not None}
         if refused:
             kept = np.ones(len(times), np.bool_)
@@ -186,25 +196,25 @@ class Stream:
                     kept &= ~mask
             columns = {name: _filter(column, kept) for name, column in columns.items()}
             times = times[kept]
+            if len(times):
+                least, greatest = extent(times)
         if len(times):
-            watermark = extent(times)[1] - self.lateness
-            watermark = watermark if self.watermark is None else max(watermark, self.watermark)
-            self._log.check_room(len(times), columns, self._oldest(watermark))
+            watermark = max(greatest - self.lateness, self._start())
+            self._log.check_room(len(times), columns, lambda: self._oldest(watermark))
             self._advance(watermark)
-            self._insert(columns, len(times))
+            self._insert(columns, times, least, greatest)
         for reason, count in refused.items():
             self._count(reason, count)
         self.accepted += len(times)
         return Appended(len(times), refused)
 
     def _judge(
-        self, times: NDArray[np.int64], strict: bool
+        self, times: NDArray[np.int64], least: int, greatest: int, strict: bool
     ) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
         """Which tuples are too far ahead and which too old, one at a time in order of arrival; None if none are."""
         limit = self.clock() + self.max_future
         ahead = None
         counted = times
-        least, greatest = extent(times)
         if greatest > limit:
             ahead = times > limit
             if strict:
@@ -214,14 +224,13 @@ class Stream:
                     f" microseconds ahead of the clock; {self.max_future} is the most"
                 )
             counted = np.where(ahead, np.iinfo(np.int64).min // 2, times)
-        geometries = {s.state.identity.geometry for s in self._summaries.values()}
-        latest = max(greatest - self.lateness, self._start())
-        if not geometries or least >= min(g.oldest(latest) for g in geometries):
+        oldest_yet = self._oldest(max(greatest - self.lateness, self._start()))
+        if oldest_yet is None or least >= oldest_yet:
             return ahead, None
         before = np.maximum.accumulate(counted) - self.lateness
         before = np.concatenate(([self._start()], before[:-1]))
         np.maximum(before, self._start(), out=before)
-        oldest = np.minimum.reduce([g.oldest_at(before) for g in geometries])
+        oldest = np.minimum.reduce([g.oldest_at(before) for g in self._geometries])
         old = times < oldest
         if ahead is not None:
             old &= ~ahead
@@ -241,15 +250,12 @@ class Stream:
 
     def _oldest(self, watermark: int) -> int | None:
         """The least timestamp that any summary keeps at that watermark; without summaries everything is kept."""
-        if not self._summaries:
-            return None
-        return min(s.state.identity.geometry.oldest(watermark) for s in self._summaries.values())
+        return min((g.oldest(watermark) for g in self._geometries), default=None)
 
     def _advance(self, watermark: int) -> None:
         self.watermark = watermark
-        for summary in self._summaries.values():
-            summary.state.advance(watermark)
-        oldest = self._oldest(watermark)
+        aged = [summary.state.advance(watermark) for summary in self._summaries.values()]
+        oldest = self._oldest(watermark) if any(aged) else None
         if oldest is not None:
             gone = self._log.release(oldest)
             for rows in gone:
@@ -257,15 +263,14 @@ class Stream:
                     summary.state.forget(rows)
             self._log.recycle(gone)
 
-    def _insert(self, columns: dict[str, Column], tuples: int) -> None:
-        rows = self._log.write(columns, tuples)
-        times = columns[self.schema.time].values
+    def _insert(self, columns: dict[str, Column], times: NDArray[np.int64], least: int, greatest: int) -> None:
+        rows = self._log.write(columns, len(times))
         hashes: dict[str, NDArray[np.int64]] = {}
         for summary in self._summaries.values():
             key = summary.key
             if key not in hashes:
                 hashes[key] = self._log.hash_column(columns[key], self.seed)
-            summary.state.insert(hashes[key], rows, times)  # type: ignore[arg-type]  # the time column has values
+            summary.state.insert(hashes[key], rows, times, least, greatest)
 
     def _count(self, reason: str, tuples: int) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + tuples
@@ -292,8 +297,11 @@ class Stream:
             return self._log.nbytes
 
     def take(self, rows: NDArray[np.int32], columns: list[str] | None = None) -> pa.Table:
-        """The tuples at these rows, in that order."""
+        """The tuples at these rows, in that order. Rows stay good until the next tuples come in."""
         with self._lock:
+            rows = np.ascontiguousarray(rows, np.int32)
+            if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self._log.capacity:
+                raise UnknownName(f"rows go from 0 to {self._log.capacity - 1}, got {rows.min()} to {rows.max()}")
             return self._log.take(rows, columns)
 
 

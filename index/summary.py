@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from index.coarse import Coarse
 from index.fine import Fine
 from index.geometry import Geometry
-from index.kernels.seal import extent
 from index.log import TupleLog
 from index.options import Options, Sizes
 from index.postings import Postings
@@ -36,6 +35,7 @@ class SummaryState:
         self.seed = seed
         self.horizons: tuple[int, ...] = ()
         self.watermark: int | None = None
+        self._block: int | None = None  # of T_1, that the watermark is in
         self.expired = 0
         self.late: dict[int, int] = {}
         self.postings = Postings(log.capacity)
@@ -52,12 +52,14 @@ class SummaryState:
         """Tuples kept."""
         return self.fine.count + self.coarse.count
 
-    def advance(self, watermark: int) -> None:
-        """Age to a watermark no less than the last one."""
+    def advance(self, watermark: int) -> bool:
+        """Age to a watermark no less than the last one; whether anything can have moved."""
         self.watermark = watermark
+        block = watermark // self.identity.geometry.granularity
+        if block == self._block:  # horizons move by whole blocks of T_1
+            return False
+        self._block = block
         horizons = self.identity.geometry.horizons(watermark)
-        if horizons == self.horizons:
-            return
         self.horizons = horizons
         for zone in self.fine.collapse(horizons[0]):
             if len(horizons) == 1:
@@ -65,16 +67,27 @@ class SummaryState:
             else:
                 self.coarse.receive(zone, 2)
         self.expired += self.coarse.collapse(horizons)
+        return True
 
-    def insert(self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64]) -> None:
-        """Add tuples that are in the log, in order of arrival, at the watermark that holds after them."""
-        if extent(times)[0] >= self.horizons[0]:
-            self.fine.insert(hashes, rows, times, posted=False)
+    def insert(
+        self,
+        hashes: NDArray[np.int64],
+        rows: NDArray[np.int32],
+        times: NDArray[np.int64],
+        least: int,
+        greatest: int,
+    ) -> None:
+        """Add tuples that are in the log, in order of arrival, at the watermark that holds after them.
+
+        No time is before `least` or after `greatest`.
+        """
+        if least >= self.horizons[0]:
+            self.fine.insert(hashes, rows, times, least, greatest, posted=False)
             return
         self.postings.enter_all(hashes, rows)
         recent = times >= self.horizons[0]
         if recent.any():
-            self.fine.insert(hashes[recent], rows[recent], times[recent], posted=True)
+            self.fine.insert(hashes[recent], rows[recent], times[recent], self.horizons[0], greatest, posted=True)
         above = self.horizons[0]
         for granularity in range(2, len(self.horizons) + 1):
             horizon = self.horizons[granularity - 1]

@@ -1,5 +1,6 @@
 """The one keyed hash that feeds buckets, sketch rows and filters."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ SPARK_SEED = np.uint64(42)
 """The seed that Spark's `xxhash64` starts a row from."""
 
 
+@cache
 def inner_seed(seed: int) -> np.uint64:
     """The XXH64 seed for keys: Spark chains the columns of a row, and the first column is the seed."""
     if not -(1 << 63) <= seed < (1 << 63):

@@ -231,6 +231,8 @@ class TestDefinitions:
             ({"collapse": (1, 3)}, errors.BadCollapse, "got 1"),
             ({"collapse": (4, 0)}, errors.BadCollapse, "got 0"),
             ({"collapse": (2.5, 2)}, errors.BadCollapse, "2.5"),
+            ({"collapse": (2,)}, errors.BadCollapse, r"not \(2,\)"),
+            ({"collapse": "42"}, errors.BadCollapse, "not '42'"),
             ({"collapse": (2, 63)}, errors.BadCollapse, r"COLLAPSE\(2, 63\)"),
             ({"collapse": (1 << 40, 2)}, errors.BadCollapse, "further than time"),
             ({"key": "zz"}, errors.BadSchema, "'zz'"),
@@ -292,7 +294,15 @@ class TestDefinitions:
             Stream("s", schema, time)
 
     @pytest.mark.parametrize(
-        "wrong", [{"lateness": -1}, {"max_future": -1}, {"max_tuples": 0}, {"max_tuples": 1 << 31}]
+        "wrong",
+        [
+            {"lateness": -1},
+            {"lateness": 1 << 62},
+            {"lateness": 1.5},
+            {"max_future": -1},
+            {"max_tuples": 0},
+            {"max_tuples": 1 << 31},
+        ],
     )
     def test_streams(self, wrong):
         with pytest.raises(errors.BadOptions, match="got"):
@@ -319,6 +329,10 @@ QUESTIONS: list[tuple[str, Callable[[Stream], Any], type[errors.PromisingError],
     ("region without structure", lambda s: s.summaries["o"].visit((1, 1, 0)), errors.UnknownName, "region"),
     ("search", lambda s: s.summaries["a"].regions([1], None, "deep"), errors.UnknownName, "'deep'"),
     ("search without structure", lambda s: s.summaries["o"].regions([1], None, "deep"), errors.UnknownName, "'deep'"),
+    ("row", lambda s: s.take(np.array([0, 1 << 20], np.int32)), errors.UnknownName, "got 0 to 1048576"),
+    ("negative row", lambda s: s.take(np.array([-1], np.int32)), errors.UnknownName, "got -1"),
+    ("column", lambda s: s.take(np.array([0], np.int32), ["zz"]), errors.UnknownName, "'zz'"),
+    ("column to fetch", lambda s: s.summaries["a"].fetch([1], columns=["zz"]), errors.UnknownName, "'zz'"),
     ("summary", lambda s: s.drop_summary("zz"), errors.UnknownName, "'zz'"),
     ("string keys", lambda s: s.summaries["a"].probe(["x"]), errors.WrongType, "'k' is int"),
     ("int keys", lambda s: s.summaries["g"].regions([4]), errors.WrongType, "'s' is string"),
