@@ -43,7 +43,7 @@ def test_the_demo_shows_zones_with_their_reasons(shown):
     rows = re.findall(r"^ (?:(G_\d)| {3}) +(\d+) +\w{3} \d\d .*?([\d,]+) +(\w+) *$", text, re.MULTILINE)
     assert [granularity for granularity, *_ in rows if granularity] == ["G_1", "G_2"]
     assert sum(int(tuples.replace(",", "")) for _, _, tuples, _ in rows) == 60_000
-    assert {"error", "boundary", "open", "calendar"} == {reason for *_, reason in rows}
+    assert {reason for *_, reason in rows} == {"error", "behaviour", "boundary", "open", "calendar"}
 
 
 def test_the_demo_shows_estimates_beside_exact_counts(shown):
