@@ -40,10 +40,9 @@ class BareState:
     def expired(self) -> int:
         return self.accepted - self.count
 
-    def advance(self, watermark: int) -> bool:
+    def advance(self, watermark: int) -> None:
         self.watermark = watermark
-        before, self.horizons = self.horizons, self.identity.geometry.horizons(watermark)
-        return before != self.horizons
+        self.horizons = self.identity.geometry.horizons(watermark)
 
     def insert(
         self,

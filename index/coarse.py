@@ -44,7 +44,7 @@ class Coarse:
         """A zone of the granularity before collapses into the one of this granularity that it is part of."""
         zones = self.levels[granularity]
         number = zone.start // self.geometry.zone_length(granularity)
-        if number not in zones and zone.start == number * self.geometry.zone_length(granularity) and granularity == 2:
+        if granularity == 2 and number not in zones:
             zones[number] = zone  # a block of G_1 is a zone of G_2
         else:
             self._home(granularity, zone.start).absorb(zone)

@@ -34,7 +34,7 @@ class ZonePool:
         self.counters = np.zeros((slots, sizes.counters), np.int16)
         self.sliced = np.zeros((sizes.groups, sizes.buckets * sizes.slots), np.uint64)
         self.cells = np.zeros((slots, sizes.buckets), np.int64)
-        self.f2 = np.zeros((slots, sizes.buckets), np.float32)
+        self.f2 = np.zeros((slots, sizes.buckets), np.float64)
         self.first = np.zeros(slots, np.int64)
         self.last = np.zeros(slots, np.int64)
         self.sealed = np.zeros(slots, np.uint8)  # 2: with its F2
@@ -71,7 +71,8 @@ class ZonePool:
         for slot in np.unique(slots[self.sealed[slots] == 1]):
             self.f2[slot] = cell_f2(self.counters[slot], self.sizes)
             self.sealed[slot] = 2
-        return self.f2[slots, buckets].astype(np.float64)
+        known: NDArray[np.float64] = self.f2[slots, buckets]
+        return known
 
     @property
     def groups_used(self) -> int:
@@ -95,17 +96,26 @@ class Block:
     whole: CoarseZone
     zones: list[FineZone] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
-    aside_hashes: list[NDArray[np.int64]] = field(default_factory=list)
-    aside_rows: list[NDArray[np.int32]] = field(default_factory=list)
-    aside: int = 0
+    aside: int = 0  # late tuples, in the first places of the two arrays
+    aside_hashes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    aside_rows: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     late: int = 0  # number of the zone that the tuples aside are
     pyramid: dict[tuple[int, int], Any] = field(default_factory=dict)  # nodes by (level, first zone)
 
     def waiting(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Tuples aside, as (hashes, rows)."""
-        if not self.aside:
-            return np.empty(0, np.int64), np.empty(0, np.int32)
-        return np.concatenate(self.aside_hashes), np.concatenate(self.aside_rows)
+        return self.aside_hashes[: self.aside], self.aside_rows[: self.aside]
+
+    def set_aside(self, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        """Add tuples to those aside."""
+        total = self.aside + len(rows)
+        if total > len(self.aside_rows):
+            room = max(total, 2 * len(self.aside_rows))
+            self.aside_hashes = np.resize(self.aside_hashes, room)
+            self.aside_rows = np.resize(self.aside_rows, room)
+        self.aside_hashes[self.aside : total] = hashes
+        self.aside_rows[self.aside : total] = rows
+        self.aside = total
 
 
 class Fine:
@@ -133,6 +143,7 @@ class Fine:
         tolerated = sizes.buckets * sizes.width * options.tolerance**2
         self._limits = np.array([tolerated, options.effect, sizes.maxlength, 0.0])
         self._spare = sizes.zones // 2
+        self._zones = 0  # sealed
         self._watch()
 
     def _watch(self) -> None:
@@ -142,7 +153,7 @@ class Fine:
         """
         if not self._limits[kernels.L_WATCHED]:
             self._state[kernels.REF_COUNT] = 0  # nor can the next one refer to it
-        room = sum(len(b.zones) for b in self.blocks.values()) < self._spare
+        room = self._zones < self._spare
         self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and room)
 
     def _issue(self) -> int:
@@ -251,6 +262,7 @@ class Fine:
         whole = block.whole
         self.pool.fill(zone, keys, counts, whole.bits)
         block.zones.append(zone)
+        self._zones += 1
         pour(self.pool.counters[zone.slot], whole.counters)
         whole.cells += self.pool.cells[zone.slot]
         whole.spread(first, last)
@@ -264,14 +276,12 @@ class Fine:
             if not block.aside:
                 block.late = self._issue()
             take = min(self.sizes.maxlength - block.aside, len(rows) - start)
-            block.aside_hashes.append(hashes[start : start + take].copy())
-            block.aside_rows.append(rows[start : start + take].copy())
-            block.aside += take
+            block.set_aside(hashes[start : start + take], rows[start : start + take])
             start += take
             if block.aside == self.sizes.maxlength:
                 waiting, waiting_rows = block.waiting()
-                self._seal(block, block.late, *distinct(waiting), waiting_rows, "maxlength")
-                block.aside_hashes, block.aside_rows, block.aside = [], [], 0
+                self._seal(block, block.late, *distinct(waiting), waiting_rows.copy(), "maxlength")
+                block.aside = 0
 
     def _close_block(self) -> None:
         if self.open_block is not None and self._state[kernels.COUNT]:
@@ -292,6 +302,7 @@ class Fine:
             whole.tuples = Tuples(np.concatenate([whole.tuples.rows, *(z.tuples.rows for z in block.zones)]))
             for group in block.groups:
                 self.pool.give_group(group)
+            self._zones -= len(block.zones)
             out.append(whole)
         return out
 
@@ -313,7 +324,7 @@ class Fine:
     def nbytes(self) -> int:
         own = (self._recent, self._rows, self._signed, self._keys, self._counts)
         blocks = self.blocks.values()
-        whole = sum(b.whole.nbytes + 12 * b.aside for b in blocks)
+        whole = sum(b.whole.nbytes + b.aside_hashes.nbytes + b.aside_rows.nbytes for b in blocks)
         zones = sum(z.tuples.nbytes + 200 for b in blocks for z in b.zones)
         pyramids = sum(int(node.nbytes) for b in blocks for node in b.pyramid.values())
         return self.pool.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids

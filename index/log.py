@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from index.kernels.gather import gather
 from index.kernels.seal import extent
 from index.schema import TYPES, Column, Schema
-from summaries.errors import CeilingReached, UnknownName
+from summaries.errors import CeilingReached, UnknownName, WrongType
 from summaries.hashing import hash_keys
 from summaries.keys import Keys
 
@@ -91,6 +91,7 @@ class TupleLog:
         self._free = list(range(0, self.capacity, CHUNK))
         heapify(self._free)
         self._chunks: deque[Chunk] = deque()
+        self._used = np.zeros(chunks, np.int64)  # rows written, by chunk
         self._columns = {
             name: np.empty(self.capacity, _DTYPES[kind]) for name, kind in schema.types.items() if kind != "string"
         }
@@ -156,6 +157,7 @@ class TupleLog:
             least, greatest = extent(self.times[at : at + take])
             chunk.earliest, chunk.latest = min(chunk.earliest, least), max(chunk.latest, greatest)
             chunk.used += take
+            self._used[chunk.start // CHUNK] = chunk.used
             done += take
         return rows
 
@@ -201,11 +203,24 @@ class TupleLog:
         """Make the rows that `release` returned free for new tuples."""
         for rows in gone:
             start = int(rows[0])
+            self._used[start // CHUNK] = 0
             for heaps in self._heaps.values():
                 heap = heaps.pop(start, None)
                 if heap is not None:
                     self.string_bytes -= heap.nbytes
             heappush(self._free, start)
+
+    def check_rows(self, rows: NDArray[Any]) -> NDArray[np.int32]:
+        """Rows from outside: each must have a tuple, if not the one that was there when the caller got it."""
+        given = np.asarray(rows)
+        if given.dtype.kind not in "iu" or given.ndim != 1:
+            raise WrongType(f"rows are a column of whole numbers, not {given.dtype} of shape {given.shape}")
+        bad = (given < 0) | (given >= self.capacity)
+        bad |= given % CHUNK >= self._used[np.where(bad, 0, given) // CHUNK]
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise UnknownName(f"no tuple at row {given[at]} (place {at}); rows stay good until the next tuples come in")
+        return np.ascontiguousarray(given, np.int32)
 
     def rows(self) -> NDArray[np.int32]:
         """All rows, in order of arrival."""

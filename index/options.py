@@ -66,10 +66,10 @@ class Sizes:
 
     The ceiling is the sum of everything that can ever be held at once:
 
-        zones of G_1       zones * (counters + rows' bucket borders + F2) + groups * filter words
-        the open zone      rows, keys, sizes; a total and a filter per block of G_1
-        G_2 .. G_m         at most 2 * rate + 1 zones each, with one of every kind on the way up
-        pyramids           a third of what they stand on, per dimension a quarter
+        zones of G_1       zones * (counters + bucket borders, tuples and F2) + groups * filter words
+        the open zone      rows, keys, sizes; and per block of G_1 a zone of G_2 in the making and its late tuples
+        G_2 .. G_m         at most 2 * rate + 2 zones each
+        pyramids           a third as many nodes as zones, none larger than a zone with wide counters
         postings           4 bytes a tuple, and the directory at its fullest, with the one it grew from
         cells              4 bytes a tuple
     """
@@ -84,8 +84,6 @@ class Sizes:
     probes: int
     groups: int  # filter groups of 64 zones in G_1
     zones: int  # zones of G_1 before cutting for error and behaviour stops
-    blocks: int  # blocks of T_1 that G_1 can hold
-    coarse_zones: int
     ceiling: int
 
     @classmethod
@@ -99,16 +97,23 @@ class Sizes:
                 f"a lateness of {lateness} microseconds spans {blocks} blocks of the granularity"
                 f" ({geometry.granularity}); use a granularity nearer to the lateness"
             )
+        for what, bits in (("filter_bits", options.filter_bits), ("coarse_bits", options.coarse_bits)):
+            if options.probes * cls.lg(bits // buckets) > 64:
+                raise BadOptions(
+                    f"{options.probes} probes into {bits // buckets:,} slots need more bits than the 64 of a hash;"
+                    f" lower probes or {what}, or have more buckets"
+                )
         needed = max_tuples // options.maxlength + 3 * blocks
         zones = 2 * needed + GROUP
         groups = -(-zones // GROUP) + blocks
         cells = buckets * options.depth * options.width
         coarse_zones = (geometry.depth - 1) * (2 * geometry.rate + 2)
         directory = 1 << (max_tuples * 2 + 256).bit_length()
-        fine = groups * GROUP * (cells * 2 + (buckets + 1) * 8 + buckets * 4 + 256) + groups * options.filter_bits * 8
-        opened = options.maxlength * 16 + WINDOW * 8 + ROW * 12 + blocks * (cells * 4 + options.coarse_bits // 8)
-        coarse = coarse_zones * (cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 8 + buckets * 4 + 512)
-        pyramids = (fine + coarse) // 2
+        fine = groups * GROUP * (cells * 2 + (buckets + 1) * 24 + 256) + groups * options.filter_bits * 8
+        coarse_zone = cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 24 + 512
+        opened = options.maxlength * 16 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 24)
+        coarse = coarse_zones * coarse_zone
+        pyramids = groups * GROUP * (cells * 4 + options.filter_bits // 8) // 3
         tuples = max_tuples * 8 + directory * 50
         ceiling = fine + opened + coarse + pyramids + tuples if structure != "none" else 4096
         if options.ceiling is not None:
@@ -130,8 +135,6 @@ class Sizes:
             probes=options.probes,
             groups=groups,
             zones=zones,
-            blocks=blocks,
-            coarse_zones=coarse_zones,
             ceiling=ceiling,
         )
 

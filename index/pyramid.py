@@ -32,8 +32,7 @@ class Node:
     first: int
     zones: int
     counters: NDArray[np.int32]  # [bucket group][row][column]
-    bits: NDArray[np.bool_]  # [bucket group][slot]
-    tuples: int
+    bits: NDArray[np.uint8]  # [bucket group][slot], eight to a byte
     children: tuple["Node", ...]
 
     @property
@@ -50,17 +49,17 @@ def build(fine: Fine, block: Block, first: int, level: int) -> Node:
         slots = np.array([z.slot for z in block.zones[first : first + FANOUT]], np.int64)
         counters = pool.counters[slots].sum(axis=0, dtype=np.int32).reshape(sizes.buckets, -1)
         mine = np.bitwise_or.reduce(np.uint64(1) << (slots % GROUP).astype(np.uint64))
-        bits = ((pool.sliced[slots[0] // GROUP] & mine) != 0).reshape(sizes.buckets, sizes.slots)
+        held = ((pool.sliced[slots[0] // GROUP] & mine) != 0).reshape(sizes.buckets, sizes.slots)
+        bits = np.packbits(held, axis=1, bitorder="little")
         children: tuple[Node, ...] = ()
     else:
         children = tuple(node(fine, block, first + i * step, level - 1) for i in range(FANOUT))
         counters = np.sum([c.counters for c in children], axis=0, dtype=np.int32)
-        bits = np.logical_or.reduce([c.bits for c in children])
+        bits = np.bitwise_or.reduce([c.bits for c in children])
     if len(counters) >= FANOUT:  # a quarter of the buckets
         counters = counters.reshape(len(counters) // FANOUT, FANOUT, -1).sum(axis=1, dtype=np.int32)
-        bits = bits.reshape(len(bits) // FANOUT, FANOUT, -1).any(axis=1)
-    zones = block.zones[first : first + FANOUT * step]
-    return Node(level, first, len(zones), counters, bits, sum(z.count for z in zones), children)
+        bits = np.bitwise_or.reduce(bits.reshape(len(bits) // FANOUT, FANOUT, -1), axis=1)
+    return Node(level, first, FANOUT * step, counters, bits, children)
 
 
 def node(fine: Fine, block: Block, first: int, level: int) -> Node:
@@ -87,7 +86,7 @@ def roots(fine: Fine, block: Block) -> tuple[list[Node], int]:
 def descend(
     fine: Fine, hashes: NDArray[np.int64], wanted: NDArray[np.uint8]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What `survivors` finds, by way of the pyramid: (index of the key, slot), in the same order."""
+    """What `survivors` finds, by way of the pyramid: (index of the key, slot)."""
     sizes = fine.sizes
     slots = np.empty((sizes.probes, len(hashes)), np.int64)
     filter_slots(hashes, Sizes.lg(sizes.slots), slots)
@@ -107,7 +106,8 @@ def descend(
 
     def visit(block: Block, at: Node, keys: NDArray[np.int64]) -> None:
         group = buckets[keys] // (sizes.buckets // len(at.bits))
-        keys = keys[np.logical_and.reduce([at.bits[group, s[keys]] for s in slots])]
+        held = [at.bits[group, s[keys] >> 3] >> (s[keys] & 7).astype(np.uint8) for s in slots]
+        keys = keys[np.bitwise_and.reduce(held) & 1 == 1]
         if not len(keys):
             return
         if at.level == 1:

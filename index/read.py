@@ -93,7 +93,7 @@ class Reader:
         place = (region.granularity, region.zone, region.bucket) if isinstance(region, Region) else region
         rows = self._cell(*place)
         if window is None:
-            return rows
+            return rows.copy()
         start, end = check_window(window)
         times = self.state.log.times[rows]
         return rows[(times >= start) & (times < end)]
@@ -161,10 +161,15 @@ class Reader:
         return Estimates(np.minimum(value, upper), np.minimum(lower, upper), upper)
 
     def bounds(
-        self, value: NDArray[np.float64], f2: NDArray[np.float64], tuples: NDArray[np.int64]
+        self, value: NDArray[np.float64], own: NDArray[np.float64], f2: NDArray[np.float64], tuples: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Value and bounds of a count-sketch estimate: what else is in the cell, F2 - value^2, is what disturbs it."""
-        reach = self._reach * np.sqrt(np.maximum(f2 - value * value, 0.0))
+        """Value and bounds of a count-sketch estimate.
+
+        What disturbs it is what else is in the cell: the F2 of the counters that the key is not in. With one row,
+        nothing would show a heavy key that shares the only counter, so there it is all of F2.
+        """
+        rest = f2 if self.sizes.depth == 1 else np.maximum(f2 - own, 0.0)
+        reach = self._reach * np.sqrt(rest)
         clipped = np.clip(value, 0.0, tuples)
         lower = np.clip(np.ceil(value - reach), 0.0, clipped)
         upper = np.clip(np.floor(value + reach), clipped, tuples)
@@ -247,11 +252,11 @@ class _Found:
         self.considered += n * zones
         self.by_window += n * (zones - possible)
         self.by_filter += n * possible - len(key)
-        value = np.empty(len(key), np.float64)
-        medians(pool.counters, self.hashes, key, slot, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value)
+        value, own = np.empty(len(key), np.float64), np.empty(len(key), np.float64)
+        medians(pool.counters, self.hashes, key, slot, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value, own)
         buckets = self.buckets[key]
         tuples = pool.cells[slot, buckets]
-        counts = self.reader.bounds(value, pool.cell_f2(slot, buckets), tuples)
+        counts = self.reader.bounds(value, own, pool.cell_f2(slot, buckets), tuples)
         numbers = np.array([z.number if z else -1 for z in pool.zones], np.int64)[slot]
         self._add(key, 1, numbers, counts, tuples, pool.first[slot], pool.last[slot])
 
@@ -293,13 +298,13 @@ class _Found:
         may_hold(zone.bits, self.hashes, sizes.shift, sizes.probes, Sizes.lg(sizes.coarse_slots), hit)
         key = np.flatnonzero(hit)
         self.by_filter += n - len(key)
-        value = np.empty(len(key), np.float64)
+        value, own = np.empty(len(key), np.float64), np.empty(len(key), np.float64)
         grid = zone.counters.reshape(1, -1)
         at = np.zeros(len(key), np.int64)
-        medians(grid, self.hashes, key, at, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value)
+        medians(grid, self.hashes, key, at, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value, own)
         buckets = self.buckets[key]
         tuples = zone.cells[buckets]
-        counts = self.reader.bounds(value, zone.cell_f2(sizes)[buckets], tuples)
+        counts = self.reader.bounds(value, own, zone.cell_f2(sizes)[buckets], tuples)
         self._add_one(key, granularity, zone.number, counts, tuples, zone.first, zone.last)
 
     def _add_one(

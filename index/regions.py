@@ -22,7 +22,8 @@ def check_window(window: Window) -> tuple[int, int]:
         raise BadWindow(f"a window is (start, end) in microseconds, not {window!r}") from None
     if end < start:
         raise BadWindow(f"the window ends at {end}, before it starts at {start}")
-    return max(start, EVER[0]), min(end, EVER[1])
+    least, most = EVER
+    return min(max(start, least), most), min(max(end, least), most)
 
 
 @dataclass(frozen=True)

@@ -129,12 +129,7 @@ class Schema:
 
     def _column(self, name: str, given: Any, is_key: bool) -> Column:
         kind = self.types[name]
-        if (
-            type(given) is np.ndarray
-            and given.dtype is AS_IT_IS.get(kind)
-            and given.ndim == 1
-            and given.flags.c_contiguous
-        ):
+        if _is_plain(given, kind):
             return Column(given, None, None)
         if isinstance(given, np.ma.MaskedArray):
             given = given.tolist()  # what is masked is null
@@ -158,7 +153,7 @@ def _is_plain(given: Any, kind: str) -> bool:
     """Whether an array is in memory as the log has it."""
     if type(given) is not np.ndarray or given.dtype is not AS_IT_IS.get(kind):
         return False
-    return given.ndim == 1 and given.flags.c_contiguous
+    return bool(given.ndim == 1 and given.flags.c_contiguous)
 
 
 def _length(column: Column) -> int:

@@ -23,6 +23,7 @@ from summaries.errors import (
     BadOptions,
     BatchError,
     BatchTooLarge,
+    CeilingTooLow,
     DuplicateName,
     NullKey,
     TooFarAhead,
@@ -52,8 +53,8 @@ class Stream:
     """A named, typed, append-only sequence of tuples with one event-time column.
 
     The watermark is the latest event time seen, less `lateness`; it never goes back. Each tuple is judged against the
-    watermark before it, in order of arrival, so how a stream is cut into batches changes nothing. One writer at a time;
-    readers see the state between two batches.
+    watermark before it, in order of arrival, so how a stream is cut into batches changes no answer; only zones of
+    `G_1` may begin elsewhere. One writer at a time; readers see the state between two batches.
 
     >>> stream = Stream("store1", {"ts": "timestamp", "item_id": "int"}, time="ts")
     >>> summary = stream.create_summary("s1", key="item_id", granularity=60_000_000, collapse=(4, 5))
@@ -93,6 +94,8 @@ class Stream:
                 raise BadOptions(f"{what} must be whole microseconds, not negative, got {span!r}")
         if not 1 <= max_tuples <= (1 << 31) - CHUNK:
             raise BadOptions(f"max_tuples must be from 1 to {(1 << 31) - CHUNK:,}, got {max_tuples:,}")
+        if not isinstance(seed, int) or not -(1 << 63) <= seed < 1 << 63:
+            raise BadOptions("the seed must be a whole number of 64 bits, signed")
         self.name = name
         self.schema = Schema(dict(schema), time)
         self.lateness = lateness
@@ -100,7 +103,7 @@ class Stream:
         self.clock = clock
         self.seed = seed
         self.watermark: int | None = None
-        self.refused: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
         self._summaries: dict[str, SummaryIndex] = {}
@@ -144,7 +147,14 @@ class Stream:
             if structure == "none":
                 state = BareState(identity, self._log, self.seed)
             else:
-                state = SummaryState(identity, options, self._log, self.seed)
+                try:
+                    state = SummaryState(identity, options, self._log, self.seed)
+                except MemoryError:
+                    raise CeilingTooLow(
+                        f"this machine cannot reserve the {sizes.ceiling:,} bytes these sizes need: lower buckets,"
+                        " depth, width, filter_bits or the stream's max_tuples, or use a granularity nearer to the"
+                        " lateness"
+                    ) from None
             if self.watermark is not None:
                 state.advance(self.watermark)
                 rows = self._log.rows()
@@ -161,7 +171,7 @@ class Stream:
             if name not in self._summaries:
                 known = ", ".join(self._summaries) or "none"
                 raise UnknownName(f"stream {self.name!r} has no summary {name!r}; it has {known}")
-            del self._summaries[name]
+            self._summaries.pop(name).dropped = True
             self._changed()
 
     def _changed(self) -> None:
@@ -201,8 +211,11 @@ class Stream:
         if len(times):
             watermark = max(greatest - self.lateness, self._start())
             self._log.check_room(len(times), columns, lambda: self._oldest(watermark))
-            self._advance(watermark)
-            self._insert(columns, times, least, greatest)
+            hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._keys}
+            self._advance(watermark)  # from here on nothing can be refused
+            rows = self._log.write(columns, len(times))
+            for summary in self._summaries.values():
+                summary.state.insert(hashes[summary.key], rows, times, least, greatest)
         for reason, count in refused.items():
             self._count(reason, count)
         self.accepted += len(times)
@@ -254,8 +267,9 @@ class Stream:
 
     def _advance(self, watermark: int) -> None:
         self.watermark = watermark
-        aged = [summary.state.advance(watermark) for summary in self._summaries.values()]
-        oldest = self._oldest(watermark) if any(aged) else None
+        for summary in self._summaries.values():
+            summary.state.advance(watermark)
+        oldest = self._oldest(watermark)
         if oldest is not None:
             gone = self._log.release(oldest)
             for rows in gone:
@@ -263,17 +277,8 @@ class Stream:
                     summary.state.forget(rows)
             self._log.recycle(gone)
 
-    def _insert(self, columns: dict[str, Column], times: NDArray[np.int64], least: int, greatest: int) -> None:
-        rows = self._log.write(columns, len(times))
-        hashes: dict[str, NDArray[np.int64]] = {}
-        for summary in self._summaries.values():
-            key = summary.key
-            if key not in hashes:
-                hashes[key] = self._log.hash_column(columns[key], self.seed)
-            summary.state.insert(hashes[key], rows, times, least, greatest)
-
     def _count(self, reason: str, tuples: int) -> None:
-        self.refused[reason] = self.refused.get(reason, 0) + tuples
+        self._refused[reason] = self._refused.get(reason, 0) + tuples
 
     def advance(self, watermark: int) -> None:
         """Say that nothing before `watermark` is expected any more. It never moves back."""
@@ -291,6 +296,12 @@ class Stream:
             return len(self._log)
 
     @property
+    def refused(self) -> dict[str, int]:
+        """Tuples refused so far, by reason."""
+        with self._lock:
+            return dict(self._refused)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the log; each summary tells its own."""
         with self._lock:
@@ -299,10 +310,7 @@ class Stream:
     def take(self, rows: NDArray[np.int32], columns: list[str] | None = None) -> pa.Table:
         """The tuples at these rows, in that order. Rows stay good until the next tuples come in."""
         with self._lock:
-            rows = np.ascontiguousarray(rows, np.int32)
-            if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self._log.capacity:
-                raise UnknownName(f"rows go from 0 to {self._log.capacity - 1}, got {rows.min()} to {rows.max()}")
-            return self._log.take(rows, columns)
+            return self._log.take(self._log.check_rows(rows), columns)
 
 
 def _filter(column: Column, kept: NDArray[np.bool_]) -> Column:

@@ -37,7 +37,6 @@ class SummaryState:
         self.watermark: int | None = None
         self._block: int | None = None  # of T_1, that the watermark is in
         self.expired = 0
-        self.late: dict[int, int] = {}
         self.postings = Postings(log.capacity)
         geometry, sizes = identity.geometry, identity.sizes
         self.fine = Fine(sizes, options, geometry.granularity, log.times, self.postings)
@@ -52,12 +51,12 @@ class SummaryState:
         """Tuples kept."""
         return self.fine.count + self.coarse.count
 
-    def advance(self, watermark: int) -> bool:
-        """Age to a watermark no less than the last one; whether anything can have moved."""
+    def advance(self, watermark: int) -> None:
+        """Age to a watermark no less than the last one."""
         self.watermark = watermark
         block = watermark // self.identity.geometry.granularity
         if block == self._block:  # horizons move by whole blocks of T_1
-            return False
+            return
         self._block = block
         horizons = self.identity.geometry.horizons(watermark)
         self.horizons = horizons
@@ -67,7 +66,6 @@ class SummaryState:
             else:
                 self.coarse.receive(zone, 2)
         self.expired += self.coarse.collapse(horizons)
-        return True
 
     def insert(
         self,
@@ -94,7 +92,6 @@ class SummaryState:
             where = (times >= horizon) & (times < above)
             if where.any():
                 self.coarse.insert(granularity, hashes[where], rows[where], times[where])
-                self.late[granularity] = self.late.get(granularity, 0) + int(where.sum())
             above = horizon
         self.expired += int((times < self.horizons[-1]).sum())
 

@@ -1,5 +1,7 @@
 """A summary as its users see it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import RLock
 from typing import Any
 
@@ -12,6 +14,7 @@ from index.read import Reader
 from index.regions import Description, Matches, Region, Regions, Window, ZoneInfo
 from index.summary import SummaryState
 from summaries.adt import Estimates
+from summaries.errors import UnknownName
 
 
 class SummaryIndex:
@@ -24,7 +27,16 @@ class SummaryIndex:
     def __init__(self, state: SummaryState | BareState, lock: RLock) -> None:
         self.state = state
         self._lock: Any = lock
+        self.dropped = False
         self._reader: Reader | BareReader = BareReader(state) if isinstance(state, BareState) else Reader(state)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Between two batches, and only as long as there is a summary."""
+        with self._lock:
+            if self.dropped:
+                raise UnknownName(f"summary {self.name!r} has been dropped")
+            yield
 
     @property
     def name(self) -> str:
@@ -37,19 +49,19 @@ class SummaryIndex:
     @property
     def count(self) -> int:
         """Tuples kept."""
-        with self._lock:
+        with self._reading():
             return self.state.count
 
     def probe(self, keys: Any, window: Window = None) -> Matches:
         """Exactly the tuples that have one of the keys, each once for every time its key is asked for."""
-        with self._lock:
+        with self._reading():
             return self._reader.probe(keys, window)
 
     def fetch(
         self, keys: Any, window: Window = None, columns: list[str] | None = None
     ) -> tuple[NDArray[np.int32], pa.Table]:
         """`probe` and `Stream.take` in one: for each tuple the place of its key in `keys`, and its columns."""
-        with self._lock:
+        with self._reading():
             return self._reader.fetch(keys, window, columns)
 
     def regions(self, keys: Any, window: Window = None, search: str = "flat") -> Regions:
@@ -57,12 +69,12 @@ class SummaryIndex:
 
         `search` is how they are found, "flat" or "pyramid"; what is found is the same.
         """
-        with self._lock:
+        with self._reading():
             return self._reader.regions(keys, window, search)
 
     def visit(self, region: Region | tuple[int, int, int], window: Window = None) -> NDArray[np.int32]:
         """Log rows of a region, given as such or as (granularity, zone, bucket); `Stream.take` reads them."""
-        with self._lock:
+        with self._reading():
             return self._reader.visit(region, window)
 
     def estimate(self, keys: Any, window: Window = None) -> Estimates:
@@ -70,12 +82,12 @@ class SummaryIndex:
 
         Tuples that no sealed zone has yet are counted exactly.
         """
-        with self._lock:
+        with self._reading():
             return self._reader.estimate(keys, window)
 
     def describe(self) -> Description:
         """Granularities, zones with the reason for each, counts and bytes."""
-        with self._lock:
+        with self._reading():
             state, identity = self.state, self.state.identity
             bare = isinstance(state, BareState)
             return Description(

@@ -128,7 +128,8 @@ class CoarseZone:
 
     @property
     def nbytes(self) -> int:
-        return self.counters.nbytes + self.bits.nbytes + self.cells.nbytes + self.tuples.nbytes + 512
+        f2 = 0 if self.f2 is None else self.f2.nbytes
+        return self.counters.nbytes + self.bits.nbytes + self.cells.nbytes + f2 + self.tuples.nbytes + 512
 
 
 def cell_f2(counters: NDArray[np.int16] | NDArray[np.int32], sizes: Sizes) -> NDArray[np.float64]:

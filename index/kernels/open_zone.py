@@ -29,7 +29,7 @@ S_WINDOW, S_ZONE, S_REFERENCE = range(3)
 L_F2, L_EFFECT, L_MAXLENGTH, L_WATCHED = range(4)
 
 # what `absorb` stopped for
-NOT_CUT, CUT_ERROR, CUT_BEHAVIOUR, CUT_MAXLENGTH, CUT_BOUNDARY = range(5)
+NOT_CUT, CUT_ERROR, CUT_BEHAVIOUR, CUT_MAXLENGTH = range(4)
 
 
 @kernel("boolean(int32[:,::1], int64[::1], int64, int64, float64)")

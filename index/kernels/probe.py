@@ -66,12 +66,15 @@ def may_hold(bits, hashes, shift, probes, lg_slots, out):
 
 @kernel(
     [
-        "void(int16[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64, float64[::1])",
-        "void(int32[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64, float64[::1])",
+        "void(int16[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64, float64[::1], float64[::1])",
+        "void(int32[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64, float64[::1], float64[::1])",
     ]
 )
-def medians(counters, hashes, key, zone, shift, depth, lg_width, value):
-    """Count-sketch estimate of hashes[key[i]] in the grid counters[zone[i]], laid out [bucket][row][column]."""
+def medians(counters, hashes, key, zone, shift, depth, lg_width, value, own):
+    """Count-sketch estimate of hashes[key[i]] in the grid counters[zone[i]], laid out [bucket][row][column].
+
+    `own` gets the mean over rows of the squares of the counters the key is in: what is its own share of the cell's F2.
+    """
     width = 1 << lg_width
     step = lg_width + 1
     per_word = 64 // step
@@ -82,6 +85,7 @@ def medians(counters, hashes, key, zone, shift, depth, lg_width, value):
         word = row_word(np.uint64(h))
         bits = word
         left = per_word
+        squares = 0.0
         for r in range(depth):
             if left == 0:
                 word = remix(word)
@@ -90,6 +94,7 @@ def medians(counters, hashes, key, zone, shift, depth, lg_width, value):
             low = np.int64(bits & np.uint64(2 * width - 1))
             c = np.int64(counters[zone[i], base + (low >> 1)])
             c = c if low & 1 == 0 else -c
+            squares += float(c) * float(c)
             at = r  # insertion sort: the depth is small
             while at > 0 and rows[at - 1] > c:
                 rows[at] = rows[at - 1]
@@ -99,3 +104,4 @@ def medians(counters, hashes, key, zone, shift, depth, lg_width, value):
             left -= 1
             base += width
         value[i] = rows[depth // 2]
+        own[i] = squares / depth

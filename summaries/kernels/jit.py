@@ -35,6 +35,15 @@ def source_digest(folder: Path) -> str:
     return digest.hexdigest()[:24]
 
 
+def _writable(place: Path) -> bool:
+    """Whether the cache can be kept there. If not there is none: numba would fall back to one without the digest."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(place, os.W_OK | os.X_OK)
+
+
 _digests: dict[Path, str] = {}
 
 
@@ -50,10 +59,11 @@ def kernel(signature: Any, **options: Any) -> Callable[[F], F]:
         digest = _digests.get(folder)
         if digest is None:
             digest = _digests[folder] = source_digest(folder)
+        place = cache_root() / digest
         before = config.CACHE_DIR
-        config.CACHE_DIR = str(cache_root() / digest)  # read by numba when it decorates; other code keeps its own
+        config.CACHE_DIR = str(place)  # read by numba when it decorates; other code keeps its own
         try:
-            compiled: F = numba.njit(signature, cache=True, nogil=True, **options)(function)
+            compiled: F = numba.njit(signature, cache=_writable(place), nogil=True, **options)(function)
         finally:
             config.CACHE_DIR = before
         return compiled

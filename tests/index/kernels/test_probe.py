@@ -81,9 +81,10 @@ def test_the_estimate_is_the_median_of_the_rows(depth, width, kind):
     hashes = some_hashes(20, 25, 5)
     rng = np.random.default_rng(8)
     key, zone = rng.integers(0, 20, 50), rng.integers(0, 3, 50)
-    value = np.empty(50)
-    medians(counters, hashes, key, zone, SHIFT, depth, width.bit_length() - 1, value)
+    value, own = np.empty(50), np.empty(50)
+    medians(counters, hashes, key, zone, SHIFT, depth, width.bit_length() - 1, value, own)
     for i in range(50):
         h = int(hashes[key[i]])
         rows = [s * grids[zone[i]][bucket(h, BUCKETS), r, c] for r, (c, s) in enumerate(places(h, depth, width))]
         assert value[i] == sorted(rows)[depth // 2]
+        assert own[i] == pytest.approx(sum(int(c) ** 2 for c in rows) / depth)
