@@ -211,40 +211,43 @@ def find_keys(entries, small, tags, heads, hashes, newest, counts):
 
 @kernel("void(int32[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
 def walk(older, newest, counts, probe, rows):
-    """All rows of all keys: (index of the key, log row), keys in the order asked, newest row first."""
+    """All rows of all keys: (index of the key, log row), keys in the order asked, newest row first.
+
+    All lanes take as many steps as the shortest has left, without a branch, before any is given another key.
+    """
     n = counts.size
-    start = np.int64(0)
-    lane_row = np.zeros(LANES, np.int64)
+    lane_row = np.zeros(LANES, np.int32)
     lane_at = np.zeros(LANES, np.int64)
     lane_left = np.zeros(LANES, np.int64)
     key = 0
+    start = np.int64(0)
     busy = 0
-    lane = 0
     while True:
-        if lane == busy:
-            while key < n and counts[key] == 0:
-                key += 1
-            if busy < LANES and key < n:  # one more key in flight
+        while busy < LANES and key < n:
+            if counts[key] > 0:
                 lane_row[busy] = newest[key]
                 lane_at[busy] = start
                 lane_left[busy] = counts[key]
-                probe[start : start + counts[key]] = np.int32(key)
+                for at in range(start, start + counts[key]):
+                    probe[at] = key
                 start += counts[key]
-                key += 1
                 busy += 1
-            elif busy == 0:
-                return
-            else:
-                lane = 0
-        row = lane_row[lane]
-        rows[lane_at[lane]] = row
-        lane_at[lane] += 1
-        lane_left[lane] -= 1
-        if lane_left[lane] > 0:
-            lane_row[lane] = older[np.uint64(row)]
-            lane += 1
-        else:  # the last one takes its place
-            busy -= 1
-            lane_row[lane] = lane_row[busy]
-            lane_at[lane] = lane_at[busy]
-            lane_left[lane] = lane_left[busy]
+            key += 1
+        if busy == 0:
+            return
+        steps = lane_left[0]
+        for lane in range(1, busy):
+            steps = min(steps, lane_left[lane])
+        for step in range(steps):
+            for lane in range(busy):
+                row = lane_row[lane]
+                rows[lane_at[lane] + step] = row
+                lane_row[lane] = older[np.uint64(row)]  # of a last row it is not followed
+        for lane in range(busy - 1, -1, -1):
+            lane_at[lane] += steps
+            lane_left[lane] -= steps
+            if lane_left[lane] == 0:  # the last one takes its place
+                busy -= 1
+                lane_row[lane] = lane_row[busy]
+                lane_at[lane] = lane_at[busy]
+                lane_left[lane] = lane_left[busy]
