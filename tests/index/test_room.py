@@ -52,7 +52,10 @@ def test_rows_that_have_left_are_refused_and_never_read():
     summary = stream.create_summary("s", "k", granularity=100, collapse=(2, 1))
     stream.append({"ts": np.arange(CHUNK), "k": [f"key {i}" for i in range(CHUNK)]})
     rows = summary.probe([f"key {i}" for i in range(CHUNK)]).rows
-    stream.append({"ts": [10**6, 10**6], "k": ["a", "b"]})
+    stream.advance(10**6)  # the chunk is free
+    with pytest.raises(UnknownName, match="stay good until"):
+        stream.take(rows)
+    stream.append({"ts": [10**6, 10**6], "k": ["a", "b"]})  # and used again, for two
     with pytest.raises(UnknownName, match="stay good until"):
         stream.take(rows)
     assert stream.take(summary.probe(["b"]).rows)["k"].to_pylist() == ["b"]
