@@ -127,6 +127,10 @@ class BareReader:
         return Regions(key, ones, zeros, zeros, most, np.zeros(n, np.float64), most, all_of_them, start, end, n, 0, 0)
 
     def estimate(self, keys: Any, window: Window) -> Estimates:
-        n = len(self.hashes(keys))
+        return self.estimate_hashed(self.hashes(keys), window)
+
+    def estimate_hashed(self, hashes: NDArray[np.int64], window: Window) -> Estimates:
+        """`estimate` of keys given by their hashes."""
+        n = len(hashes)
         most = np.full(n, float(len(self._rows(window))))
         return Estimates(most, np.zeros(n), most)

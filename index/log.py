@@ -6,7 +6,7 @@ free chunk is used next. So row numbers are small, stay put, and the resident si
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -17,23 +17,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from index.kernels.gather import gather
+from index.kernels.gather import copy_strings, gather, string_lengths
 from index.kernels.seal import extent
 from index.schema import TYPES, Column, Schema
 from summaries.errors import CeilingReached, UnknownName, WrongType
 from summaries.hashing import hash_keys
 from summaries.keys import Keys
 
-CHUNK = 1 << 14
+CHUNK = 1 << 14  # a power of two
 
 _DTYPES = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": np.int64}
 
 
 @dataclass
 class Chunk:
-    """`used` rows from `start` on, none earlier than `earliest` or later than `latest`."""
+    """`used` rows from `start` on, none earlier than `earliest` or later than `latest`.
+
+    The first of them was the stream's `base`-th tuple to arrive.
+    """
 
     start: int
+    base: int
     used: int
     earliest: int
     latest: int
@@ -68,12 +72,6 @@ class Heap:
         """By how much `size` bytes from row `at` on make it larger."""
         return self._room(int(self.offsets[at]) + size) - self.bytes.size
 
-    def strings(self, rows: int) -> pa.LargeStringArray:
-        """The first `rows` strings, as a copy."""
-        stop = int(self.offsets[rows])
-        buffers = [None, pa.py_buffer(self.offsets[: rows + 1].tobytes()), pa.py_buffer(self.bytes[:stop].tobytes())]
-        return pa.Array.from_buffers(pa.large_string(), rows, buffers)
-
     @property
     def nbytes(self) -> int:
         return self.bytes.nbytes + self.offsets.nbytes
@@ -92,6 +90,8 @@ class TupleLog:
         heapify(self._free)
         self._chunks: deque[Chunk] = deque()
         self._used = np.zeros(chunks, np.int64)  # rows written, by chunk
+        self.bases: NDArray[np.int64] = np.zeros(chunks, np.int64)  # arrivals before each chunk
+        self.arrived = 0
         self._columns = {
             name: np.empty(self.capacity, _DTYPES[kind]) for name, kind in schema.types.items() if kind != "string"
         }
@@ -101,6 +101,11 @@ class TupleLog:
 
     def __len__(self) -> int:
         return sum(c.used for c in self._chunks)
+
+    @property
+    def chunks(self) -> Sequence[Chunk]:
+        """The chunks in use, in order of arrival; all but the last are full."""
+        return self._chunks
 
     def check_room(self, tuples: int, columns: dict[str, Column], oldest: Callable[[], int | None]) -> None:
         """Refuse what would not fit even after everything older than `oldest()` has been given back."""
@@ -147,7 +152,8 @@ class TupleLog:
         done = 0
         while done < tuples:
             if not self._chunks or self._chunks[-1].used == CHUNK:
-                self._chunks.append(Chunk(heappop(self._free), 0, 1 << 62, -(1 << 62)))
+                self._chunks.append(Chunk(heappop(self._free), self.arrived, 0, 1 << 62, -(1 << 62)))
+                self.bases[self._chunks[-1].start // CHUNK] = self.arrived
             chunk = self._chunks[-1]
             take = min(tuples - done, CHUNK - chunk.used)
             at = chunk.start + chunk.used
@@ -158,6 +164,7 @@ class TupleLog:
             chunk.earliest, chunk.latest = min(chunk.earliest, least), max(chunk.latest, greatest)
             chunk.used += take
             self._used[chunk.start // CHUNK] = chunk.used
+            self.arrived += take
             done += take
         return rows
 
@@ -290,26 +297,36 @@ class TupleLog:
         """The tuples at these rows, in that order."""
         return pa.table({name: self.array(name, rows) for name in self.names(columns)})
 
+    def nulls(self, name: str, rows: NDArray[np.int32]) -> NDArray[np.bool_] | None:
+        """Which of these rows have no value in a column; None if none has."""
+        if name not in self._nulls:
+            return None
+        marks = self._nulls[name][rows].view(np.bool_)
+        return marks if marks.any() else None
+
     def array(self, name: str, rows: NDArray[np.int32]) -> pa.Array:
         """A column at these rows."""
-        mask = self._nulls[name][rows].view(np.bool_) if name in self._nulls else None
+        mask = self.nulls(name, rows)
         if name in self._columns:
             return self.to_arrow(name, self.values(name, rows), mask)
         text = self._strings(name, rows)
         return text if mask is None else pc.if_else(pa.array(mask), pa.scalar(None, pa.large_string()), text)
 
     def _strings(self, name: str, rows: NDArray[np.int32]) -> pa.LargeStringArray:
-        """Chunk by chunk, then put in the order asked for."""
-        starts = rows // CHUNK * CHUNK
-        parts, places = [pa.array([], pa.large_string())], [np.empty(0, np.int64)]
-        for start in np.unique(starts):
-            where = np.nonzero(starts == start)[0]
-            local = rows[where] - start
-            heap = self._heaps[name][int(start)]
-            parts.append(heap.strings(int(local.max()) + 1).take(pa.array(local)))
-            places.append(where)
-        order = np.argsort(np.concatenate(places), kind="stable")
-        return pa.concat_arrays(parts).take(pa.array(order))
+        """The lengths chunk by chunk, then the bytes: each string is copied once, to its place."""
+        chunks = (rows // CHUNK).astype(np.uint16 if self.capacity // CHUNK <= 1 << 16 else np.int32)
+        order = np.argsort(chunks, kind="stable")
+        edges = np.flatnonzero(np.diff(chunks[order])) + 1
+        parts = [part for part in np.split(order, edges) if len(part)]
+        ends = np.zeros(len(rows) + 1, np.int64)
+        heaps = [self._heaps[name][int(rows[part[0]]) // CHUNK * CHUNK] for part in parts]
+        for part, heap in zip(parts, heaps, strict=True):
+            string_lengths(heap.offsets, CHUNK, rows, part, ends)
+        np.cumsum(ends, out=ends)
+        text = np.empty(int(ends[-1]), np.uint8)
+        for part, heap in zip(parts, heaps, strict=True):
+            copy_strings(heap.offsets, heap.bytes, CHUNK, rows, part, ends, text)
+        return pa.Array.from_buffers(pa.large_string(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(text)])
 
     @property
     def nbytes(self) -> int:

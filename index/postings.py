@@ -18,6 +18,10 @@ class Postings:
     def __init__(self, capacity: int) -> None:
         self._older = np.empty(capacity, np.int32)
         self._heads = np.zeros(3, np.int64)
+        self.version = 0
+        """Changes whenever a line of the directory moves or goes."""
+        self.forgotten = 0
+        """Rows given back so far."""
         self._allot(LEAST)
 
     def _allot(self, lines: int) -> None:
@@ -26,6 +30,7 @@ class Postings:
         self._tags = np.zeros(lines, np.uint8)
 
     def _resize(self, lines: int) -> None:
+        self.version += 1
         old, old_small = self._entries, self._small
         self._allot(lines)
         kernels.rehash(old, old_small, self._entries, self._small, self._tags)
@@ -77,6 +82,8 @@ class Postings:
 
     def forget(self, hashes: NDArray[np.int64]) -> None:
         """Drop the oldest row of each of these keys, as the log gives the rows back in order of arrival."""
+        self.version += 1
+        self.forgotten += len(hashes)
         missing = kernels.forget(self._entries, self._small, self._tags, self._heads, hashes)
         assert missing == 0, f"{missing} rows left the log that no posting knew"
         if len(self._entries) > LEAST and self._heads[kernels.USED] * 8 < len(self._entries):
@@ -88,6 +95,21 @@ class Postings:
         counts = np.empty(len(hashes), np.int64)
         total = kernels.find_keys(self._entries, self._small, self._tags, self._heads, hashes, newest, counts)
         return newest, counts, total
+
+    @property
+    def lines(self) -> int:
+        """Size of the directory, empty lines included."""
+        return len(self._entries)
+
+    def listed(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Hash and number of rows of the keys in lines `start..stop` of the directory."""
+        small = self._small[start:stop, 2]
+        used = np.flatnonzero(small)
+        return self._entries[start:stop, 0][used], small[used].astype(np.int64)
+
+    def follow(self, row: int, rows: NDArray[np.int32]) -> int:
+        """Fill `rows` with `row` and the next older ones of its key; returns the one after them."""
+        return int(kernels.follow(self._older, row, rows))
 
     def walk(
         self, newest: NDArray[np.int32], counts: NDArray[np.int64], total: int

@@ -137,9 +137,12 @@ class Reader:
 
     def regions(self, keys: Any, window: Window, search: str) -> Regions:
         """The cells that may hold each key. No cell that holds it is missing."""
+        return self._regions(self.hashes(keys), window, search)
+
+    def _regions(self, hashes: Hashes, window: Window, search: str) -> Regions:
         start, end = check_window(window)
         start = max(start, self.state.oldest)
-        found = _Found(self, self.hashes(keys), start, end)
+        found = _Found(self, hashes, start, end)
         found.fine(search)
         found.waiting()
         for granularity, zones in self.state.coarse.levels.items():
@@ -149,8 +152,11 @@ class Reader:
 
     def estimate(self, keys: Any, window: Window) -> Estimates:
         """How many tuples of each key the window holds, from the summaries of all its cells."""
-        hashes = self.hashes(keys)
-        regions = self.regions(keys, window, "flat")
+        return self.estimate_hashed(self.hashes(keys), window)
+
+    def estimate_hashed(self, hashes: Hashes, window: Window) -> Estimates:
+        """`estimate` of keys given by their hashes."""
+        regions = self._regions(hashes, window, "flat")
         n = len(hashes)
         sums = [
             np.bincount(regions.key, w, n).astype(np.float64) for w in (regions.estimate, regions.lower, regions.upper)

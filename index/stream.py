@@ -1,7 +1,8 @@
 """A stream: a log of tuples, the watermark they move, and the summaries that advance with it."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
@@ -103,6 +104,8 @@ class Stream:
         self.clock = clock
         self.seed = seed
         self.watermark: int | None = None
+        self.latest: int | None = None
+        """The latest event time accepted."""
         self._refused: dict[str, int] = {}
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
@@ -213,6 +216,7 @@ class Stream:
             self._log.check_room(len(times), columns, lambda: self._oldest(watermark))
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._keys}
             self._advance(watermark)  # from here on nothing can be refused
+            self.latest = greatest if self.latest is None else max(self.latest, greatest)
             rows = self._log.write(columns, len(times))
             for summary in self._summaries.values():
                 summary.state.insert(hashes[summary.key], rows, times, least, greatest)
@@ -261,6 +265,11 @@ class Stream:
         """The watermark, or a time so early that nothing is older than it keeps."""
         return -(1 << 62) if self.watermark is None else self.watermark
 
+    @property
+    def oldest(self) -> int | None:
+        """Tuples before this have aged out of every summary; None as long as nothing ages."""
+        return None if self.watermark is None else self._oldest(self.watermark)
+
     def _oldest(self, watermark: int) -> int | None:
         """The least timestamp that any summary keeps at that watermark; without summaries everything is kept."""
         return min((g.oldest(watermark) for g in self._geometries), default=None)
@@ -288,6 +297,12 @@ class Stream:
             self._advance(int(watermark) if self.watermark is None else max(int(watermark), self.watermark))
 
     # --- reading -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[TupleLog]:
+        """The log, still for as long as this is held."""
+        with self._lock:
+            yield self._log
 
     @property
     def count(self) -> int:

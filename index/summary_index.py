@@ -1,6 +1,6 @@
 """A summary as its users see it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any
@@ -31,12 +31,12 @@ class SummaryIndex:
         self._reader: Reader | BareReader = BareReader(state) if isinstance(state, BareState) else Reader(state)
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Between two batches, and only as long as there is a summary."""
+    def reading(self) -> Iterator[SummaryState | BareState]:
+        """Its state between two batches, and only as long as there is a summary."""
         with self._lock:
             if self.dropped:
                 raise UnknownName(f"summary {self.name!r} has been dropped")
-            yield
+            yield self.state
 
     @property
     def name(self) -> str:
@@ -47,21 +47,30 @@ class SummaryIndex:
         return self.state.identity.key
 
     @property
+    def structure(self) -> str:
+        return self.state.identity.sizes.structure
+
+    @property
+    def reach(self) -> int:
+        """How far behind the watermark a tuple may be and still be kept, in microseconds, at least."""
+        return self.state.identity.geometry.reaches[-1]
+
+    @property
     def count(self) -> int:
         """Tuples kept."""
-        with self._reading():
+        with self.reading():
             return self.state.count
 
     def probe(self, keys: Any, window: Window = None) -> Matches:
         """Exactly the tuples that have one of the keys, each once for every time its key is asked for."""
-        with self._reading():
+        with self.reading():
             return self._reader.probe(keys, window)
 
     def fetch(
         self, keys: Any, window: Window = None, columns: list[str] | None = None
     ) -> tuple[NDArray[np.int32], pa.Table]:
         """`probe` and `Stream.take` in one: for each tuple the place of its key in `keys`, and its columns."""
-        with self._reading():
+        with self.reading():
             return self._reader.fetch(keys, window, columns)
 
     def regions(self, keys: Any, window: Window = None, search: str = "flat") -> Regions:
@@ -69,12 +78,12 @@ class SummaryIndex:
 
         `search` is how they are found, "flat" or "pyramid"; what is found is the same.
         """
-        with self._reading():
+        with self.reading():
             return self._reader.regions(keys, window, search)
 
     def visit(self, region: Region | tuple[int, int, int], window: Window = None) -> NDArray[np.int32]:
         """Log rows of a region, given as such or as (granularity, zone, bucket); `Stream.take` reads them."""
-        with self._reading():
+        with self.reading():
             return self._reader.visit(region, window)
 
     def estimate(self, keys: Any, window: Window = None) -> Estimates:
@@ -82,12 +91,17 @@ class SummaryIndex:
 
         Tuples that no sealed zone has yet are counted exactly.
         """
-        with self._reading():
+        with self.reading():
             return self._reader.estimate(keys, window)
+
+    def estimate_hashed(self, hashes: NDArray[np.int64], window: Window = None) -> Estimates:
+        """`estimate` of keys given by the hashes that the summary uses for them."""
+        with self.reading():
+            return self._reader.estimate_hashed(hashes, window)
 
     def describe(self) -> Description:
         """Granularities, zones with the reason for each, counts and bytes."""
-        with self._reading():
+        with self.reading():
             state, identity = self.state, self.state.identity
             bare = isinstance(state, BareState)
             return Description(
@@ -127,3 +141,10 @@ def _zones(state: SummaryState) -> list[ZoneInfo]:
                 ZoneInfo(granularity, coarse.number, coarse.start, coarse.start + length, coarse.count, "calendar")
             )
     return out
+
+
+def best_summary(summaries: Mapping[str, SummaryIndex], attribute: str) -> SummaryIndex | None:
+    """The best summary of an attribute: one with structure before one without, then the one that reaches furthest."""
+    found = [s for s in summaries.values() if s.key == attribute]
+    structured = [s for s in found if s.structure != "none"]
+    return max(structured or found, key=lambda s: (s.reach, s.name), default=None)

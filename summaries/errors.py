@@ -183,3 +183,87 @@ class NotContained(PromisingError):
 
 class BadQuestion(PromisingError):
     """A question the summary cannot answer: a rank outside [0, 1], a range that ends before it starts."""
+
+
+# --- statements --------------------------------------------------------------------------------------------------
+
+
+class StatementError(PromisingError):
+    """A statement that cannot be carried out as written.
+
+    `line` and `column` count from 1 and point at the place; the message then shows it under a caret.
+    """
+
+    def __init__(self, message: str, sql: str | None = None, offset: int | None = None) -> None:
+        self.problem = message
+        self.line: int | None = None
+        self.column: int | None = None
+        if sql is not None and offset is not None:
+            offset = min(max(offset, 0), len(sql))
+            start = sql.rfind("\n", 0, offset) + 1
+            stop = sql.find("\n", offset)
+            shown = sql[start : len(sql) if stop < 0 else stop]
+            self.line = sql.count("\n", 0, offset) + 1
+            self.column = offset - start + 1
+            lead = "".join(c if c == "\t" else " " for c in shown[: offset - start])
+            message = f"{message}\nline {self.line}, column {self.column}:\n  {shown}\n  {lead}^"
+        super().__init__(message)
+
+
+class BadSyntax(StatementError):
+    """Text that is no statement of the language."""
+
+
+class Unsupported(StatementError):
+    """Understood, and not offered: named, so that nothing is half understood."""
+
+
+class NoSuchName(StatementError):
+    """No stream, summary, query, column or function of that name; the message suggests the nearest."""
+
+
+class Ambiguous(StatementError):
+    """A column name that more than one stream of the query has."""
+
+
+class TypeMismatch(StatementError):
+    """Operands or arguments of types that do not go together."""
+
+
+class BadClause(StatementError):
+    """A clause with a value out of range, given twice, in contradiction with another, or out of place."""
+
+
+class NoSummary(StatementError):
+    """A preference on an attribute that no summary knows."""
+
+
+class InUse(StatementError):
+    """What is to be dropped is needed by something else."""
+
+
+# --- running queries ---------------------------------------------------------------------------------------------
+
+
+class QueryError(StatementError):
+    """A query that failed while it ran; the streams are as they were."""
+
+
+class DivisionByZero(QueryError):
+    """A divisor that is zero in some row."""
+
+
+class Overflow(QueryError):
+    """A result too large for its type."""
+
+
+class BadCast(QueryError):
+    """A value that cannot become the type it is cast to."""
+
+
+class BadToken(PromisingError):
+    """No resume token of this session: forged, damaged, or of another session."""
+
+
+class TokenExpired(PromisingError):
+    """The answer cannot go on: it was put away, or tuples it needs have aged out since."""

@@ -46,3 +46,51 @@ def number(counts, which, out):
             n = counts[which[i]]
             out[at : at + n] = np.int32(i)
             at += n
+
+
+@kernel("void(int64[::1], int64, int32[::1], int64[::1], int64[::1])")
+def string_lengths(offsets, chunk, rows, part, ends):
+    """ends[i + 1] = the length of the string at rows[i], for each i of `part`; all lie in the chunk of `offsets`.
+
+    A chunk has a power of two rows.
+    """
+    for k in range(part.size):
+        at = rows[part[k]] & (chunk - 1)
+        ends[part[k] + 1] = offsets[at + 1] - offsets[at]
+
+
+@kernel("void(int64[::1], uint8[::1], int64, int32[::1], int64[::1], int64[::1], uint8[::1])")
+def copy_strings(offsets, data, chunk, rows, part, ends, out):
+    """Copy those strings to where `ends` says they begin."""
+    for k in range(part.size):
+        at = rows[part[k]] & (chunk - 1)
+        to = ends[part[k]]
+        for i in range(offsets[at], offsets[at + 1]):
+            out[to] = data[i]
+            to += 1
+
+
+@kernel("int64(int32[::1], int64[::1], int64[::1], int64, int64, int64, int64, bool_[::1])")
+def admit(rows, times, bases, lg_chunk, until, start, end, out):
+    """Which rows arrived before the `until`-th tuple and lie in [start, end); returns how many."""
+    found = 0
+    lg = np.uint64(lg_chunk)
+    local = (np.uint64(1) << lg) - np.uint64(1)
+    for i in range(rows.size):
+        row = np.uint64(rows[i])
+        arrival = bases[row >> lg] + np.int64(row & local)
+        time = times[row]
+        out[i] = (arrival < until) & (time >= start) & (time < end)
+        found += out[i]
+    return found
+
+
+@kernel("void(int64[::1], int32[::1], int64[::1], int64[::1])")
+def granularities(times, rows, horizons, out):
+    """The granularity of each row, 1 for the finest: one more than the horizons it has fallen behind."""
+    for i in range(rows.size):
+        time = times[np.uint64(rows[i])]
+        found = 1
+        for k in range(horizons.size):
+            found += time < horizons[k]
+        out[i] = found

@@ -251,3 +251,12 @@ def walk(older, newest, counts, probe, rows):
                 lane_row[lane] = lane_row[busy]
                 lane_at[lane] = lane_at[busy]
                 lane_left[lane] = lane_left[busy]
+
+
+@kernel("int32(int32[::1], int32, int32[::1])")
+def follow(older, row, rows):
+    """One key's rows from `row` on, as many as fit; returns the row after them."""
+    for i in range(rows.size):
+        rows[i] = row
+        row = older[np.uint64(row)]
+    return row

@@ -1,0 +1,86 @@
+"""The count-sketch of all that a summary has in a window."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.kernels.seal import sketch_keys
+from index.options import Sizes
+from index.regions import Window, check_window
+from index.summary import SummaryState
+from index.summary_index import SummaryIndex
+from index.zone import distinct
+
+Counters = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sketched:
+    """Counters [bucket][row][column] of the tuples that are surely in the window, and of those in zones across its
+    edges, of which about `share` are."""
+
+    inside: Counters
+    across: Counters
+    share: float
+
+
+def window_sketch(summary: SummaryIndex, window: Window) -> Sketched | None:
+    """Blocks and coarse zones are added up whole; only a block that lies across an edge is taken zone by zone.
+
+    None without structure: then there are no sketches.
+    """
+    start, end = check_window(window)
+    with summary.reading() as state:
+        return _Sum(state, start, end).result() if isinstance(state, SummaryState) else None
+
+
+class _Sum:
+    def __init__(self, state: SummaryState, start: int, end: int) -> None:
+        self.state = state
+        self.sizes: Sizes = state.identity.sizes
+        self.start, self.end = max(start, state.oldest), end
+        self.inside = np.zeros(self.sizes.counters, np.int64)
+        self.across = np.zeros(self.sizes.counters, np.int64)
+        self.tuples = self.covered = 0.0
+
+    def result(self) -> Sketched:
+        fine = self.state.fine
+        for block in fine.blocks.values():
+            whole = block.whole
+            if self.start <= whole.start and whole.start + fine.length <= self.end:
+                self.inside += whole.counters
+            else:
+                for zone in block.zones:
+                    self._add(zone.first, zone.last, fine.pool.counters[zone.slot], zone.count)
+            if block.aside:
+                self._loose(*block.waiting())
+        if len(fine.open_rows):
+            log, identity = self.state.log, self.state.identity
+            self._loose(log.hashes(identity.key, fine.open_rows, self.state.seed), fine.open_rows)
+        for zones in self.state.coarse.levels.values():
+            for coarse in zones.values():
+                self._add(coarse.first, coarse.last, coarse.counters, coarse.count)
+        shape = (self.sizes.buckets, self.sizes.depth, self.sizes.width)
+        share = self.covered / self.tuples if self.tuples else 0.0
+        return Sketched(self.inside.astype(np.float64).reshape(shape), self.across.astype(np.float64).reshape(shape), share)
+
+    def _add(self, first: int, last: int, counters: NDArray[np.int16] | NDArray[np.int32], count: int) -> None:
+        """A zone with tuples from `first` to `last`."""
+        if first >= self.end or last < self.start:
+            return
+        if first >= self.start and last < self.end:
+            self.inside += counters
+            return
+        self.across += counters
+        self.tuples += count
+        self.covered += count * (min(last + 1, self.end) - max(first, self.start)) / (last + 1 - first)
+
+    def _loose(self, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        """Tuples that no zone has yet: each is in the window or not."""
+        times = self.state.log.times[rows]
+        keys, counts = distinct(hashes[(times >= self.start) & (times < self.end)])
+        counters, cells = np.zeros(self.sizes.counters, np.int32), np.zeros(self.sizes.buckets, np.int64)
+        sizes = self.sizes
+        sketch_keys(keys, counts, sizes.shift, sizes.depth, Sizes.lg(sizes.width), counters, cells)
+        self.inside += counters

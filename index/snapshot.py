@@ -1,0 +1,139 @@
+"""A stream as it stood at one moment, seen through a window.
+
+A query works in slices and the stream goes on between them. Tuples that arrive later are not in the snapshot; rows keep
+their place as long as nothing that the window needs has aged out, and when something has, the snapshot says so.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from index import log as tuple_log
+from index.kernels.gather import admit, granularities
+from index.postings import Postings
+from index.stream import Stream
+from index.summary import SummaryState
+from index.summary_index import SummaryIndex
+from summaries.errors import TokenExpired, UnknownName
+
+Rows = NDArray[np.int32]
+
+
+class Guess(NamedTuple):
+    """A number with bounds."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+class Snapshot:
+    """The tuples of [start, end) that had arrived when it was taken.
+
+    They are among the `size` tuples of a few whole chunks, numbered in order of arrival from 0 on; `rows_at` says where
+    a number is and `admitted` whether it belongs. Everything but the attributes is to be asked inside `holding`.
+    """
+
+    def __init__(self, stream: Stream, start: int, end: int, summary: SummaryIndex | None = None) -> None:
+        with stream.reading() as log:
+            self.stream = stream
+            self.oldest = stream.oldest
+            self.start = start if self.oldest is None else max(start, self.oldest)
+            self.end = end
+            self.until = log.arrived
+            self.kept = len(log)
+            """Tuples in the log."""
+            self._log = log
+            chunks = [c for c in log.chunks if c.latest >= self.start and c.earliest < end]
+            self._chunk = tuple_log.CHUNK
+            self._starts = np.array([c.start for c in chunks], np.int64)
+            self.size = sum(c.used for c in chunks)
+            self.tuples = self._count(chunks)
+            """How many tuples belong, with bounds that hold."""
+            self.whole = all(c.earliest >= self.start and c.latest < end for c in chunks)
+            """Whether every one of the `size` tuples belongs."""
+            self.everything = self.whole and len(chunks) == len(log.chunks)
+            """Whether every tuple of the log belongs."""
+            state = None if summary is None else summary.state
+            self.horizons = np.array(state.horizons if state is not None else (), np.int64)
+
+    def _count(self, chunks: list[tuple_log.Chunk]) -> Guess:
+        value = lower = 0.0
+        for c in chunks:
+            if c.earliest >= self.start and c.latest < self.end:
+                value, lower = value + c.used, lower + c.used
+            else:
+                covered = min(c.latest + 1, self.end) - max(c.earliest, self.start)
+                value += c.used * covered / (c.latest + 1 - c.earliest)
+        return Guess(value, lower, float(self.size))
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Keep the stream still for a slice of work."""
+        with self.stream.reading():
+            oldest = self.stream.oldest
+            if oldest is not None and oldest > self.start:
+                raise TokenExpired(
+                    f"stream {self.stream.name!r} has let go of tuples from before {oldest}, which this answer still"
+                    " needs; ask again"
+                )
+            yield
+
+    @property
+    def grown(self) -> bool:
+        """Whether tuples have arrived since."""
+        return self._log.arrived != self.until
+
+    def rows_at(self, numbers: NDArray[np.int64]) -> Rows:
+        """Where the tuples with these numbers are."""
+        return (self._starts[numbers // self._chunk] + numbers % self._chunk).astype(np.int32)
+
+    def rows_between(self, first: int, last: int) -> Rows:
+        """Where the tuples numbered first..last are, those that do not belong included."""
+        parts = []
+        for chunk in range(first // self._chunk, -(-last // self._chunk)):
+            low, high = max(first, chunk * self._chunk), min(last, (chunk + 1) * self._chunk)
+            offset = int(self._starts[chunk]) - chunk * self._chunk
+            parts.append(np.arange(low + offset, high + offset, dtype=np.int32))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, np.int32)])
+
+    def admitted(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which rows belong."""
+        out = np.empty(len(rows), np.bool_)
+        lg = self._chunk.bit_length() - 1
+        admit(rows, self._log.times, self._log.bases, lg, self.until, self.start, self.end, out)
+        return out
+
+    def granularity(self, rows: Rows) -> NDArray[np.int64]:
+        """Of each row, by the horizons that held when the snapshot was taken."""
+        out = np.empty(len(rows), np.int64)
+        granularities(self._log.times, rows, self.horizons, out)
+        return out
+
+    def column(self, name: str, rows: Rows) -> pa.Array:
+        """A column at these rows."""
+        return self._log.array(name, rows)
+
+    def hashes(self, name: str, rows: Rows) -> NDArray[np.int64]:
+        """Key hashes of a column of whole numbers or strings."""
+        return self._log.hashes(name, rows, self.stream.seed)
+
+    def nulls(self, name: str, rows: Rows) -> NDArray[np.bool_] | None:
+        """Which rows have no value in a column; None if none."""
+        return self._log.nulls(name, rows)
+
+    @property
+    def capacity(self) -> int:
+        """More than any row."""
+        return self._log.capacity
+
+
+def postings_of(summary: SummaryIndex) -> Postings | None:
+    """The rows of every key, of all the stream keeps; `STRUCTURE none` has none."""
+    if summary.dropped:
+        raise UnknownName(f"summary {summary.name!r} has been dropped")
+    return summary.state.postings if isinstance(summary.state, SummaryState) else None

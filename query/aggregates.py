@@ -1,0 +1,153 @@
+"""Exact aggregates by group, over any number of slices of rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from query.accumulators import Accumulator, Count, Distinct, Extreme, ExtremeString, FloatSum, IntSum, Ordered
+from query.arrays import Column, Ids
+from query.grouping import Keys, Table
+from query.types import ARROW, NAMES, NUMBERS, Kind
+
+Function = Literal["count", "sum", "avg", "min", "max", "median", "quantile", "count_distinct"]
+
+OF_NUMBERS: Final[frozenset[Function]] = frozenset({"sum", "avg", "median", "quantile"})
+
+
+def check(function: Function, kind: Kind | None) -> str | None:
+    """What is wrong with a call of this function on an argument of this kind (None: no argument), or None."""
+    if kind is None:
+        return None if function == "count" else f"{function} needs an argument"
+    if function in OF_NUMBERS and kind not in NUMBERS and kind != "null":
+        return f"{function} wants a number, not {NAMES[kind]}"
+    return None
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A call of a function. `kind` is that of its argument, None for count(*); `at` is the rank of a quantile."""
+
+    function: Function
+    kind: Kind | None = None
+    at: float | None = None
+
+    @property
+    def result_kind(self) -> Kind:
+        if self.function in ("count", "count_distinct"):
+            return "int"
+        if self.function in ("min", "max"):
+            assert self.kind is not None
+            return self.kind
+        return "float" if self.function != "sum" or self.kind == "float" else "int"
+
+    @property
+    def rank(self) -> float:
+        """Of a median or quantile."""
+        if self.function == "median":
+            return 0.5
+        assert self.at is not None
+        return self.at
+
+    def accumulator(self, keyed: bool) -> Accumulator:
+        """An empty state; `keyed` if there can be more than one group."""
+        if self.function == "count":
+            return Count()
+        assert self.kind is not None
+        if self.function in ("sum", "avg"):
+            return FloatSum(self.function == "avg") if self.kind == "float" else IntSum(self.function == "avg")
+        if self.function in ("min", "max"):
+            least = self.function == "min"
+            return ExtremeString(least) if self.kind == "string" else Extreme(self.kind, least)
+        if self.function == "count_distinct":
+            return Distinct(self.kind, keyed)
+        return Ordered(self.rank)
+
+
+@dataclass
+class Result:
+    """One row for each group: its keys, and the value of each aggregate."""
+
+    keys: list[pa.Array]
+    values: list[pa.Array]
+
+
+class Groups:
+    """Aggregates of all rows added so far, by their keys, the groups in order of first appearance.
+
+    NULL keys are equal to each other, and so are NaN keys, and 0.0 and -0.0. NULL arguments are left out. Without keys
+    there is one group from the start. Adding takes O(1) a row.
+    """
+
+    def __init__(self, keys: Sequence[Kind], aggregates: Sequence[Aggregate]) -> None:
+        self.aggregates = tuple(aggregates)
+        self._keys = Keys(keys)
+        self._table = Table(self._keys.width)
+        self.accumulators = [aggregate.accumulator(bool(keys)) for aggregate in aggregates]
+
+    @property
+    def keyed(self) -> bool:
+        return bool(self._keys.kinds)
+
+    @property
+    def size(self) -> int:
+        """How many groups there are."""
+        return self._table.size if self.keyed else 1
+
+    def add(self, keys: Sequence[pa.Array], arguments: Sequence[pa.Array | None], rows: int) -> None:
+        """Take in a slice: arrays `rows` long, of the Arrow types of their kinds. If one is not, nothing is added."""
+        columns = self.columns(keys, arguments, rows)
+        if rows == 0:
+            return
+        ids = self._table.enter(self._keys.encode(keys, rows)) if self.keyed else None
+        for accumulator, column in zip(self.accumulators, columns, strict=True):
+            if column is not None:
+                accumulator.add(self.size, ids, column)
+            else:
+                assert isinstance(accumulator, Count)
+                accumulator.add_rows(self.size, ids, rows)
+
+    def columns(self, keys: Sequence[pa.Array], arguments: Sequence[pa.Array | None], rows: int) -> list[Column | None]:
+        """The arguments, checked as the keys are. Arguments that are one array are one column."""
+        made: dict[int, Column] = {}
+        columns: list[Column | None] = []
+        for kind, array in zip(self._keys.kinds, keys, strict=True):
+            _check(array, kind, rows)
+        for aggregate, argument in zip(self.aggregates, arguments, strict=True):
+            if aggregate.kind is None:
+                columns.append(None)
+                continue
+            if argument is None:
+                raise TypeError(f"no argument for {aggregate}")
+            _check(argument, aggregate.kind, rows)
+            if id(argument) not in made:
+                made[id(argument)] = Column(argument, aggregate.kind)
+            columns.append(made[id(argument)])
+        return columns
+
+    def place(self, keys: Sequence[pa.Array], rows: int) -> tuple[Ids | None, list[pa.Array]]:
+        """The group of each of these rows, and the keys of all groups if the rows were added; but they are not.
+
+        Groups that are not there yet come after those that are, in order of first appearance.
+        """
+        if not self.keyed:
+            return None, []
+        table = Table(self._keys.width)
+        ids = table.enter(self._keys.encode(keys, rows))
+        known = self._table.find(np.ascontiguousarray(table.stored.T))
+        new = known < 0
+        known[new] = np.arange(self.size, self.size + np.count_nonzero(new), dtype=np.int32)
+        return known[ids], self._keys.decode(np.concatenate((self._table.stored, table.stored[new])))
+
+    def result(self) -> Result:
+        """The aggregates as they stand. Raises Overflow if a sum of integers does not fit."""
+        keys = self._keys.decode(self._table.stored) if self.keyed else []
+        return Result(keys, [accumulator.values(self.size) for accumulator in self.accumulators])
+
+
+def _check(array: pa.Array, kind: Kind, rows: int) -> None:
+    """Bytes of another type, read as if they were this one's, would be nonsense or worse."""
+    if array.type != ARROW[kind] or len(array) != rows:
+        raise TypeError(f"{len(array)} values of type {array.type} where {rows} of {ARROW[kind]} are due")

@@ -1,0 +1,153 @@
+"""What a query answers with: frames of rows, each with an account of what it covers."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from query.operators.base import Guess
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Cut = Literal["budget", "limit", "cancelled", "error"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an answer has come.
+
+    Attributes
+    ----------
+    rows: rows of the answer so far.
+    total: rows of the whole answer, with bounds; of aggregates, tuples (or pairs) that go into them.
+    coverage: the share of `total` that the answer so far rests on, with bounds.
+    complete: whether nothing is missing, so that rows are exact; a LIMIT that was reached counts as complete.
+    cut: what ended the answer early: "budget", "limit", "cancelled", "error" (the error target was reached), or None.
+    cpu_seconds: CPU time spent, parsing and planning included.
+    granularities: the granularities that tuples were read from, 1 for the finest.
+    read: tuples read.
+    entries, rank: size of the promising set, and how many of its entries were worked (or drawn from).
+    token: with it `resume` goes on from here; None if there is nothing to go on with.
+    warnings: what the user should know about the answer.
+    """
+
+    rows: int
+    total: Guess
+    coverage: Guess
+    complete: bool
+    cut: Cut | None
+    cpu_seconds: float
+    granularities: tuple[int, ...]
+    read: int
+    entries: int
+    rank: int
+    token: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A step of an answer.
+
+    With `mode` "append" the rows are new ones; with "replace" they are the whole answer so far, better than the one
+    before. `lower` and `upper` bound the aggregates of a "replace" frame, column by column and row by row: null where no
+    bound is known or the column is no aggregate.
+    """
+
+    rows: pa.Table
+    mode: Literal["append", "replace"]
+    progress: Progress
+    lower: pa.Table | None = None
+    upper: pa.Table | None = None
+
+
+@dataclass
+class Answer:
+    """The answer to one query; iterating over it does the work.
+
+    >>> import promising
+    >>> session = promising.open()
+    >>> session.execute("CREATE STREAM s (ts TIMESTAMP, item INT) TIMESTAMP BY ts").message
+    'stream s created'
+    >>> session.ingest("s", {"ts": [1, 2, 3], "item": [7, 7, 9]}).accepted
+    3
+    >>> answer = session.query("SELECT item, count(*) AS n FROM s GROUP BY item ORDER BY n DESC")
+    >>> answer.to_arrow().to_pydict()
+    {'item': [7, 9], 'n': [2, 1]}
+    >>> answer.progress.complete
+    True
+    """
+
+    frames: Iterator[Frame]
+    first: Callable[[], Progress]
+    schema: pa.Schema
+    _stop: threading.Event
+    _tables: list[pa.Table] = field(default_factory=list)
+    _last: Frame | None = None
+    _problem: BaseException | None = None
+
+    def __iter__(self) -> Iterator[Frame]:
+        """Frames as they come. What has been read once is kept for `to_arrow`, and not told again."""
+        while True:
+            frame = self._next()
+            if frame is None:
+                return
+            yield frame
+
+    def _next(self) -> Frame | None:
+        if self._problem is not None:
+            raise self._problem
+        try:
+            frame = next(self.frames, None)
+        except BaseException as problem:
+            self._problem = problem
+            raise
+        if frame is None:
+            return None
+        if frame.mode == "replace":
+            self._tables = [frame.rows]
+        elif frame.rows.num_rows:
+            self._tables.append(frame.rows)
+        self._last = frame
+        return frame
+
+    def run(self) -> "Answer":
+        """Do all the work there is."""
+        while self._next() is not None:
+            pass
+        return self
+
+    def cancel(self) -> None:
+        """Stop after the slice of work that is under way; from any thread. The frame that comes then is the last."""
+        self._stop.set()
+
+    @property
+    def progress(self) -> Progress:
+        """As of the last frame read; before the first, what can be said without work."""
+        return self.first() if self._last is None else self._last.progress
+
+    @property
+    def last(self) -> Frame | None:
+        """The last frame read."""
+        return self._last
+
+    @property
+    def bounds(self) -> tuple[pa.Table, pa.Table] | None:
+        """Lower and upper bounds of aggregates, as of the end."""
+        self.run()
+        if self._last is None or self._last.lower is None or self._last.upper is None:
+            return None
+        return self._last.lower, self._last.upper
+
+    def to_arrow(self) -> pa.Table:
+        """All rows, after doing what work is left."""
+        self.run()
+        return pa.concat_tables(self._tables) if self._tables else self.schema.empty_table()
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """All rows as a pandas frame; needs pandas."""
+        table: Any = self.to_arrow()
+        return table.to_pandas()

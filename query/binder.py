@@ -1,0 +1,560 @@
+"""From the tree of a SELECT to a bound query: names, kinds and clauses checked, each error at its place."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlglot import exp
+
+from index.schema import KEY_TYPES
+from index.summary_index import best_summary
+from query.aggregates import Aggregate, check
+from query.bound import RESULT, Bound, Constants, JoinKey, Order, Source, Target
+from query.catalog import Catalog
+from query.compiled import Compiled
+from query.expressions import compile_expression, compile_predicate, conjuncts
+from query.places import offset_of
+from query.preference import Direction, Estimated, Preference
+from query.scope import Input, Scope, StreamScope
+from query.sql import generate, nodes
+from query.types import ARROW, NAMES, NUMBERS, Kind
+from summaries.errors import BadClause, NoSummary, StatementError, TypeMismatch, Unsupported
+
+MOST_STREAMS = 2
+CONFIDENCE = 0.95
+LONGEST_BUDGET = 3_600_000_000  # microseconds
+
+AGGREGATES: dict[type[exp.Expression], str] = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.Median: "median",
+    exp.Quantile: "quantile",
+}
+
+
+def bind(node: exp.Expression, sql: str, catalog: Catalog) -> Bound:
+    """Resolve a SELECT against the catalog. Changes nothing."""
+    return _Binder(node, sql, catalog).bind()
+
+
+class _Binder:
+    def __init__(self, node: exp.Expression, sql: str, catalog: Catalog) -> None:
+        self.node = node
+        self.sql = sql
+        self.catalog = catalog
+
+    def error(self, kind: type[StatementError], message: str, at: exp.Expression) -> StatementError:
+        return kind(message, self.sql, offset_of(at))
+
+    def bind(self) -> Bound:
+        args = self.node.args
+        sources, on = self._sources()
+        self.sources = sources
+        columns = [(s.alias, s.stream.name, _kinds(s.stream.schema.types)) for s in sources]
+        self.scope: Scope = StreamScope(self.sql, columns)
+        where = args.get("where")
+        parts = [c for part in (*on, *([where.this] if where else [])) for c in conjuncts(part)]
+        for part in parts:
+            self._refuse_aggregates(part, "WHERE")
+        join, parts = self._join(parts)
+        predicates = [compile_predicate(part, self.scope) for part in parts]
+        bound = Bound(
+            sql=self.sql,
+            node=self.node,
+            sources=sources,
+            names=[],
+            outputs=[],
+            predicates=predicates,
+            predicate_texts=[generate(part) for part in parts],
+            join=join,
+            constants=self._constants(parts, join),
+        )
+        self._outputs(bound)
+        self._clauses(bound)
+        return bound
+
+    # --- FROM ----------------------------------------------------------------------------------------------------
+
+    def _sources(self) -> tuple[list[Source], list[exp.Expression]]:
+        origin = self.node.args.get("from_") or self.node.args.get("from")
+        if origin is None:
+            raise self.error(BadClause, "a query reads from a stream: FROM is missing", self.node)
+        tables, on = [origin.this], []
+        for join in self.node.args.get("joins") or []:
+            tables.append(join.this)
+            if join.args.get("on") is not None:
+                on.append(join.args["on"])
+        if len(tables) > MOST_STREAMS:
+            raise self.error(
+                Unsupported, f"a query reads from one or two streams, not {len(tables)}", tables[MOST_STREAMS]
+            )
+        sources = [Source(self.catalog.stream(t.this, self.sql), t.alias or t.name) for t in tables]
+        if len(sources) == 2 and sources[0].alias.lower() == sources[1].alias.lower():
+            raise self.error(
+                BadClause, f"both streams are called {sources[1].alias}: give one of them another alias", tables[1]
+            )
+        return sources, on
+
+    def _join(self, parts: list[exp.Expression]) -> tuple[JoinKey | None, list[exp.Expression]]:
+        """The equality to join on, the one that summaries know best, and the conditions that are left."""
+        if len(self.sources) == 1:
+            return None, parts
+        best: tuple[int, int] | None = None
+        keys: dict[int, JoinKey] = {}
+        for at, part in enumerate(parts):
+            key = self._equality(part)
+            if key is not None:
+                keys[at] = key
+                known = sum(s is not None and s.structure != "none" for s in key.summaries)
+                plain = sum(a is not None for a in key.attributes)
+                rank = (10 * known + plain, -at)
+                best = rank if best is None else max(best, rank)
+        if best is None:
+            raise self.error(
+                Unsupported,
+                "two streams are joined by an equality between a column of each (a.x = b.x); none is given, and cross"
+                " joins are not offered",
+                parts[0] if parts else self.node,
+            )
+        chosen = -best[1]
+        key = keys[chosen]
+        strings = key.values[0].kind == "string"  # two strings may share a hash: the equality is still to be checked
+        return key, [p for at, p in enumerate(parts) if at != chosen or strings]
+
+    def _equality(self, part: exp.Expression) -> JoinKey | None:
+        part = part.unnest() if isinstance(part, exp.Paren) else part
+        if not isinstance(part, exp.EQ):
+            return None
+        sides = [compile_expression(operand, self.scope) for operand in (part.this, part.expression)]
+        read = [{i.source for i in side.inputs} for side in sides]
+        operands = [part.this, part.expression]
+        if read == [{1}, {0}]:
+            sides, operands = sides[::-1], operands[::-1]
+        elif read != [{0}, {1}]:
+            return None
+        kinds = {side.kind for side in sides}
+        if len(kinds) > 1 and not kinds <= NUMBERS:
+            return None  # compiled as a condition, it says what is wrong
+        attributes: list[str | None] = []
+        for operand, side in zip(operands, sides, strict=True):
+            bare = operand.unnest() if isinstance(operand, exp.Paren) else operand
+            attributes.append(next(iter(side.inputs)).name if isinstance(bare, exp.Column) else None)
+        found = [
+            best_summary(source.stream.summaries, attribute) if attribute and len(kinds) == 1 else None
+            for source, attribute in zip(self.sources, attributes, strict=True)
+        ]
+        return JoinKey((sides[0], sides[1]), (attributes[0], attributes[1]), (found[0], found[1]), generate(part))
+
+    def _constants(self, parts: list[exp.Expression], join: JoinKey | None) -> Constants | None:
+        """Conditions that name the only keys wanted, of an attribute that is indexed."""
+        for part in parts:
+            part = part.unnest() if isinstance(part, exp.Paren) else part
+            if isinstance(part, exp.EQ):
+                pairs = [(part.this, [part.expression]), (part.expression, [part.this])]
+            elif isinstance(part, exp.In) and part.expressions:
+                pairs = [(part.this, part.expressions)]
+            else:
+                continue
+            for column, values in pairs:
+                if not isinstance(column, exp.Column):
+                    continue
+                found = self.scope.resolve(column)
+                if found.kind not in KEY_TYPES:
+                    continue
+                made = [_constant(v, found.kind) for v in values]
+                if any(m is None for m in made):
+                    continue
+                if join is None:
+                    summary = best_summary(self.sources[0].stream.summaries, found.name)
+                    if summary is None or summary.structure == "none":
+                        continue
+                elif join.attributes[found.source] != found.name or join.values[0].kind != join.values[1].kind:
+                    continue
+                return Constants(found.source, found.name, made, generate(part))  # type: ignore[arg-type]  # all of one kind
+        return None
+
+    # --- SELECT list, GROUP BY, HAVING, ORDER BY -------------------------------------------------------------------
+
+    def _outputs(self, bound: Bound) -> None:
+        args = self.node.args
+        shown = list(self._expanded())
+        grouping = args.get("group")
+        having, order = args.get("having"), args.get("order")
+        everything = [e for e, _ in shown] + ([having.this] if having else []) + ([order] if order else [])
+        bound.grouped = grouping is not None or having is not None or any(_aggregates(e) for e in everything)
+        scope: Scope = self.scope
+        if bound.grouped:
+            scope = self._group(bound, grouping, shown)
+        compiled: dict[str, Compiled] = {}
+        for expression, name in shown:
+            made = compile_expression(expression, scope)
+            if made.kind == "null":
+                made = _typed_null(made)
+            bound.outputs.append(made)
+            bound.names.append(_fresh(name, bound.names))
+            compiled.setdefault(name.lower(), made)
+            only = scope.replace(expression) if bound.grouped else None
+            bound.shown.append(int(only.name[1:]) if only is not None and only.name.startswith("a") else None)
+        if having is not None:
+            bound.having = compile_predicate(having.this, scope)
+        for term in order.expressions if order is not None else []:
+            bound.order.append(self._ordered(term, bound, scope, compiled))
+
+    def _expanded(self) -> Iterator[tuple[exp.Expression, str]]:
+        """The select list, stars spelled out, with a name for each."""
+        for item in self.node.expressions:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                wanted = item.table if isinstance(item, exp.Column) else ""
+                if wanted and wanted.lower() not in {s.alias.lower() for s in self.sources}:
+                    self.scope.resolve(exp.column("*", table=item.args["table"]))
+                for source in self.sources:
+                    if wanted and source.alias.lower() != wanted.lower():
+                        continue
+                    for column in source.stream.schema.types:
+                        made = exp.Column(
+                            this=exp.Identifier(this=column, quoted=True),
+                            table=exp.Identifier(this=source.alias, quoted=True),
+                        )
+                        if (start := offset_of(item)) is not None:
+                            made.this.meta["start"] = start
+                        yield made, column
+            elif isinstance(item, exp.Alias):
+                yield item.this, item.alias
+            elif isinstance(item, exp.Column):
+                yield item, self.scope.resolve(item).name
+            else:
+                yield item, generate(item)
+
+    def _group(self, bound: Bound, grouping: Any, shown: list[tuple[exp.Expression, str]]) -> Scope:
+        """Bind group keys and aggregates; returns the scope in which they are columns."""
+        keys: list[exp.Expression] = []
+        aliases = {name.lower(): e for e, name in reversed(shown)}
+        for term in grouping.expressions if grouping is not None else []:
+            expression = self._ordinal(term, shown, "GROUP BY")
+            if expression is None and isinstance(term, exp.Column) and not term.table:
+                known = any(term.name.lower() in map(str.lower, s.stream.schema.types) for s in self.sources)
+                expression = None if known else aliases.get(term.name.lower())
+            expression = term if expression is None else expression
+            self._refuse_aggregates(expression, "GROUP BY")
+            keys.append(expression)
+            bound.group_keys.append(compile_expression(expression, self.scope))
+        scope = _GroupScope(self.scope, self, bound, keys)
+        return scope
+
+    def _ordinal(self, term: exp.Expression, shown: list[tuple[exp.Expression, str]], where: str) -> Any:
+        """The output that a bare number stands for."""
+        if not isinstance(term, exp.Literal) or term.is_string:
+            return None
+        if not term.this.isdigit() or not 1 <= int(term.this) <= len(shown):
+            raise self.error(BadClause, f"{where} {term.this}: there are {len(shown)} columns in the answer", term)
+        return shown[int(term.this) - 1][0]
+
+    def _ordered(self, term: exp.Expression, bound: Bound, scope: Scope, named: dict[str, Compiled]) -> Order:
+        value = term.this
+        made: Compiled | None = None
+        if isinstance(value, exp.Literal) and not value.is_string:
+            if not value.this.isdigit() or not 1 <= int(value.this) <= len(bound.outputs):
+                raise self.error(
+                    BadClause, f"ORDER BY {value.this}: there are {len(bound.outputs)} columns in the answer", value
+                )
+            made = bound.outputs[int(value.this) - 1]
+        elif isinstance(value, exp.Column) and not value.table:
+            made = named.get(value.name.lower())
+        if made is None:
+            made = compile_expression(value, scope)
+        return Order(made, bool(term.args.get("desc")), bool(term.args.get("nulls_first")))
+
+    def _refuse_aggregates(self, node: exp.Expression, where: str) -> None:
+        for found in _aggregates(node):
+            raise self.error(BadClause, f"an aggregate cannot stand in {where}", found)
+
+    def aggregate(self, node: exp.Expression) -> tuple[Aggregate, Compiled | None]:
+        """An aggregate call and its argument."""
+        function = AGGREGATES[type(node)]
+        argument: Any = node.this
+        at = None
+        if isinstance(argument, exp.Distinct):
+            if function != "count":
+                raise self.error(Unsupported, f"DISTINCT is offered in count only, not in {function}", node)
+            if len(argument.expressions) != 1:
+                raise self.error(Unsupported, "count(DISTINCT ...) takes one expression", node)
+            function, argument = "count_distinct", argument.expressions[0]
+        if function == "count" and (argument is None or isinstance(argument, exp.Star)):
+            return Aggregate("count", None, None), None
+        if argument is None or (isinstance(node, exp.Count | exp.Min | exp.Max) and node.expressions):
+            raise self.error(TypeMismatch, f"{function} takes one argument", node)
+        if function == "quantile":
+            at = _number(node.args.get("quantile"))
+            if at is None or not 0 <= at <= 1:
+                raise self.error(BadClause, "quantile(x, q) takes a q from 0 to 1", node)
+        self._refuse_aggregates(argument, "another aggregate")
+        made = compile_expression(argument, self.scope)
+        problem = check(function, made.kind)  # type: ignore[arg-type]  # one of the functions
+        if problem:
+            raise self.error(TypeMismatch, problem, argument)
+        return Aggregate(function, made.kind, at), made  # type: ignore[arg-type]  # one of the functions
+
+    # --- clauses -------------------------------------------------------------------------------------------------
+
+    def _clauses(self, bound: Bound) -> None:
+        args = self.node.args
+        limit = args.get("limit")
+        if limit is not None:
+            given = limit.expression
+            if not isinstance(given, exp.Literal) or given.is_string or not given.this.isdigit():
+                raise self.error(BadClause, "LIMIT takes a whole number, not negative", limit)
+            bound.limit = int(given.this)
+        bound.window = self._span("window", "WINDOW")
+        if bound.window is not None and bound.window <= 0:
+            raise self.error(BadClause, "WINDOW must be longer than nothing", args["window"])
+        bound.budget = self._span("budget", "BUDGET")
+        if bound.budget is not None and bound.budget < 0:
+            raise self.error(BadClause, "BUDGET must not be negative; 0 asks for estimates alone", args["budget"])
+        if bound.budget is not None and bound.budget > LONGEST_BUDGET:
+            raise self.error(BadClause, "BUDGET is an hour at most; leave it out to have no limit", args["budget"])
+        bound.target = self._target(bound)
+        bound.preference = self._preference(bound)
+        if bound.preference is not None and bound.order and not bound.grouped:
+            raise self.error(
+                BadClause,
+                "ORDER BY and PREFERENCE both give an order: rows come in the order of the preference, or sorted,"
+                " not both",
+                args["order"],
+            )
+
+    def _span(self, name: str, clause: str) -> int | None:
+        span = self.node.args.get(name)
+        if span is None:
+            return None
+        if name == "budget" and not span.args.get("unit"):
+            raise self.error(BadClause, "BUDGET needs a unit, as in BUDGET 50 MILLISECONDS", span)
+        try:
+            micros: int = span.micros
+        except BadClause as problem:
+            raise self.error(BadClause, f"{clause} {problem.problem}", span) from None
+        return micros
+
+    def _target(self, bound: Bound) -> Target | None:
+        node = self.node.args.get("target")
+        if node is None:
+            return None
+        error = _number(node.args["error"])
+        confidence = _number(node.args["confidence"]) if node.args.get("confidence") else CONFIDENCE
+        if error is None or not 0 < error < 1:
+            raise self.error(BadClause, "WITH ERROR takes a share between 0 and 1, as in WITH ERROR 0.05", node)
+        if confidence is None or not 0.5 <= confidence < 1:
+            raise self.error(BadClause, "CONFIDENCE is at least 0.5 and less than 1, as in CONFIDENCE 0.95", node)
+        if not bound.aggregates:
+            raise self.error(BadClause, "WITH ERROR is about aggregates; this query has none", node)
+        for aggregate in bound.aggregates:
+            if aggregate.function in ("min", "max", "count_distinct"):
+                raise self.error(
+                    BadClause,
+                    f"WITH ERROR cannot be promised for {aggregate.function}: no sample bounds what was not seen",
+                    node,
+                )
+        return Target(error, confidence)
+
+    def _preference(self, bound: Bound) -> Preference | None:
+        node = self.node.args.get("preference")
+        fade = self.node.args.get("fade")
+        if node is None:
+            if fade is not None:
+                raise self.error(BadClause, "FADE FACTOR changes a preference; WITH PREFERENCE is missing", fade)
+            return None
+        factor = 1.0 if fade is None else _number(fade)
+        if factor is None or not 0 < factor <= 1:
+            raise self.error(BadClause, "FADE FACTOR must be greater than 0 and at most 1", fade)
+        scope = _PreferenceScope(self.scope, self)
+        factors = []
+        for expression in node.expressions:
+            self._refuse_aggregates(expression, "PREFERENCE")
+            made = compile_expression(expression, scope)
+            if made.kind not in NUMBERS:
+                raise self.error(TypeMismatch, f"a preference is a number, not {NAMES[made.kind]}", expression)
+            factors.append(made)
+        if not scope.found:
+            raise self.error(
+                BadClause,
+                "a preference ranks by what summaries know: name at least one SUMMARY.Estimate.Count(column)",
+                node,
+            )
+        columns = {i.source for f in factors for i in f.inputs if i.source >= 0}
+        direction: Direction = node.args["direction"]
+        key = self._preferred_key(bound, scope, node)
+        columns |= {e.side for e in scope.found if key[e.side] != e.attribute}
+        if len(columns) > 1:
+            raise self.error(
+                Unsupported, "a preference may look at columns of one of the two streams, not of both", node
+            )
+        side = min(columns) if columns else None
+        rising = all(_rising(e) for e in node.expressions)
+        plain = len(node.expressions) == 1 and isinstance(node.expressions[0], nodes.SummaryEstimate)
+        plain = plain and node.expressions[0].args["what"] == "COUNT"
+        return Preference(direction, tuple(factors), tuple(scope.found), factor, side, rising, plain)
+
+    def _preferred_key(self, bound: Bound, scope: "_PreferenceScope", node: exp.Expression) -> list[str | None]:
+        """The attribute whose values are the entries, on each side."""
+        if bound.join is None:
+            return [scope.found[0].attribute]
+        for side, (source, attribute, summary) in enumerate(
+            zip(self.sources, bound.join.attributes, bound.join.summaries, strict=True)
+        ):
+            if summary is None:
+                what = f"{source.alias}.{attribute}" if attribute else f"the expression on the side of {source.alias}"
+                hint = (
+                    f"; create one: CREATE SUMMARY name ON {source.stream.name} ({attribute}) WITH GRANULARITY"
+                    " 60 SECONDS AND COLLAPSE(4, 5)"
+                    if attribute and source.stream.schema.types[attribute] in KEY_TYPES
+                    else ""
+                )
+                raise self.error(
+                    NoSummary, f"a join with a preference needs a summary on both join keys; {what} has none{hint}", node
+                )
+            assert bound.join.attributes[side] is not None
+        return list(bound.join.attributes)
+
+    def estimated(self, node: exp.Expression) -> Estimated:
+        """A `SUMMARY.Estimate.What(column)`: the column must have a summary."""
+        column = node.this
+        if not isinstance(column, exp.Column):
+            raise self.error(TypeMismatch, "SUMMARY.Estimate takes a column", node)
+        found = self.scope.resolve(column)
+        stream = self.sources[found.source].stream
+        if best_summary(stream.summaries, found.name) is None:
+            known = sorted({s.key for s in stream.summaries.values()})
+            has = f"it has summaries on {', '.join(known)}" if known else "it has no summaries"
+            raise self.error(
+                NoSummary,
+                f"stream {stream.name} has no summary on {found.name}; {has}. CREATE SUMMARY name ON"
+                f" {stream.name} ({found.name}) WITH GRANULARITY 60 SECONDS AND COLLAPSE(4, 5) makes one",
+                node,
+            )
+        return Estimated(found.source, found.name, node.args["what"])
+
+
+class _GroupScope:
+    """Group keys and aggregates are columns; any other column is out of place."""
+
+    def __init__(self, rows: Scope, binder: _Binder, bound: Bound, keys: list[exp.Expression]) -> None:
+        self.rows = rows
+        self.sql = rows.sql
+        self._binder = binder
+        self._bound = bound
+        self._keys = keys
+        self._texts = [self._canonical(k) for k in keys]
+        self._seen: dict[str, Input] = {}
+
+    def _canonical(self, node: exp.Expression) -> exp.Expression:
+        """The expression with every column under its full name, to compare by."""
+
+        def full(part: exp.Expression) -> exp.Expression:
+            if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
+                found = self.rows.resolve(part)
+                return exp.column(found.name, table=str(found.source))
+            return part
+
+        return node.copy().transform(full)
+
+    def resolve(self, node: exp.Column) -> Input:
+        found = self.rows.resolve(node)
+        raise self._binder.error(
+            BadClause, f"column {found.name} is neither in GROUP BY nor inside an aggregate such as max(...)", node
+        )
+
+    def replace(self, node: exp.Expression) -> Input | None:
+        if type(node) in AGGREGATES:
+            text = generate(node)
+            if text not in self._seen:
+                aggregate, argument = self._binder.aggregate(node)
+                self._seen[text] = Input(RESULT, f"a{len(self._bound.aggregates)}", aggregate.result_kind)
+                self._bound.aggregates.append(aggregate)
+                self._bound.arguments.append(argument)
+            return self._seen[text]
+        if self._keys and not _aggregates(node) and not isinstance(node, exp.Literal):
+            wanted = self._canonical(node)
+            for number, known in enumerate(self._texts):
+                if known == wanted:
+                    return Input(RESULT, f"k{number}", self._bound.group_keys[number].kind)
+        return None
+
+
+class _PreferenceScope:
+    """Estimates are columns, beside those of the streams."""
+
+    def __init__(self, rows: Scope, binder: _Binder) -> None:
+        self.rows = rows
+        self.sql = rows.sql
+        self._binder = binder
+        self.found: list[Estimated] = []
+
+    def resolve(self, node: exp.Column) -> Input:
+        return self.rows.resolve(node)
+
+    def replace(self, node: exp.Expression) -> Input | None:
+        if not isinstance(node, nodes.SummaryEstimate):
+            return None
+        found = self._binder.estimated(node)
+        if found not in self.found:
+            self.found.append(found)
+        return found.input
+
+
+def _kinds(types: dict[str, str]) -> dict[str, Kind]:
+    return dict(types)  # type: ignore[arg-type]  # the types of a schema are kinds
+
+
+def _aggregates(node: exp.Expression) -> list[exp.Expression]:
+    return [n for n in node.walk() if type(n) in AGGREGATES]
+
+
+def _fresh(name: str, taken: list[str]) -> str:
+    """The name, with a number behind it if an earlier column has it."""
+    made, number = name, 0
+    while made.lower() in {t.lower() for t in taken}:
+        number += 1
+        made = f"{name}_{number}"
+    return made
+
+
+def _number(node: exp.Expression | None) -> float | None:
+    sign = 1.0
+    if isinstance(node, exp.Neg):
+        sign, node = -1.0, node.this
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    try:
+        return sign * float(node.this)
+    except ValueError:
+        return None
+
+
+def _constant(node: exp.Expression, kind: str) -> int | str | None:
+    """A literal of a key's kind."""
+    negative = isinstance(node, exp.Neg)
+    literal = node.this if negative else node
+    if not isinstance(literal, exp.Literal):
+        return None
+    if kind == "string":
+        return None if negative or not literal.is_string else str(literal.this)
+    if literal.is_string or not literal.this.isdigit():
+        return None
+    value = -int(literal.this) if negative else int(literal.this)
+    return value if -(1 << 63) <= value < 1 << 63 else None
+
+
+def _rising(node: exp.Expression) -> bool:
+    """Whether a factor is a product of estimates and numbers that are not negative."""
+    if isinstance(node, exp.Paren):
+        return _rising(node.this)
+    if isinstance(node, exp.Mul):
+        return _rising(node.this) and _rising(node.expression)
+    return isinstance(node, nodes.SummaryEstimate) or (isinstance(node, exp.Literal) and not node.is_string)
+
+
+def _typed_null(compiled: Compiled) -> Compiled:
+    """A column of nothing but NULL has a type all the same, as in SQL."""
+    run: Callable[[Any], Any] = compiled.run
+    return Compiled("int", compiled.inputs, compiled.can_fail, compiled.constant, lambda f: run(f).cast(ARROW["int"]))

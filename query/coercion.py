@@ -1,0 +1,46 @@
+"""Values of different kinds that meet: integers widen to floats, NULL takes any kind, string literals are read."""
+
+from collections.abc import Sequence
+
+from query.casts import read_literal, widen
+from query.compiled import Compiled, apply, literal
+from query.places import Place
+from query.types import NAMES, Kind
+from summaries.errors import TypeMismatch
+
+
+def to_kind(part: Compiled, kind: Kind) -> Compiled:
+    """`part` as that kind, which it is, or which it widens to."""
+    if part.kind == kind:
+        return part
+    if part.kind == "null":
+        return literal(None, kind)
+    assert part.kind == "int" and kind == "float"
+    return apply("float", [part], widen)
+
+
+def unify(parts: Sequence[Compiled], verb: str, place: Place) -> tuple[Kind, list[Compiled]]:
+    """The parts as values of one kind. `verb` is what is done to them, for the message if there is no such kind."""
+    kinds: list[Kind] = []
+    for part in parts:
+        if part.kind != "null" and part.text is None and part.kind not in kinds:
+            kinds.append(part.kind)
+    if not kinds:
+        kind: Kind = "null" if all(part.kind == "null" for part in parts) else "string"
+    elif len(kinds) == 1:
+        kind = kinds[0]
+    elif set(kinds) == {"int", "float"}:
+        kind = "float"
+    else:
+        raise place.error(TypeMismatch, f"cannot {verb} {NAMES[kinds[0]]} and {NAMES[kinds[1]]}")
+    return kind, [read(part, kind, place) if part.text is not None else to_kind(part, kind) for part in parts]
+
+
+def read(part: Compiled, kind: Kind, place: Place) -> Compiled:
+    """A string literal as a value of that kind."""
+    if kind == "string" or part.text is None:
+        return part
+    value = read_literal(part.text, kind)
+    if value is None:
+        raise place.error(TypeMismatch, f"{part.text!r} is not {NAMES[kind]}")
+    return literal(value, kind)

@@ -1,0 +1,180 @@
+"""Comparisons, IN and LIKE, in three-valued logic.
+
+Floats have a total order, as in DuckDB: NaN equals NaN and is greater than every other value; -0.0 equals 0.0. Strings
+compare by their bytes.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from query.coercion import unify
+from query.compiled import Compiled, Value, apply, combine, literal, value_of
+from query.places import Place
+from query.types import ARROW, NAMES, Kind
+from summaries.errors import TypeMismatch, Unsupported
+
+Comparison = Literal["=", "<>", "<", "<=", ">", ">="]
+Kernel = Callable[[Value, Value], Value]
+
+_PLAIN: Final[dict[Comparison, Kernel]] = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+_OPPOSITE: Final[dict[Comparison, Comparison]] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+# From here on one set is found faster than many comparisons are made.
+_SET_FROM = 8
+
+
+def compare(operator: Comparison, left: Compiled, right: Compiled, place: Place) -> Compiled:
+    kind, (a, b) = unify([left, right], "compare", place)
+    if kind == "null":
+        return literal(None, "bool")
+    if kind != "float":
+        return apply("bool", [a, b], _PLAIN[operator])
+    return apply("bool", [a, b], comparison(operator, kind, _never_nan(left, a), _never_nan(right, b)))
+
+
+def _never_nan(written: Compiled, part: Compiled) -> bool:
+    """Whether `part`, which is `written` as a float, is known to hold no NaN."""
+    if written.kind == "int":
+        return True
+    value = value_of(part)
+    return value is not None and not (value.is_valid and math.isnan(value.as_py()))
+
+
+def comparison(operator: Comparison, kind: Kind, left_sure: bool = False, right_sure: bool = False) -> Kernel:
+    """The kernel that compares two values of that kind. A side is sure if it is known to hold no NaN.
+
+    IEEE comparisons with NaN are false (`<>` true), so where one side is sure, either the comparison or the
+    negation of its opposite is right as it is.
+    """
+    plain = _PLAIN[operator]
+    if kind != "float" or (left_sure and right_sure):
+        return plain
+    if left_sure or right_sure:
+        # NaN on the unsure side is the greatest: true for `NaN > x` and `x < NaN`.
+        if operator in ((">", ">=") if right_sure else ("<", "<=")):
+            opposite = _PLAIN[_OPPOSITE[operator]]
+            return lambda a, b: pc.invert(opposite(a, b))
+        return plain
+
+    def total(a: Value, b: Value) -> Value:
+        result = plain(a, b)
+        if not (_has_nan(a) and _has_nan(b)) and operator in ("=", "<>"):
+            return result
+        if not (_has_nan(a) or _has_nan(b)):
+            return result
+        x, y = pc.is_nan(a), pc.is_nan(b)
+        if operator in ("=", "<>"):
+            both = pc.and_(x, y)
+            return pc.or_(result, both) if operator == "=" else pc.and_(result, pc.invert(both))
+        # Beside the pairs of plain numbers: NaN after all else, and equal to itself.
+        extra = pc.and_(y, pc.invert(x)) if operator in ("<", "<=") else pc.and_(x, pc.invert(y))
+        if operator in ("<=", ">="):
+            extra = pc.or_(extra, pc.and_(x, y))
+        return pc.or_(result, extra)
+
+    return total
+
+
+def _has_nan(value: Value) -> bool:
+    """Whether a NaN may be among the values; a null may be taken for one."""
+    if isinstance(value, pa.Scalar):
+        return bool(value.is_valid and math.isnan(value.as_py()))
+    return bool(np.isnan(value.to_numpy(zero_copy_only=False)).any())
+
+
+def between(part: Compiled, low: Compiled, high: Compiled, place: Place) -> Compiled:
+    kind, (x, a, b) = unify([part, low, high], "compare", place)
+    if kind == "null":
+        return literal(None, "bool")
+    if kind != "float":
+        return apply("bool", [x, a, b], lambda x, a, b: pc.and_kleene(pc.greater_equal(x, a), pc.less_equal(x, b)))
+    after = comparison(">=", kind, _never_nan(part, x), _never_nan(low, a))
+    before = comparison("<=", kind, _never_nan(part, x), _never_nan(high, b))
+    return apply("bool", [x, a, b], lambda x, a, b: pc.and_kleene(after(x, a), before(x, b)))
+
+
+def member(part: Compiled, members: Sequence[Compiled], place: Place) -> Compiled:
+    """`part IN (members)`: NULL if it equals none and it or a member is NULL."""
+    kind, (x, *others) = unify([part, *members], "compare", place)
+    if kind == "null":
+        return literal(None, "bool")
+    values = [value_of(other) for other in others]
+    if len(values) >= _SET_FROM and all(value is not None for value in values):
+        return apply("bool", [x], _in_set(pa.array([v.as_py() for v in values if v is not None], ARROW[kind])))
+    sure = kind != "float" or _never_nan(part, x)
+    equal = [comparison("=", kind, sure, sure or _never_nan(*pair)) for pair in zip(members, others, strict=True)]
+
+    def run(value: Value, *others: Value) -> Value:
+        found = equal[0](value, others[0])
+        for kernel, other in zip(equal[1:], others[1:], strict=True):
+            found = pc.or_kleene(found, kernel(value, other))
+        return found
+
+    return apply("bool", [x, *others], run)
+
+
+def _in_set(members: pa.Array) -> Callable[[Value], Value]:
+    has_null = members.null_count > 0
+    floats = pa.types.is_floating(members.type)
+    # The set tells -0.0 from 0.0; adding zero makes them one.
+    known = pc.add(members, 0.0).drop_null() if floats else members.drop_null()
+
+    def run(value: Value) -> Value:
+        found = pc.is_in(pc.add(value, 0.0) if floats else value, value_set=known)
+        if has_null:
+            found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
+        return pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
+
+    return run
+
+
+def like(part: Compiled, pattern: Compiled, ignore_case: bool, place: Place) -> Compiled:
+    """`part LIKE pattern`, for a constant pattern: `%` is any text, `_` any one character; there is no escape."""
+    for side in (part, pattern):
+        if side.kind not in ("string", "null"):
+            raise place.error(TypeMismatch, f"LIKE needs strings, not {NAMES[side.kind]}")
+    if "null" in (part.kind, pattern.kind):
+        return literal(None, "bool")
+    value = value_of(pattern)
+    if value is None:
+        raise place.error(Unsupported, "LIKE with a pattern that is no constant is not offered")
+    if not value.is_valid:
+        return combine("bool", [part], lambda frame: pa.scalar(None, pa.bool_()))
+    if not ignore_case:
+        return apply("bool", [part], matcher(value.as_py()))
+    match = matcher(pc.utf8_lower(value).as_py())
+    return apply("bool", [part], lambda text: match(pc.utf8_lower(text)))
+
+
+def matcher(pattern: str) -> Callable[[Value], Value]:
+    """The cheapest kernel that matches a LIKE pattern."""
+    body = pattern.strip("%")
+    if "%" not in body and "_" not in body:
+        front, back = pattern.startswith("%"), pattern.endswith("%")
+        if not pattern:
+            return lambda text: pc.equal(text, pa.scalar("", text.type))
+        if not body:
+            return lambda text: pc.starts_with(text, "")
+        if front and back:
+            return lambda text: pc.match_substring(text, body)
+        if front:
+            return lambda text: pc.ends_with(text, body)
+        if back:
+            return lambda text: pc.starts_with(text, body)
+        return lambda text: pc.equal(text, pa.scalar(body, text.type))
+    wild = {"%": ".*", "_": "."}
+    expression = "".join(wild.get(c) or re.escape(c) for c in pattern)
+    return lambda text: pc.match_substring_regex(text, rf"(?s)\A(?:{expression})\z")

@@ -1,0 +1,122 @@
+"""Compiled expressions: functions from columns to a column, and how they are put together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from query.scope import Input
+from query.types import ARROW, Kind
+from summaries.errors import QueryError
+
+# An Arrow array with a value for each row, or an Arrow scalar that stands for all rows: constants are never spread
+# out before the end, since the kernels of Arrow take both.
+Value = Any
+
+
+class Frame:
+    """The rows that an expression is worked out for."""
+
+    __slots__ = ("columns", "rows")
+
+    def __init__(self, columns: Mapping[Input, pa.Array], rows: int) -> None:
+        self.columns = columns
+        self.rows = rows
+
+    def subset(self, rows: NDArray[np.int64], inputs: frozenset[Input]) -> "Frame":
+        """Some of the rows, given by ascending number, with these columns only."""
+        if len(rows) == self.rows:
+            return self
+        index = pa.array(rows)
+        return Frame({name: self.columns[name].take(index) for name in inputs}, len(rows))
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An expression ready to run.
+
+    `can_fail` says that a row may raise a QueryError, `constant` that every row has the same value. `guards` says that
+    it holds a part which runs on some rows only, so that a failed run may have cost more than one pass. `text` is what
+    a string literal says: next to a value of another kind the literal is read as that kind.
+    """
+
+    kind: Kind
+    inputs: frozenset[Input]
+    can_fail: bool
+    constant: bool
+    run: Callable[[Frame], Value]
+    guards: bool = False
+    text: str | None = None
+
+    def evaluate(self, columns: Mapping[Input, pa.Array], rows: int) -> pa.Array:
+        """The value for each of `rows` rows, as ARROW[kind]. `columns` holds at least `inputs`, each of its kind's type.
+
+        Runs in the calling thread. Raises DivisionByZero, Overflow or BadCast at the place of the failing operator; no
+        rows, no failure.
+        """
+        if rows == 0:
+            return pa.array([], ARROW[self.kind])
+        return spread(self.run(Frame(columns, rows)), rows)
+
+
+def spread(value: Value, rows: int) -> pa.Array:
+    """`value` as an array of that many rows."""
+    if not isinstance(value, pa.Scalar):
+        return value
+    return pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type)
+
+
+def column(source: Input) -> Compiled:
+    return Compiled(source.kind, frozenset((source,)), False, False, lambda frame: frame.columns[source])
+
+
+def literal(value: object, kind: Kind, text: str | None = None) -> Compiled:
+    """A constant, from a Python value or an Arrow scalar of the kind's type."""
+    scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value, ARROW[kind])
+    return Compiled(kind, frozenset(), False, True, lambda frame: scalar, text=text)
+
+
+_ONE = Frame({}, 1)
+
+
+def value_of(part: Compiled) -> pa.Scalar | None:
+    """The value of a constant, None for what is no constant or fails."""
+    if not part.constant or part.can_fail:
+        return None
+    return scalar_of(part.run(_ONE))
+
+
+def scalar_of(value: Value) -> pa.Scalar:
+    return value if isinstance(value, pa.Scalar) else value[0]
+
+
+def apply(kind: Kind, parts: Sequence[Compiled], kernel: Callable[..., Value], can_fail: bool = False) -> Compiled:
+    """`kernel` over the values of the parts. What is constant is worked out now, unless that fails.
+
+    The kernel gives an array if any of its values is one, a scalar or an array of one row otherwise.
+    """
+    if len(parts) == 1:
+        (only,) = parts
+        return combine(kind, parts, lambda frame: kernel(only.run(frame)), can_fail)
+    if len(parts) == 2:
+        left, right = parts
+        return combine(kind, parts, lambda frame: kernel(left.run(frame), right.run(frame)), can_fail)
+    return combine(kind, parts, lambda frame: kernel(*[part.run(frame) for part in parts]), can_fail)
+
+
+def combine(
+    kind: Kind, parts: Sequence[Compiled], run: Callable[[Frame], Value], can_fail: bool = False, guards: bool = False
+) -> Compiled:
+    """An expression over its parts, that `run` works out as a whole."""
+    inputs = frozenset[Input]().union(*(part.inputs for part in parts))
+    fails = can_fail or any(part.can_fail for part in parts)
+    if all(part.constant for part in parts):
+        try:
+            return literal(scalar_of(run(_ONE)), kind)
+        except QueryError:
+            # It may stand where no row gets to; it fails when one does.
+            return Compiled(kind, inputs, True, True, run, guards)
+    return Compiled(kind, inputs, fails, False, run, guards or any(part.guards for part in parts))

@@ -1,0 +1,289 @@
+"""Runs a plan in slices: watches the clock, hands on frames, and can be put away and taken up again."""
+
+import threading
+from collections.abc import Callable, Generator, Iterator
+
+import numpy as np
+
+from query import totals
+from query.answers import Cut, Frame, Progress
+from query.bound import Bound
+from query.estimators import Estimated
+from query.operators.base import Guess, Slices
+from query.planner import Plan, plan
+from query.results import Aggregated, Plain, Shown
+
+Clock = Callable[[], int]
+"""CPU time of the calling thread, in nanoseconds."""
+
+MS = 1_000_000
+SLICE = 2 * MS  # what a slice is meant to take
+LEAST, MOST = 256, 1 << 16  # candidates in a slice
+ROWS = 1 << 16  # waiting rows that make a frame
+PATIENCE = 50 * MS  # CPU time after which a frame comes, rows or not
+FIRST_LOOK = 1024  # draws before the first estimate
+FEWEST = 30  # rows of a group in a sample before its error is believed
+SAMPLED = 16  # one in so many candidates is drawn before all are read
+
+
+class Cursor:
+    """One query under way.
+
+    `spent` is the CPU time it has taken, in nanoseconds. Running it is a matter for one thread at a time.
+    """
+
+    def __init__(self, bound: Bound, clock: Clock, budget: int | None, seed: int, spent: int = 0) -> None:
+        self.bound = bound
+        self.clock = clock
+        self.spent = spent
+        self.finished = False
+        self._slice = LEAST
+        began = clock()
+        self.plan: Plan = plan(bound, self._pace, budget, seed)
+        self._matched = 0
+        self._sizes: Guess | None = None
+        self._closing = 0  # nanoseconds that the last closing of a frame took
+        self._look: Shown | None = None  # estimates not yet handed on
+        self._reached = False  # the error target
+        self._steps = self._run()
+        self.spent += clock() - began
+
+    def _pace(self) -> int:
+        return self._slice
+
+    # --- the work ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> Generator[None, None, None]:
+        """All work, with a stop after each slice."""
+        result = self.plan.result
+        if result.full:
+            return
+        if self.plan.sampler is not None and isinstance(result, Aggregated):
+            yield from self._sample(result)
+            if self._reached:
+                return
+        for batch in self.plan.worker.work():
+            if batch is not None:
+                self._matched += result.add(batch)
+            yield
+            if result.full:
+                return
+
+    def _sample(self, result: Aggregated) -> Slices:
+        """Draw until the target is reached, or so much is drawn that reading everything is not much more."""
+        sampler = self.plan.sampler
+        assert sampler is not None
+        target = self.bound.target
+        look = FIRST_LOOK
+        for batch in sampler.work():
+            if batch is not None:
+                self._matched += result.add_sample(batch)
+            yield None
+            if sampler.done < look:
+                continue
+            look = 2 * sampler.done
+            found = self._estimated()
+            self._look = result.shown(found)
+            if target is not None and _within(found, target.error):
+                self._reached = True
+                return
+            left = sampler.remaining()
+            if left is not None and sampler.done * SAMPLED >= left.upper + sampler.done:
+                return
+            yield None
+
+    def _estimated(self) -> Estimated:
+        result = self.plan.result
+        assert isinstance(result, Aggregated)
+        confidence = 0.95 if self.bound.target is None else self.bound.target.confidence
+        worker, sampler = self.plan.worker, self.plan.sampler
+        left = 0.0
+        if not self.finished and (sampler is None or sampler.remaining() is None):  # nothing has been drawn
+            rest = worker.remaining() or self.sizes
+            left = max(rest.upper, 1.0)
+        return result.estimated(sampler, worker, left, confidence)
+
+    # --- frames --------------------------------------------------------------------------------------------------
+
+    def run(
+        self, budget: int | None, stop: threading.Event, keep: Callable[["Cursor"], str] | None = None
+    ) -> Iterator[Frame]:
+        """Work for as much CPU time as the budget says, in nanoseconds; the last frame says what it came to.
+
+        keep: puts the cursor away if there is something left to go on with, and returns the token for it.
+        """
+        limit = None if budget is None else self.spent + budget
+        told = self.spent
+        first = True
+        cut: Cut | None = None
+        while not self.finished:
+            if stop.is_set():
+                cut = "cancelled"
+                break
+            if limit is not None and self.spent + self._reserve() >= limit:
+                cut = "budget"
+                break
+            self._step(limit)
+            if self.finished:
+                break
+            waiting = self.plan.result.waiting if isinstance(self.plan.result, Plain) else 0
+            due = self.spent - told >= PATIENCE or waiting >= ROWS or (first and waiting > 0)
+            if due or self._look is not None:
+                began = self.clock()
+                frame = self._frame(None, None)
+                self.spent += self.clock() - began
+                told, first = self.spent, False
+                yield frame
+        if cut is None:
+            cut = "error" if self._reached else ("limit" if self._limited else None)
+        began = self.clock()
+        token = keep(self) if keep is not None and cut in ("budget", "cancelled") else None
+        frame = self._frame(cut, token, last=True)
+        self._closing = self.clock() - began
+        self.spent += self._closing
+        yield frame
+
+    @property
+    def _limited(self) -> bool:
+        return isinstance(self.plan.result, Plain) and self.plan.result.full
+
+    def _reserve(self) -> int:
+        """CPU time that the last frame will take."""
+        result = self.plan.result
+        if isinstance(result, Plain):
+            return 20_000
+        if isinstance(result, Aggregated):
+            return max(self._closing, MS // 2) if self.plan.sampler is not None else MS // 2
+        return 300 * result.held * (1 + len(self.bound.order))
+
+    def _step(self, limit: int | None) -> None:
+        """One slice; how long it took decides the size of the next."""
+        operator = self.plan.worker
+        done = operator.done + (self.plan.sampler.done if self.plan.sampler is not None else 0)
+        began = self.clock()
+        try:
+            next(self._steps)
+        except StopIteration:
+            self.finished = True
+        except BaseException:
+            self.finished = True
+            raise
+        took = self.clock() - began
+        self.spent += took
+        done = operator.done + (self.plan.sampler.done if self.plan.sampler is not None else 0) - done
+        if done > 0 and took > 0:
+            wanted = SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
+            fits = int(done * wanted / took)
+            self._slice = max(LEAST, min(MOST, fits, 4 * self._slice))
+
+    def _frame(self, cut: Cut | None, token: str | None, last: bool = False) -> Frame:
+        result = self.plan.result
+        if isinstance(result, Plain):
+            shown, mode = result.take(), "append"
+        elif isinstance(result, Aggregated):
+            if last:
+                shown, mode = result.shown(self._estimated()), "replace"
+            elif self._look is not None:
+                shown, mode, self._look = self._look, "replace", None
+            else:
+                shown, mode = Shown(result.schema.empty_table()), "append"
+        elif last:
+            shown, mode = result.take(), "replace"
+        else:
+            shown, mode = Shown(result.schema.empty_table()), "append"
+        return Frame(shown.rows, mode, self.progress(cut, token), shown.lower, shown.upper)  # type: ignore[arg-type]  # one of the two
+
+    # --- progress ------------------------------------------------------------------------------------------------
+
+    @property
+    def sizes(self) -> Guess:
+        """Candidates in all, told by the summaries."""
+        if self._sizes is None:
+            self._sizes = totals.candidates(self.bound, self.plan.snapshots)
+        return self._sizes
+
+    def progress(self, cut: Cut | None = None, token: str | None = None) -> Progress:
+        result, operator, sampler = self.plan.result, self.plan.worker, self.plan.sampler
+        complete = self.finished and not self._reached
+        total = self._total(complete)
+        if isinstance(result, Aggregated):
+            seen = float(operator.done if sampler is None else max(operator.done, sampler.done))
+            whole = self._candidates(complete)
+            coverage = _share(seen, whole) if not complete else Guess(1.0, 1.0, 1.0)
+        else:
+            coverage = Guess(1.0, 1.0, 1.0) if complete else _share(float(result.count), total)
+        ran = [operator] if sampler is None else [operator, sampler]
+        return Progress(
+            rows=result.count,
+            total=total,
+            coverage=coverage,
+            complete=complete,
+            cut=cut,
+            cpu_seconds=self.spent / 1e9,
+            granularities=tuple(sorted(self.plan.pipeline.touched)),
+            read=sum(o.read for o in ran),
+            entries=max(o.entries for o in ran),
+            rank=max(o.rank for o in ran),
+            token=token,
+            warnings=tuple(self.plan.warnings),
+        )
+
+    def _candidates(self, complete: bool) -> Guess:
+        """Candidates in all: those worked, and those left."""
+        done = float(self.plan.worker.done)
+        if complete:
+            return Guess(done, done, done)
+        left = self.plan.worker.remaining()
+        if left is None:
+            return self.sizes
+        return Guess(done + left.value, done + left.lower, done + left.upper)
+
+    def _total(self, complete: bool) -> Guess:
+        """Rows in all; of aggregates, candidates that go into them."""
+        bound, worker = self.bound, self.plan.worker
+        matched = float(self._matched)
+        if self.plan.sampler is not None and not complete:
+            drawn = float(self.plan.sampler.done)
+            whole = self._candidates(complete)
+            rate = 1.0 if not bound.predicates else (matched / drawn if drawn else totals.PASS)
+            return Guess(whole.value * min(rate, 1.0), 0.0 if bound.predicates else whole.lower, whole.upper)
+        if complete and not self._limited:
+            return Guess(matched, matched, matched)
+        left = worker.remaining()
+        if left is None:
+            value, lower, upper = totals.answer_rows(bound, self.sizes)
+            lower = max(lower, matched)
+        else:
+            rate = matched / worker.done if worker.done else (totals.PASS if bound.predicates else 1.0)
+            value = matched + left.value * min(rate, 1.0)
+            lower = matched + (0.0 if bound.predicates else left.lower)
+            upper = matched + left.upper
+            if bound.join is not None and left.upper > left.value:
+                upper = max(min(upper, self.sizes.upper), value, matched)
+        if bound.limit is not None and not bound.grouped:
+            value, lower, upper = (min(x, float(bound.limit)) for x in (value, lower, upper))
+        return Guess(max(value, lower), lower, max(upper, lower, value))
+
+
+def _share(part: float, whole: Guess) -> Guess:
+    """A share with bounds: the larger the whole, the smaller the share."""
+
+    def of(total: float) -> float:
+        return min(part / total, 1.0) if total > 0 else (1.0 if part else 0.0)
+
+    return Guess(of(whole.value), of(whole.upper), of(whole.lower))
+
+
+def _within(found: Estimated, error: float) -> bool:
+    """Whether every aggregate of every group is known that well; a group seen a few times only is not."""
+    if found.exact:
+        return True
+    if len(found.hits) == 0 or found.hits.min() < FEWEST:
+        return False
+    for value, lower, upper in zip(found.value, found.lower, found.upper, strict=True):
+        if lower.null_count or upper.null_count or value.null_count:
+            return False
+        middle, low, high = (a.cast("float64").to_numpy(zero_copy_only=False) for a in (value, lower, upper))
+        if (np.maximum(high - middle, middle - low) > error * np.abs(middle)).any():
+            return False
+    return True

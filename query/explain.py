@@ -1,0 +1,195 @@
+"""EXPLAIN: the plan in words, and where the promise lies; with ANALYZE also what came of it."""
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from query.answers import Progress
+from query.cursor import Cursor
+from query.operators.base import Guess
+from query.operators.drawing import Drawing
+from query.operators.promising import Promising
+
+ENTRIES = 10  # of the promising set that are shown
+REGIONS = 30
+PLANNING = 1_000_000_000  # CPU time, in nanoseconds, after which the plan is shown without its regions
+
+SCHEMA = pa.schema(
+    [
+        ("rank", pa.int64()),
+        ("stream", pa.string()),
+        ("key", pa.string()),
+        ("granularity", pa.int64()),
+        ("zone", pa.int64()),
+        ("bucket", pa.int64()),
+        ("estimate", pa.float64()),
+        ("lower", pa.float64()),
+        ("upper", pa.float64()),
+        ("tuples", pa.int64()),
+        ("fade", pa.float64()),
+        ("priority", pa.float64()),
+        ("start", pa.timestamp("us")),
+        ("end", pa.timestamp("us")),
+    ]
+)
+
+
+@dataclass
+class Explanation:
+    """A plan.
+
+    `regions` has the cells of the most promising entries, best first: what the summaries estimate of the entry's key
+    there, with bounds. `pruned` counts the pairs of key and zone that the filters ruled out for those entries.
+    """
+
+    steps: list[str]
+    total: Guess
+    warnings: tuple[str, ...]
+    regions: pa.Table
+    considered: int = 0
+    pruned: int = 0
+    progress: Progress | None = None
+    listed: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    def to_arrow(self) -> pa.Table:
+        """The text, a line a row."""
+        return pa.table({"plan": pa.array(self.lines, pa.string())})
+
+
+def explain(cursor: Cursor, analyze: bool, budget: int | None) -> Explanation:
+    """Explain the query of a fresh cursor; with `analyze` it is run, within its budget."""
+    promising = _promising(cursor)
+    made = Explanation(
+        list(cursor.plan.steps), cursor.progress().total, tuple(cursor.plan.warnings), SCHEMA.empty_table()
+    )
+    if promising is not None and (planned := _ranked(promising, cursor)) is not None:
+        made.regions, made.considered, made.pruned = _regions(promising, *planned)
+    if analyze:
+        for frame in cursor.run(budget, threading.Event()):
+            made.progress = frame.progress
+        made.listed = 0 if promising is None else promising.listed
+    made.lines = _lines(made)
+    return made
+
+
+def _promising(cursor: Cursor) -> Promising | None:
+    worker = cursor.plan.worker
+    if isinstance(worker, Drawing):
+        worker = worker.promising
+    return worker if isinstance(worker, Promising) else None
+
+
+def _ranked(promising: Promising, cursor: Cursor) -> tuple[Promising, NDArray[np.int32]] | None:
+    """The best entries, found without taking them from the query that is to run."""
+    shown = Promising(
+        promising.sides,
+        promising.preference,
+        promising.pace,
+        restrict=promising.restrict,
+        value_of=promising.value_of,
+        extra=promising.extra,
+    )
+    began = cursor.clock()
+    for _ in shown.best(ENTRIES):
+        if cursor.clock() - began > PLANNING:
+            return None
+    return shown, shown.top
+
+
+def _regions(promising: Promising, shown: Promising, top: NDArray[np.int32]) -> tuple[pa.Table, int, int]:
+    rows: list[dict[str, Any]] = []
+    considered = pruned = 0
+    preference = promising.preference
+    for rank, entry in enumerate(top.tolist(), 1):
+        for number, side in enumerate(promising.sides):
+            if side.summary is None:
+                continue
+            key = shown.key_of(number, entry)
+            if key is None:
+                continue
+            found = side.summary.regions(pa.array([key]), side.window)
+            considered, pruned = considered + found.considered, pruned + found.pruned
+            band = int(shown.set.bands[number][entry])
+            for region in found:
+                if band and region.granularity != band:
+                    continue
+                rows.append(
+                    {
+                        "rank": rank,
+                        "stream": side.snapshot.stream.name,
+                        "key": str(key),
+                        "granularity": region.granularity,
+                        "zone": region.zone,
+                        "bucket": region.bucket,
+                        "estimate": region.estimate,
+                        "lower": region.lower,
+                        "upper": region.upper,
+                        "tuples": region.tuples,
+                        "fade": 1.0 if preference is None else preference.fade ** (region.granularity - 1),
+                        "priority": abs(float(shown.set.priority[entry])),
+                        "start": region.start,
+                        "end": region.end,
+                    }
+                )
+    rows.sort(key=lambda r: (r["rank"], -r["estimate"] * r["fade"]))
+    return pa.Table.from_pylist(rows[: REGIONS * 10], schema=SCHEMA), considered, pruned
+
+
+def _lines(made: Explanation) -> list[str]:
+    lines = [("  " * depth) + step for depth, step in enumerate(made.steps)]
+    total = made.total
+    lines.append(f"expected rows: {total.value:,.0f}, between {total.lower:,.0f} and {total.upper:,.0f}")
+    lines += [f"warning: {w}" for w in made.warnings]
+    if made.regions.num_rows:
+        lines += ["", "the most promising regions:", *_table(made.regions)]
+        lines.append(
+            f"pairs of key and zone considered: {made.considered:,}, ruled out by window and filter: {made.pruned:,}"
+        )
+    if made.progress is not None:
+        lines += ["", *_analysis(made, made.progress)]
+    return lines
+
+
+def _table(regions: pa.Table) -> list[str]:
+    names = ["rank", "stream", "key", "granularity", "zone", "bucket", "estimate", "lower", "upper", "fade", "priority"]
+    rows = [names]
+    for row in regions.slice(0, REGIONS).to_pylist():
+        rows.append([f"{row[n]:,.6g}" if isinstance(row[n], float) else str(row[n]) for n in names])
+    widths = [max(len(r[i]) for r in rows) for i in range(len(names))]
+    out = ["  ".join(c.rjust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
+    if regions.num_rows > REGIONS:
+        out.append(f"... and {regions.num_rows - REGIONS} more")
+    return out
+
+
+def _analysis(made: Explanation, progress: Progress) -> list[str]:
+    ended = {
+        None: "nothing was left",
+        "budget": "the budget was spent",
+        "limit": "the LIMIT was reached",
+        "error": "the error target was reached",
+        "cancelled": "it was cancelled",
+    }[progress.cut]
+    out = [
+        f"emitted: {progress.rows:,} rows from {progress.read:,} tuples read, in {progress.cpu_seconds * 1e3:,.1f} ms"
+        " of CPU time",
+        f"visited: granularities {', '.join(map(str, progress.granularities)) or 'none'};"
+        f" coverage {progress.coverage.value:.1%} ({progress.coverage.lower:.1%} to {progress.coverage.upper:.1%})",
+    ]
+    if progress.entries:
+        out.append(
+            f"promising set: {made.listed:,} keys looked at, {progress.entries:,} entries,"
+            f" {progress.entries - min(progress.rank, progress.entries):,} never needed"
+        )
+        out.append(f"ended at rank {progress.rank:,} of {progress.entries:,}: {ended}")
+    else:
+        out.append(f"ended: {ended}")
+    return out

@@ -1,0 +1,220 @@
+"""Scalar expressions, compiled from their syntax to functions over Arrow arrays.
+
+The meaning is DuckDB's wherever both have a construct, except that a float divided by zero is an error here.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from query import arithmetic, branches, comparisons
+from query.casts import cast
+from query.coercion import to_kind, unify
+from query.compiled import Compiled, apply, column, literal
+from query.functions import FUNCTIONS, Call
+from query.places import Place
+from query.scope import Scope, suggest
+from query.sql.nodes import interval_micros
+from query.sql.words import CALLS
+from query.types import NAMES, kind_of_type
+from summaries.errors import BadClause, NoSuchName, Overflow, TypeMismatch, Unsupported
+
+__all__ = ["Compiled", "compile_expression", "compile_predicate", "conjuncts"]
+
+_ARITHMETIC: Final[dict[type[exp.Expression], arithmetic.Operator]] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+}
+_COMPARISONS: Final[dict[type[exp.Expression], comparisons.Comparison]] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+
+
+def compile_expression(node: exp.Expression, scope: Scope) -> Compiled:
+    """A function that gives the expression's value for each row.
+
+    Raises TypeMismatch, NoSuchName, Ambiguous, Overflow (of a literal) or Unsupported at the place.
+    """
+    return _Compiler(scope).compile(node)
+
+
+def compile_predicate(node: exp.Expression, scope: Scope) -> Compiled:
+    """As compile_expression, for what must be true or false of a row; NULL is made a bool."""
+    return _Compiler(scope).condition(node)
+
+
+def conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    """The conditions that AND joins, from left to right, without the parentheses around them."""
+    return list(_flatten(node, exp.And))
+
+
+def _flatten(node: exp.Expression, connector: type[exp.Expression]) -> Iterator[exp.Expression]:
+    """The operands of a chain of one connector; a loop, since a chain may be thousands long."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, exp.Paren):
+            waiting.append(part.this)
+        elif isinstance(part, connector):
+            waiting += [part.args["expression"], part.this]
+        else:
+            yield part
+
+
+class _Compiler:
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def place(self, node: exp.Expression) -> Place:
+        return Place.of(node, self.scope.sql)
+
+    def compile(self, node: exp.Expression) -> Compiled:
+        replaced = self.scope.replace(node)
+        if replaced is not None:
+            return column(replaced)
+        kind = type(node)
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            return handler(self, node)
+        if kind in _COMPARISONS:
+            left, right = self.compile(node.this), self.compile(node.args["expression"])
+            return comparisons.compare(_COMPARISONS[kind], left, right, self.place(node))
+        if kind in _ARITHMETIC:
+            left, right = self.compile(node.this), self.compile(node.args["expression"])
+            return arithmetic.binary(_ARITHMETIC[kind], left, right, self.place(node))
+        if kind in FUNCTIONS:
+            return FUNCTIONS[kind](Call(node, self.place(node), self.compile))
+        place = self.place(node)
+        if isinstance(node, exp.AggFunc):
+            raise place.error(BadClause, f"{node.sql_name().lower()} is an aggregate and has no place here")
+        if isinstance(node, exp.Anonymous):
+            raise place.error(NoSuchName, f"no function {node.name}{suggest(node.name, [call.name for call in CALLS])}")
+        raise place.error(Unsupported, f"{type(node).__name__} is not offered in an expression")
+
+    def condition(self, node: exp.Expression) -> Compiled:
+        made = self.compile(node)
+        if made.kind not in ("bool", "null"):
+            raise self.place(node).error(TypeMismatch, f"a condition is true or false, not {NAMES[made.kind]}")
+        return to_kind(made, "bool")
+
+    def column(self, node: exp.Column) -> Compiled:
+        return column(self.scope.resolve(node))
+
+    def literal(self, node: exp.Literal, sign: str = "") -> Compiled:
+        if node.is_string:
+            return literal(node.name, "string", text=node.name)
+        text = sign + node.name
+        try:
+            number = int(text)
+        except ValueError:
+            value = float(text)
+            if value in (float("inf"), float("-inf")):
+                raise self.place(node).error(Overflow, f"{text} is too large for a float") from None
+            return literal(value, "float")
+        if not -(2**63) <= number < 2**63:
+            raise self.place(node).error(Overflow, f"{text} does not fit 64 bits")
+        return literal(number, "int")
+
+    def negative(self, node: exp.Neg) -> Compiled:
+        inner = node.this
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            # The least integer has no positive twin, so the sign is part of the number.
+            return self.literal(inner, "-")
+        return arithmetic.negate(self.compile(inner), self.place(node))
+
+    def chain(self, node: exp.Expression) -> Compiled:
+        """AND or OR, of any length."""
+        parts = [self.condition(part) for part in self.operands(node)]
+        return branches.conjunction(parts) if isinstance(node, exp.And) else branches.disjunction(parts)
+
+    def operands(self, node: exp.Expression) -> Iterator[exp.Expression]:
+        """As _flatten, but what the scope has a column for is not taken apart."""
+        waiting = [node.args["expression"], node.this]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, exp.Paren | type(node)) and self.scope.replace(part) is None:
+                waiting += [part.this] if isinstance(part, exp.Paren) else [part.args["expression"], part.this]
+            else:
+                yield part
+
+    def negation(self, node: exp.Not) -> Compiled:
+        return apply("bool", [self.condition(node.this)], pc.invert)
+
+    def between(self, node: exp.Between) -> Compiled:
+        part, low, high = (self.compile(node.args[name]) for name in ("this", "low", "high"))
+        return comparisons.between(part, low, high, self.place(node))
+
+    def member(self, node: exp.In) -> Compiled:
+        if not node.expressions:
+            raise self.place(node).error(Unsupported, "IN takes a list of values")
+        part = self.compile(node.this)
+        return comparisons.member(part, [self.compile(member) for member in node.expressions], self.place(node))
+
+    def like(self, node: exp.Expression) -> Compiled:
+        part, pattern = self.compile(node.this), self.compile(node.args["expression"])
+        return comparisons.like(part, pattern, isinstance(node, exp.ILike), self.place(node))
+
+    def test(self, node: exp.Is) -> Compiled:
+        """IS NULL, IS TRUE, IS FALSE: never NULL themselves."""
+        wanted = node.args["expression"]
+        if isinstance(wanted, exp.Null):
+            return apply("bool", [self.compile(node.this)], pc.is_null)
+        if not isinstance(wanted, exp.Boolean):
+            raise self.place(node).error(Unsupported, "IS takes NULL, TRUE or FALSE")
+        part = self.condition(node.this)
+        if wanted.this:
+            return apply("bool", [part], lambda value: pc.fill_null(value, False))
+        return apply("bool", [part], lambda value: pc.invert(pc.fill_null(value, True)))
+
+    def cast(self, node: exp.Cast) -> Compiled:
+        kind = kind_of_type(node.to, self.scope.sql)
+        return cast(self.compile(node.this), kind, self.place(node))
+
+    def case(self, node: exp.Case) -> Compiled:
+        """CASE in both its forms."""
+        place = self.place(node)
+        subject = self.compile(node.this) if node.this else None
+        conditions: list[Compiled] = []
+        values = [self.compile(node.args["default"]) if node.args.get("default") else literal(None, "null")]
+        for arm in node.args["ifs"]:
+            if subject is None:
+                conditions.append(self.condition(arm.this))
+            else:
+                conditions.append(comparisons.compare("=", subject, self.compile(arm.this), self.place(arm)))
+            values.append(self.compile(arm.args["true"]))
+        kind, (default, *values) = unify(values, "choose between", place)
+        return branches.case(kind, list(zip(conditions, values, strict=True)), default)
+
+    def interval(self, node: exp.Interval) -> Compiled:
+        return literal(interval_micros(node), "interval")
+
+
+_HANDLERS: Final[dict[type[exp.Expression], Callable[[_Compiler, Any], Compiled]]] = {
+    exp.Column: _Compiler.column,
+    exp.Literal: _Compiler.literal,
+    exp.Boolean: lambda self, node: literal(node.this, "bool"),
+    exp.Null: lambda self, node: literal(None, "null"),
+    exp.Paren: lambda self, node: self.compile(node.this),
+    exp.Neg: _Compiler.negative,
+    exp.And: _Compiler.chain,
+    exp.Or: _Compiler.chain,
+    exp.Not: _Compiler.negation,
+    exp.Between: _Compiler.between,
+    exp.In: _Compiler.member,
+    exp.Like: _Compiler.like,
+    exp.ILike: _Compiler.like,
+    exp.Is: _Compiler.test,
+    exp.Cast: _Compiler.cast,
+    exp.Case: _Compiler.case,
+    exp.Interval: _Compiler.interval,
+}

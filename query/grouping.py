@@ -1,0 +1,164 @@
+"""From key columns to group numbers: equal keys, whatever their kind, become equal rows of 64-bit words."""
+
+import secrets
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from query.arrays import Ids, present, raw, text, words
+from query.kernels.table import enter, find, intern, seat, seat_rows
+from query.types import ARROW, Kind
+
+Words: TypeAlias = NDArray[np.int64]
+"""A row of the array per word, a column of it per row."""
+
+SEED = np.uint64(secrets.randbits(64))
+"""Differs from process to process, so that no one can send keys that collide. No result depends on it."""
+
+LEAST = 64  # slots of a new table
+FLAGS = 62  # columns whose nulls one word marks
+NULL_FLOAT = np.array([0x7FF8000000000001], np.int64).view(np.float64)[0]
+"""A NaN unlike any that `words` gives: as a word it stands for NULL."""
+
+EVERY = np.empty(0, np.uint8)
+"""As a mask of what is present: nothing is missing."""
+
+
+class Table:
+    """Distinct rows of `width` words, numbered in order of first appearance. O(1) a row."""
+
+    def __init__(self, width: int) -> None:
+        self._slots = np.zeros(LEAST, np.uint64)
+        self._stored = np.empty((LEAST // 2, width), np.int64)
+        self._used = np.zeros(1, np.int64)
+
+    @property
+    def size(self) -> int:
+        return int(self._used[0])
+
+    @property
+    def stored(self) -> NDArray[np.int64]:
+        """The rows, one after the other."""
+        return self._stored[: self.size]
+
+    def enter(self, words: Words) -> Ids:
+        """The number of each row; those not seen before are entered."""
+        ids = np.empty(words.shape[1], np.int32)
+        at = enter(words, SEED, self._slots, self._stored, self._used, 0, ids)
+        while at < len(ids):
+            self._slots = np.zeros(len(self._slots) * 4, np.uint64)
+            seat_rows(self._stored, self.size, SEED, self._slots)
+            wider = np.empty((len(self._slots) // 2, self._stored.shape[1]), np.int64)
+            wider[: self.size] = self.stored
+            self._stored = wider
+            at = enter(words, SEED, self._slots, self._stored, self._used, at, ids)
+        return ids
+
+    def find(self, words: Words) -> Ids:
+        """The number of each row, -1 for those that are not there."""
+        ids = np.empty(words.shape[1], np.int32)
+        find(words, SEED, self._slots, self._stored, ids)
+        return ids
+
+
+class Strings:
+    """Distinct strings, numbered in order of first appearance. Memory: their bytes, and about 40 more for each."""
+
+    def __init__(self) -> None:
+        self._slots = np.zeros(LEAST, np.uint64)
+        self._hashes = np.empty(LEAST // 2, np.uint64)
+        self._ends = np.zeros(LEAST // 2 + 1, np.int64)
+        self._arena = np.empty(1024, np.uint8)
+        self._used = np.zeros(1, np.int64)
+
+    def enter(self, array: pa.Array) -> NDArray[np.int64]:
+        """The code of each string, -1 for NULL; those not seen before are entered."""
+        codes = np.empty(len(array), np.int64)
+        data, offsets = text(array)
+        there = present(array)
+        mask = EVERY if there is None else there
+        at = 0
+        while True:
+            at = intern(
+                data, offsets, mask, SEED, self._slots, self._arena, self._ends, self._hashes, self._used, at, codes
+            )
+            if at == len(codes):
+                return codes
+            self._widen(int(offsets[at + 1] - offsets[at]))
+
+    def _widen(self, size: int) -> None:
+        """Room for at least one more string of this size."""
+        count = int(self._used[0])
+        if count == len(self._hashes):
+            self._slots = np.zeros(len(self._slots) * 4, np.uint64)
+            seat(self._hashes, count, self._slots)
+            self._hashes = np.resize(self._hashes, len(self._slots) // 2)
+            self._ends = np.resize(self._ends, len(self._slots) // 2 + 1)
+        if self._ends[count] + size > len(self._arena):
+            wider = np.empty(max(2 * len(self._arena), int(self._ends[count]) + size), np.uint8)
+            wider[: self._ends[count]] = self._arena[: self._ends[count]]
+            self._arena = wider
+
+    def take(self, codes: NDArray[np.int64]) -> pa.Array:
+        """The strings of these codes; NULL for -1."""
+        count = int(self._used[0])
+        ends, arena = self._ends[: count + 1].copy(), self._arena[: self._ends[count]].copy()
+        held = pa.Array.from_buffers(ARROW["string"], count, [None, pa.py_buffer(ends), pa.py_buffer(arena)])
+        return held.take(pa.array(codes, mask=codes < 0))
+
+
+class Keys:
+    """Key columns of given kinds as words, and back.
+
+    A column is a word: numbers and times as they are, strings by a code. Every bit pattern of a number or time is a
+    value of its own, so their nulls are marked in words that follow.
+    """
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self.kinds = tuple(kinds)
+        self._strings = [Strings() if kind == "string" else None for kind in kinds]
+        flagged = [place for place, kind in enumerate(kinds) if kind in ("int", "timestamp", "interval")]
+        self._flags = {place: (len(kinds) + n // FLAGS, n % FLAGS) for n, place in enumerate(flagged)}
+        self.width = len(kinds) + -(-len(flagged) // FLAGS)
+
+    def encode(self, arrays: Sequence[pa.Array], rows: int) -> Words:
+        out = np.empty((self.width, rows), np.int64)
+        out[len(self.kinds) :] = 0
+        for place, (kind, array) in enumerate(zip(self.kinds, arrays, strict=True)):
+            strings = self._strings[place]
+            if strings is not None:
+                out[place] = strings.enter(array)
+                continue
+            there = present(array)
+            out[place] = words(raw(array, kind))
+            if there is None:
+                continue
+            missing = there == 0
+            if place in self._flags:
+                word, bit = self._flags[place]
+                out[place][missing] = 0
+                out[word] |= missing.astype(np.int64) << bit
+            else:
+                out[place][missing] = NULL_FLOAT.view(np.int64) if kind == "float" else 2
+        return out
+
+    def decode(self, stored: NDArray[np.int64]) -> list[pa.Array]:
+        """The key columns of rows of words, one row after the other."""
+        return [self._column(place, stored) for place in range(len(self.kinds))]
+
+    def _column(self, place: int, stored: NDArray[np.int64]) -> pa.Array:
+        kind, words = self.kinds[place], np.ascontiguousarray(stored[:, place])
+        strings = self._strings[place]
+        if strings is not None:
+            return strings.take(words)
+        if kind == "null":
+            return pa.nulls(len(words))
+        if kind == "bool":
+            return pa.array(words == 1, mask=words == 2)
+        if kind == "float":
+            return pa.array(words.view(np.float64), mask=words == NULL_FLOAT.view(np.int64))
+        word, bit = self._flags[place]
+        return pa.array(words, mask=(stored[:, word] >> bit & 1).astype(bool)).view(ARROW[kind])

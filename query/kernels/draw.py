@@ -1,0 +1,110 @@
+"""Drawing without replacement, in an order fixed by a seed.
+
+Every unit (a tuple, or a pair of tuples) has a clock that rings once, after an exponential time with the unit's weight
+as its rate; units come in the order in which their clocks ring. With equal weights that is a uniformly random order,
+with others each next unit is drawn with a probability in proportion to its weight among those left. All units of one
+entry have one weight, so the clocks of an entry need not be kept: the next of the n that are left rings after an
+exponential time with rate n * weight, and which unit it was is told by a permutation of the entry's units.
+"""
+
+import math
+
+import numpy as np
+
+from query.kernels.heap import sift_down
+from summaries.kernels.jit import kernel
+
+ROUNDS = 6
+SHUFFLED = 128  # as many numbers or fewer are shuffled one by one
+
+
+@kernel("uint64(uint64)", inline="always")
+def mix(x):
+    """splitmix64's finaliser: every bit of the result depends on every bit of x."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel("float64(uint64, uint64)", inline="always")
+def ring(key, number):
+    """An exponential time with rate 1, the `number`-th of a key."""
+    word = mix(key + (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+    return -math.log((np.float64(word >> np.uint64(11)) + 1.0) * (1.0 / 9007199254740992.0))
+
+
+@kernel("int64(int64, int64, uint64)")
+def permute(at, n, key):
+    """Where number `at` of 0..n-1 goes in a permutation picked by `key`.
+
+    A few numbers are shuffled one by one. Many go through a Feistel network over the next power of four, and what falls
+    outside is sent through again; over a few, such a network would not reach all permutations alike.
+    """
+    if n <= 1:
+        return np.int64(0)
+    if n <= SHUFFLED:
+        order = np.arange(n)
+        for i in range(at + 1):
+            word = mix(key + np.uint64(i + 1) * np.uint64(0xA0761D6478BD642F))
+            j = i + np.int64((word >> np.uint64(11)) % np.uint64(n - i))
+            order[i], order[j] = order[j], order[i]
+        return order[at]
+    half = np.uint64(1)
+    while (np.int64(1) << np.int64(np.uint64(2) * half)) < n and half < np.uint64(31):
+        half += np.uint64(1)
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    x = np.uint64(at)
+    while True:
+        left = x >> half
+        right = x & mask
+        for r in range(ROUNDS):
+            step = np.uint64(r + 1) * np.uint64(0xD1342543DE82EF95)
+            left, right = right, left ^ (mix(right * np.uint64(0x9E3779B97F4A7C15) + key + step) & mask)
+        x = (left << half) | right
+        if x < np.uint64(n):
+            return np.int64(x)
+
+
+@kernel("void(int64, int64, uint64, int64[::1])")
+def permuted(start, n, key, out):
+    """`permute` of start, start + 1, ..."""
+    for i in range(out.size):
+        out[i] = permute(start + i, n, key)
+
+
+@kernel("void(float64[::1], int64[::1], int64[::1], float64[::1], uint64)")
+def set_clocks(priority, tie, units, weight, seed):
+    """The priority of an entry is the time of its next ring, negated; without weight it never rings."""
+    for e in range(priority.size):
+        rate = weight[e] * np.float64(units[e])
+        key = mix(np.uint64(tie[e]) ^ seed)
+        priority[e] = -ring(key, np.uint64(0)) / rate if rate > 0.0 else -np.inf
+
+
+@kernel(
+    "int64(int32[::1], int64[::1], float64[::1], int64[::1], int64[::1], int64[::1], float64[::1], uint64,"
+    " int32[::1], int64[::1])"
+)
+def draw(heap, size, priority, tie, units, drawn, weight, seed, entries, numbers):
+    """The next draws: which entry, and which of its units. Returns how many there were; size[0] is kept."""
+    left = size[0]
+    for i in range(entries.size):
+        if left == 0:
+            size[0] = left
+            return i
+        e = heap[0]
+        key = mix(np.uint64(tie[e]) ^ seed)
+        entries[i] = e
+        numbers[i] = permute(drawn[e], units[e], key)
+        drawn[e] += 1
+        rest = units[e] - drawn[e]
+        if rest > 0:
+            if weight[e] > 0.0:
+                priority[e] -= ring(key, np.uint64(drawn[e])) / (weight[e] * np.float64(rest))
+        else:
+            left -= 1
+            heap[0] = heap[left]
+        if left > 0:
+            sift_down(heap, left, 0, priority, tie)
+    size[0] = left
+    return entries.size

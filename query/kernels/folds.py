@@ -1,0 +1,190 @@
+"""Folding a slice of values into the state of their groups.
+
+`ids[i]` is the group of value `i`. Nulls were left out before. Sums of integers are kept as two words, the value being
+`(high << 32) + low`: neither can overflow within a slice, and `carry` brings `low` back under 2^32 after each.
+"""
+
+import numpy as np
+
+from summaries.kernels.jit import kernel
+
+LOW = np.int64(0xFFFFFFFF)
+
+
+@kernel("void(int32[::1], int64[::1])")
+def tally(ids, counts):
+    for i in range(ids.size):
+        counts[np.uint32(ids[i])] += 1
+
+
+@kernel("void(int32[::1], float64[::1], int64[::1], float64[:,::1])")
+def add_floats(ids, values, counts, sums):
+    """sums[g, 0] is the plain sum, sums[g, 1] what its roundings lost: together right to the last bit or nearly so."""
+    for i in range(ids.size):
+        g = np.uint32(ids[i])
+        value = values[i]
+        before = sums[g, 0]
+        after = before + value
+        gained = after - before
+        sums[g, 1] += (before - (after - gained)) + (value - gained)
+        sums[g, 0] = after
+        counts[g] += 1
+
+
+@kernel("void(int32[::1], int64[::1], int64[::1], int64[:,::1])")
+def add_ints(ids, values, counts, sums):
+    """sums[g] is (high, low)."""
+    for i in range(ids.size):
+        g = np.uint32(ids[i])
+        sums[g, 0] += values[i] >> 32
+        sums[g, 1] += values[i] & LOW
+        counts[g] += 1
+
+
+@kernel("void(int64[::1], int64[::1])")
+def total_ints(values, out):
+    """out = (high, low) of the sum."""
+    high = np.int64(0)
+    low = np.int64(0)
+    for i in range(values.size):
+        high += values[i] >> 32
+        low += values[i] & LOW
+    out[0] = high
+    out[1] = low
+
+
+@kernel("void(int64[:,::1])")
+def carry(sums):
+    for g in range(sums.shape[0]):
+        sums[g, 0] += sums[g, 1] >> 32
+        sums[g, 1] &= LOW
+
+
+@kernel(
+    [
+        "void(int32[::1], int64[::1], uint8[::1], int64[::1])",
+        "void(int32[::1], float64[::1], uint8[::1], float64[::1])",
+    ]
+)
+def least(ids, values, seen, best):
+    """NaN is greater than every number: it stands until a number comes."""
+    for i in range(ids.size):
+        g = np.uint32(ids[i])
+        if seen[g] == 0 or values[i] < best[g] or best[g] != best[g]:
+            best[g] = values[i]
+            seen[g] = 1
+
+
+@kernel(
+    [
+        "void(int32[::1], int64[::1], uint8[::1], int64[::1])",
+        "void(int32[::1], float64[::1], uint8[::1], float64[::1])",
+    ]
+)
+def greatest(ids, values, seen, best):
+    """NaN is greater than every number: once there it stays."""
+    for i in range(ids.size):
+        g = np.uint32(ids[i])
+        if seen[g] == 0 or values[i] > best[g] or values[i] != values[i]:
+            best[g] = values[i]
+            seen[g] = 1
+
+
+@kernel("int64(uint8[::1], int64, int64, uint8[::1], int64, int64)")
+def compare(a, a_start, a_stop, b, b_start, b_stop):
+    """Negative, 0 or positive as the bytes a[a_start:a_stop] come before, equal or come after those of b."""
+    common = min(a_stop - a_start, b_stop - b_start)
+    for k in range(common):
+        if a[a_start + k] != b[b_start + k]:
+            return np.int64(a[a_start + k]) - np.int64(b[b_start + k])
+    return (a_stop - a_start) - (b_stop - b_start)
+
+
+@kernel(
+    "int64(int32[::1], uint8[::1], int64[::1], int64, uint8[::1], uint8[::1], int64[::1], int64[::1], int64[::1],"
+    " int32[::1])"
+)
+def best_strings(ids, data, offsets, sign, seen, arena, starts, stops, rows, changed):
+    """Which groups have a new least (`sign` 1) or greatest (-1) string, and in which row of the slice it stands.
+
+    The string of a group so far is `arena[starts[g]:stops[g]]`. `rows` is -1 everywhere on entry; `changed` gets the
+    groups, and their number is returned.
+    """
+    count = 0
+    for i in range(ids.size):
+        g = np.uint32(ids[i])
+        row = rows[g]
+        if row >= 0:
+            better = compare(data, offsets[i], offsets[i + 1], data, offsets[row], offsets[row + 1]) * sign < 0
+        elif seen[g] != 0:
+            better = compare(data, offsets[i], offsets[i + 1], arena, starts[g], stops[g]) * sign < 0
+        else:
+            better = True
+        if better:
+            if row < 0:
+                changed[count] = ids[i]
+                count += 1
+            rows[g] = i
+    return count
+
+
+@kernel("int64(int32[::1], uint8[::1], int64[::1], uint8[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int64)")
+def keep_strings(changed, data, offsets, seen, arena, starts, stops, rows, at):
+    """Copy the new strings into the arena from `at` on; `rows` is -1 again after. Returns the new end."""
+    for c in range(changed.size):
+        g = np.uint32(changed[c])
+        first, last = offsets[rows[g]], offsets[rows[g] + 1]
+        starts[g] = at
+        for k in range(last - first):
+            arena[at + k] = data[first + k]
+        at += last - first
+        stops[g] = at
+        seen[g] = 1
+        rows[g] = -1
+    return at
+
+
+@kernel("int64(uint8[::1], int64[::1], int64[::1], uint8[::1])")
+def pack_strings(arena, starts, stops, out):
+    """Move every group's string to `out`, one after the other. Returns their length together."""
+    at = 0
+    for g in range(starts.size):
+        size = stops[g] - starts[g]
+        for k in range(size):
+            out[at + k] = arena[starts[g] + k]
+        starts[g] = at
+        at += size
+        stops[g] = at
+    return at
+
+
+@kernel("void(int32[::1], float64[::1], int64[::1], float64[::1])")
+def scatter(ids, values, ends, out):
+    """Group by group, in the order they come. `ends[g]` is where group g starts on entry, and where it ends after."""
+    for i in range(ids.size):
+        g = np.uint32(ids[i])
+        out[ends[g]] = values[i]
+        ends[g] += 1
+
+
+@kernel("boolean(float64, float64)", inline="always")
+def before(a, b):
+    """a < b, with NaN greater than every number."""
+    return a < b or (np.isnan(b) and not np.isnan(a))
+
+
+@kernel("void(int64[::1], float64[::1], int64[::1], float64[::1], float64[::1])")
+def merge(a_starts, a, b_starts, b, out):
+    """Values in order within each group, out of two such. Group g of `a` is a[a_starts[g]:a_starts[g + 1]]."""
+    at = 0
+    for g in range(b_starts.size - 1):
+        i, i_stop = a_starts[g], a_starts[g + 1]
+        j, j_stop = b_starts[g], b_starts[g + 1]
+        while i < i_stop or j < j_stop:
+            if j == j_stop or (i < i_stop and not before(b[j], a[i])):
+                out[at] = a[i]
+                i += 1
+            else:
+                out[at] = b[j]
+                j += 1
+            at += 1

@@ -1,0 +1,78 @@
+"""The promising set as a binary heap: numbers of entries, the one with the highest priority on top.
+
+Of two entries with one priority the one with the lower `tie` comes first, so the order depends on nothing but the
+entries themselves.
+"""
+
+import numpy as np
+
+from summaries.kernels.jit import kernel
+
+
+@kernel("boolean(float64[::1], int64[::1], int32, int32)", inline="always")
+def before(priority, tie, a, b):
+    """Whether entry `a` comes before entry `b`."""
+    return priority[a] > priority[b] or (priority[a] == priority[b] and tie[a] < tie[b])
+
+
+@kernel("void(int32[::1], int64, int64, float64[::1], int64[::1])", inline="always")
+def sift_down(heap, size, at, priority, tie):
+    """Let the entry at `at` sink to its place among the first `size`."""
+    moving = heap[at]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and before(priority, tie, heap[child + 1], heap[child]):
+            child += 1
+        if not before(priority, tie, heap[child], moving):
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = moving
+
+
+@kernel("void(int32[::1], int64, float64[::1], int64[::1])")
+def heapify(heap, size, priority, tie):
+    """Put the first `size` numbers in heap order, in O(size)."""
+    for at in range(size // 2 - 1, -1, -1):
+        sift_down(heap, size, at, priority, tie)
+
+
+@kernel("int64(int32[::1], int64, int32[::1], float64[::1], int64[::1])")
+def push(heap, size, entries, priority, tie):
+    """Add entries; returns the new size."""
+    for i in range(entries.size):
+        moving = entries[i]
+        at = size
+        size += 1
+        while at > 0:
+            parent = (at - 1) >> 1
+            if not before(priority, tie, moving, heap[parent]):
+                break
+            heap[at] = heap[parent]
+            at = parent
+        heap[at] = moving
+    return size
+
+
+@kernel("int64(int32[::1], int64, float64[::1], int64[::1], uint8[::1], uint8, int64[::1], int64, int32[::1])")
+def pop(heap, size, priority, tie, state, wanted, units, most, out):
+    """Take entries off the top while they are in the state wanted and promise fewer than `most` units together.
+
+    At least one is taken if the top is in that state. Returns how many; the heap is smaller by as many.
+    """
+    taken = 0
+    total = np.int64(0)
+    while size > 0 and taken < out.size:
+        top = heap[0]
+        if state[top] != wanted or (taken > 0 and total + units[top] > most):
+            break
+        total += units[top]
+        out[taken] = top
+        taken += 1
+        size -= 1
+        heap[0] = heap[size]
+        if size > 0:
+            sift_down(heap, size, 0, priority, tie)
+    return taken

@@ -1,0 +1,206 @@
+"""Distinct rows of words, and distinct strings, each numbered in order of first appearance.
+
+A table is open addressed. A slot holds 0 if it is free, else the upper half of the row's hash and, in the lower half,
+the row's number plus one: most rows that are not the one looked for are told apart by their hash, without a look at
+them. The hash starts from a seed that nobody outside knows, so that keys cannot be made to collide; the numbers do not
+depend on it.
+"""
+
+import numpy as np
+
+from summaries.kernels.hashing import P1, P2, remix
+from summaries.kernels.jit import kernel
+
+LOW = np.uint64(0xFFFFFFFF)
+HIGH = np.uint64(0xFFFFFFFF00000000)
+ONE = np.uint64(1)
+FREE = np.uint64(0)
+EIGHT = np.uint64(8)
+
+
+@kernel("uint64(int64[:,::1], int64, uint64)")
+def hash_row(words, i, seed):
+    """The hash of row `i`, whose words are `words[:, i]`."""
+    h = seed
+    for w in range(words.shape[0]):
+        h = remix(h ^ np.uint64(words[w, i]))
+    return h
+
+
+@kernel("boolean(int64[:,::1], int64, int64[:,::1], uint64)", inline="always")
+def same_row(words, i, stored, at):
+    for w in range(words.shape[0]):
+        if stored[at, w] != words[w, i]:
+            return False
+    return True
+
+
+@kernel("int64(int64[:,::1], uint64, uint64[::1], int64[:,::1], int64[::1], int64, int32[::1])")
+def enter(words, seed, slots, stored, used, start, ids):
+    """Number the rows from `start` on, new ones as they come; stops, and says where, when there is no room for more.
+
+    `used[0]` is how many rows are stored. There is room for `len(stored)`, and for half of the slots.
+    """
+    mask = np.uint64(slots.size - 1)
+    room = min(stored.shape[0], slots.size >> 1)
+    count = used[0]
+    for i in range(start, words.shape[1]):
+        h = hash_row(words, i, seed)
+        at = h & mask
+        while True:
+            slot = slots[at]
+            if slot == FREE:
+                if count == room:
+                    used[0] = count
+                    return i
+                for w in range(words.shape[0]):
+                    stored[count, w] = words[w, i]
+                ids[i] = count
+                count += 1
+                slots[at] = (h & HIGH) | np.uint64(count)
+                break
+            if (slot ^ h) & HIGH == FREE:
+                number = (slot & LOW) - ONE
+                if same_row(words, i, stored, number):
+                    ids[i] = number
+                    break
+            at = (at + ONE) & mask
+    used[0] = count
+    return words.shape[1]
+
+
+@kernel("void(int64[:,::1], uint64, uint64[::1], int64[:,::1], int32[::1])")
+def find(words, seed, slots, stored, ids):
+    """The number of each row, or -1."""
+    mask = np.uint64(slots.size - 1)
+    for i in range(words.shape[1]):
+        h = hash_row(words, i, seed)
+        at = h & mask
+        ids[i] = -1
+        while slots[at] != FREE:
+            if (slots[at] ^ h) & HIGH == FREE:
+                number = (slots[at] & LOW) - ONE
+                if same_row(words, i, stored, number):
+                    ids[i] = number
+                    break
+            at = (at + ONE) & mask
+
+
+@kernel("void(uint64[::1], int64, uint64[::1])")
+def seat(hashes, count, slots):
+    """Fill free slots with the first `count` rows, which all differ."""
+    mask = np.uint64(slots.size - 1)
+    for i in range(count):
+        at = hashes[i] & mask
+        while slots[at] != FREE:
+            at = (at + ONE) & mask
+        slots[at] = (hashes[i] & HIGH) | np.uint64(i + 1)
+
+
+@kernel("void(int64[:,::1], int64, uint64, uint64[::1])")
+def seat_rows(stored, count, seed, slots):
+    """Fill free slots with the first `count` stored rows."""
+    mask = np.uint64(slots.size - 1)
+    for i in range(count):
+        h = seed
+        for w in range(stored.shape[1]):
+            h = remix(h ^ np.uint64(stored[i, w]))
+        at = h & mask
+        while slots[at] != FREE:
+            at = (at + ONE) & mask
+        slots[at] = (h & HIGH) | np.uint64(i + 1)
+
+
+@kernel("uint64(uint8[::1], uint64)", inline="always")
+def word_at(data, at):
+    """The 8 bytes at `at`. Spelled out, with an index that cannot be negative, this compiles to one load."""
+    return (
+        np.uint64(data[at])
+        | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
+        | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
+        | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
+        | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
+        | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
+        | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
+        | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
+    )
+
+
+@kernel("uint64(uint8[::1], uint64, uint64, uint64)", inline="always")
+def hash_text(data, start, stop, seed):
+    """A hash of data[start:stop] for this table alone; three times as fast as the one that is shared with others."""
+    h = seed ^ ((stop - start) * P1)
+    at = start
+    while at + EIGHT <= stop:
+        h = (h ^ word_at(data, at)) * P2
+        h ^= h >> np.uint64(32)
+        at += EIGHT
+    rest = FREE
+    while at < stop:
+        rest = (rest << EIGHT) | np.uint64(data[at])
+        at += ONE
+    return remix(h ^ rest)
+
+
+@kernel("boolean(uint8[::1], uint64, uint64, uint8[::1], uint64, uint64)", inline="always")
+def same_text(a, a_start, a_stop, b, b_start, b_stop):
+    if a_stop - a_start != b_stop - b_start:
+        return False
+    i = a_start
+    j = b_start
+    while i + EIGHT <= a_stop:
+        if word_at(a, i) != word_at(b, j):
+            return False
+        i += EIGHT
+        j += EIGHT
+    while i < a_stop:
+        if a[i] != b[j]:
+            return False
+        i += ONE
+        j += ONE
+    return True
+
+
+@kernel(
+    "int64(uint8[::1], int64[::1], uint8[::1], uint64, uint64[::1], uint8[::1], int64[::1], uint64[::1], int64[::1],"
+    " int64, int64[::1])"
+)
+def intern(data, offsets, present, seed, slots, arena, ends, hashes, used, start, codes):
+    """The code of each string from `start` on, -1 for one that is not `present` (if that is empty, all are).
+
+    String `c` is `arena[ends[c]:ends[c + 1]]`, its hash `hashes[c]`; `used[0]` is how many there are. Stops, and says
+    where, when there is no room for one more.
+    """
+    mask = np.uint64(slots.size - 1)
+    room = min(hashes.size, slots.size >> 1)
+    count = used[0]
+    for i in range(start, offsets.size - 1):
+        if present.size > 0 and present[i] == 0:
+            codes[i] = -1
+            continue
+        first, last = offsets[i], offsets[i + 1]
+        h = hash_text(data, np.uint64(first), np.uint64(last), seed)
+        at = h & mask
+        while True:
+            slot = slots[at]
+            if slot == FREE:
+                if count == room or ends[count] + last - first > arena.size:
+                    used[0] = count
+                    return i
+                for k in range(last - first):
+                    arena[ends[count] + k] = data[first + k]
+                ends[count + 1] = ends[count] + last - first
+                hashes[count] = h
+                codes[i] = count
+                count += 1
+                slots[at] = (h & HIGH) | np.uint64(count)
+                break
+            if (slot ^ h) & HIGH == FREE:
+                code = (slot & LOW) - ONE
+                a, b = np.uint64(ends[code]), np.uint64(ends[code + ONE])
+                if same_text(data, np.uint64(first), np.uint64(last), arena, a, b):
+                    codes[i] = code
+                    break
+            at = (at + ONE) & mask
+    used[0] = count
+    return offsets.size - 1

@@ -1,0 +1,141 @@
+"""The rows of each key of one side of a query, through a snapshot: from a summary's postings, or built for the query."""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.postings import Postings
+from index.snapshot import Rows, Snapshot
+from query.kernels.pairs import compact
+
+Hashes: TypeAlias = NDArray[np.int64]
+Counts: TypeAlias = NDArray[np.int64]
+Hasher: TypeAlias = Callable[[Rows], tuple[Hashes, NDArray[np.bool_] | None]]
+"""Key hashes of rows, and which of the rows have no key."""
+
+SLICE = 1 << 14  # tuples read between two looks at the clock
+LINES = 1 << 17  # lines of a directory listed between two looks
+STEPS = 1 << 15  # steps along chains between two looks
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Rows by key: those of the i-th key are `rows[starts[i] : starts[i] + counts[i]]`."""
+
+    rows: Rows
+    starts: NDArray[np.int64]
+    counts: Counts
+
+
+class Keys:
+    """One side's directory of keys.
+
+    `exact` says that a key's count is the number of its tuples in the snapshot; else it may count tuples that are
+    outside. It never counts too few.
+    """
+
+    def __init__(self, snapshot: Snapshot, postings: Postings, exact: bool, built: bool) -> None:
+        self.snapshot = snapshot
+        self.postings = postings
+        self.exact = exact
+        self.built = built
+        """Made for this query out of nothing but the snapshot's tuples."""
+
+    @classmethod
+    def build(cls, snapshot: Snapshot, hasher: Hasher) -> Generator[None, None, "Keys"]:
+        """A directory of the snapshot's tuples: one pass over them, in slices."""
+        postings = Postings(snapshot.capacity)
+        for first in range(0, snapshot.size, SLICE):
+            with snapshot.holding():
+                rows = snapshot.rows_between(first, min(first + SLICE, snapshot.size))
+                if not snapshot.whole:
+                    rows = rows[snapshot.admitted(rows)]
+                hashes, missing = hasher(rows)
+            if missing is not None:
+                hashes, rows = hashes[~missing], rows[~missing]
+            postings.enter_all(hashes, rows)
+            yield
+        return cls(snapshot, postings, exact=True, built=True)
+
+    def listed(self) -> Generator[None, None, tuple[Hashes, Counts]]:
+        """Every key with its count. If lines move meanwhile, it begins again, and at last does it in one go."""
+        for attempt in range(3):
+            version, at = self.postings.version, 0
+            parts: list[tuple[Hashes, Counts]] = []
+            while at < self.postings.lines:
+                step = LINES if attempt < 2 else self.postings.lines
+                with self.snapshot.holding():
+                    if self.postings.version != version:
+                        break
+                    parts.append(self.postings.listed(at, min(at + step, self.postings.lines)))
+                at += step
+                yield
+            else:
+                return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        raise AssertionError("a directory read in one go cannot move")
+
+    def counts(self, hashes: Hashes) -> Counts:
+        """How many rows each key has, at most."""
+        with self.snapshot.holding():
+            return self.postings.counts(hashes)[1]
+
+    def load(self, hashes: Hashes) -> Generator[None, None, Lists]:
+        """The rows of these keys that are in the snapshot, the newest of each first."""
+        rows_of: list[Rows] = []
+        counts_of: list[Counts] = []
+        at = 0
+        while at < len(hashes):
+            with self.snapshot.holding():
+                newest, counts, total = self.postings.counts(hashes[at : at + STEPS])
+                if total > STEPS:
+                    fits = int(np.searchsorted(np.cumsum(counts), STEPS, side="right"))
+                    newest, counts, total = newest[:fits], counts[:fits], int(counts[:fits].sum())
+                if len(counts):
+                    _, rows = self.postings.walk(newest, counts, total)
+                    part = self._kept(rows, counts)
+            if not len(counts):
+                part = yield from self._long(hashes[at : at + 1])
+            at += len(part.counts)
+            rows_of.append(part.rows)
+            counts_of.append(part.counts)
+            if at < len(hashes):
+                yield
+        if len(rows_of) == 1:
+            return part
+        counts = np.concatenate(counts_of) if counts_of else np.empty(0, np.int64)
+        rows = np.concatenate(rows_of) if rows_of else np.empty(0, np.int32)
+        return Lists(rows, np.cumsum(counts) - counts, counts)
+
+    def _long(self, hashes: Hashes) -> Generator[None, None, Lists]:
+        """The rows of one key that has many, a stretch of its chain at a time."""
+        while True:
+            parts: list[Rows] = []
+            with self.snapshot.holding():
+                newest, counts, left = self.postings.counts(hashes)
+                forgotten, row = self.postings.forgotten, int(newest[0])
+            while left > 0:
+                with self.snapshot.holding():
+                    if self.postings.forgotten != forgotten:  # the chain's end may be in use again
+                        break
+                    rows = np.empty(min(left, STEPS), np.int32)
+                    row = self.postings.follow(row, rows)
+                    parts.append(self._kept(rows, np.array([len(rows)])).rows)
+                left -= len(rows)
+                yield
+            else:
+                whole = np.concatenate(parts)
+                return Lists(whole, np.zeros(1, np.int64), np.array([len(whole)]))
+
+    def _kept(self, rows: Rows, counts: Counts) -> Lists:
+        """Without those that are outside the snapshot."""
+        starts = np.cumsum(counts) - counts
+        if self.built or (self.snapshot.everything and not self.snapshot.grown):
+            return Lists(rows, starts, counts)
+        kept = self.snapshot.admitted(rows)
+        out = np.empty(len(rows), np.int32)
+        counts = counts.copy()
+        left = compact(rows, kept, starts, counts, out)
+        return Lists(out[:left], starts, counts)

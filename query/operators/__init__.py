@@ -1,0 +1,1 @@
+"""Operators: what reads the streams, in slices, and hands on candidate rows."""

@@ -1,0 +1,117 @@
+"""The candidates of a promising set in random order."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from query.kernels import draw as kernels
+from query.kernels.heap import heapify
+from query.keys import Lists
+from query.operators.base import Batch, Guess, Operator, Pace, Sampler, Slices
+from query.operators.promising import Promising
+
+
+class Drawing(Sampler):
+    """Draws candidates without replacement.
+
+    Each next candidate has a chance in proportion to the weight of its entry's candidates: the entry's priority shared
+    out among them, or, unless `weighted`, the same for all. `done` counts the draws, those of candidates that turned
+    out not to be there included.
+    """
+
+    def __init__(self, promising: Promising, seed: int, pace: Pace, *, weighted: bool) -> None:
+        super().__init__(promising.snapshots, pace)
+        self.promising = promising
+        self.seed = np.uint64(seed & ((1 << 64) - 1))
+        self.weighted = weighted
+        self._drawn: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
+
+    def work(self) -> Slices:
+        if not self.promising.planned:
+            yield from self.promising.plan()
+        if self.weighted:
+            yield from self.promising.refine_all()
+        entries = self.promising.set
+        live = entries.heap[: entries.size].copy()
+        weight = self._weights(live)
+        yield None
+        clocks = np.empty(len(entries))
+        kernels.set_clocks(clocks, entries.tie, entries.units, weight, self.seed)
+        yield None
+        heapify(live, len(live), clocks, entries.tie)
+        self.entries = len(live)
+        yield None
+        size = np.array([len(live)])
+        used = np.zeros(len(entries), np.int64)
+        arenas = [_Arena(len(entries)) for _ in self.promising.sides]
+        while size[0]:
+            want = self.pace()
+            ids, numbers = np.empty(want, np.int32), np.empty(want, np.int64)
+            made = kernels.draw(live, size, clocks, entries.tie, entries.units, used, weight, self.seed, ids, numbers)
+            ids, numbers = ids[:made], numbers[:made]
+            for side, arena in enumerate(arenas):
+                missing = np.unique(ids[arena.starts[ids] < 0])
+                if len(missing):
+                    arena.add(missing, (yield from self.promising.lists(side, missing)))
+            yield self._batch(arenas, ids, numbers)
+
+    def _weights(self, live: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Of a candidate of each entry. Only ratios matter; the greatest is 1, so that small ones do not vanish."""
+        entries = self.promising.set
+        if not self.weighted:
+            return np.ones(len(entries))
+        with np.errstate(all="ignore"):
+            weight = np.maximum(np.nan_to_num(entries.priority / entries.units), 0.0)
+            most = weight[live].max(initial=0.0)
+            return weight / most if most > 0 else weight
+
+    def _batch(self, arenas: "list[_Arena]", ids: NDArray[np.int32], numbers: NDArray[np.int64]) -> Batch:
+        """Candidate number n of an entry with p x q tuples is the pair (n // q, n % q)."""
+        counts = self.promising.set.counts
+        places = [numbers] if len(arenas) == 1 else [numbers // counts[1][ids], numbers % counts[1][ids]]
+        there = np.ones(len(ids), np.bool_)
+        for arena, place in zip(arenas, places, strict=True):
+            there &= place < arena.counts[ids]
+        draws = np.arange(self.done, self.done + len(ids))[there]
+        self._drawn.append((ids, numbers))
+        self.done += len(ids)
+        self.rank += len(ids)
+        self.read += len(draws)
+        rows = [a.rows[a.starts[ids[there]] + p[there]] for a, p in zip(arenas, places, strict=True)]
+        return Batch(tuple(rows), draws)
+
+    def rest(self, worker: Operator) -> tuple[NDArray[np.bool_], float]:
+        none = (np.empty(0, np.int32), np.empty(0, np.int64))
+        ids, numbers = (np.concatenate(c) for c in zip(none, *self._drawn, strict=True))
+        self._drawn = [(ids, numbers)]
+        entries, until = self.promising.set, self.promising.until
+        left = float((entries.units - until).astype(np.float64).sum())
+        return numbers >= until[ids], left
+
+    def remaining(self) -> Guess | None:
+        if not self.promising.planned:
+            return None
+        left = max(self.promising.total - self.done, 0.0)
+        return Guess(left, left if self.promising.exact else 0.0, left)
+
+
+class _Arena:
+    """Lists of rows, kept once they have been read."""
+
+    def __init__(self, entries: int) -> None:
+        self.starts = np.full(entries, -1, np.int64)
+        self.counts = np.zeros(entries, np.int64)
+        self.rows = np.empty(1024, np.int32)
+        self.used = 0
+
+    def add(self, ids: NDArray[np.int32], lists: Lists) -> None:
+        total = int(lists.counts.sum())
+        if self.used + total > len(self.rows):
+            grown = np.empty(2 * (self.used + total), np.int32)
+            grown[: self.used] = self.rows[: self.used]
+            self.rows = grown
+        starts = np.cumsum(lists.counts) - lists.counts
+        within = np.arange(total) - np.repeat(starts, lists.counts)  # lists may share rows
+        self.rows[self.used : self.used + total] = lists.rows[np.repeat(lists.starts, lists.counts) + within]
+        self.starts[ids] = self.used + starts
+        self.counts[ids] = lists.counts
+        self.used += total

@@ -1,0 +1,404 @@
+"""Join and selection guided by a promising set: its entries are worked best first, or drawn as a fair sample."""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from index.regions import Window
+from index.snapshot import Rows, Snapshot
+from index.summary_index import SummaryIndex
+from query.kernels.pairs import compact, cross, group
+from query.keys import SLICE, Counts, Hasher, Hashes, Keys, Lists
+from query.operators.base import Batch, Guess, Operator, Pace, Slices
+from query.preference import Preference, exact_counts
+from query.promising import READY, ROUGH, PromisingSet
+
+MOST_ENTRIES = 4096  # worked in one go
+REFINED = 64  # rough entries looked at in one go
+AHEAD = 1 << 13  # newest tuples whose keys are tried first when there is no time to list all keys
+
+ValueOf = Callable[[Rows], NDArray[np.float64]]
+
+
+@dataclass
+class Side:
+    """One stream of the query: where its keys are found."""
+
+    snapshot: Snapshot
+    hasher: Hasher
+    attribute: str | None
+    summary: SummaryIndex | None
+    keys: Keys | None  # None: to be built
+
+    def ready(self) -> Generator[None, None, Keys]:
+        if self.keys is None:
+            self.keys = yield from Keys.build(self.snapshot, self.hasher)
+        return self.keys
+
+    @property
+    def window(self) -> Window:
+        return self.snapshot.start, self.snapshot.end
+
+
+class Promising(Operator):
+    """Works the entries of a promising set.
+
+    An entry is a key or, if the preference looks at columns, a tuple; its candidates are the tuples of the key, or the
+    pairs they make on both sides. `restrict` names the only keys that count, as hashes. In a `hurry` the keys of the
+    newest tuples are worked before all keys are listed.
+    """
+
+    def __init__(
+        self,
+        sides: list[Side],
+        preference: Preference | None,
+        pace: Pace,
+        *,
+        restrict: Hashes | None = None,
+        hurry: bool = False,
+        value_of: ValueOf | None = None,
+        extra: Sequence[Side] = (),
+    ) -> None:
+        super().__init__([s.snapshot for s in sides], pace)
+        self.sides = sides
+        self.preference = preference
+        self.restrict = restrict
+        self.hurry = hurry and restrict is None
+        self.value_of = value_of
+        self.extra = extra  # what `value_of` asks
+        self.set = PromisingSet(len(sides))
+        self.planned = False
+        self.total = 0.0  # candidates of all entries, at most
+        self.listed = 0  # keys looked at
+        self.until: NDArray[np.int64] = np.empty(0, np.int64)
+        """How many of each entry's candidates have been worked."""
+        self.top: NDArray[np.int32] = np.empty(0, np.int32)
+        self._tried: Hashes = np.empty(0, np.int64)
+
+    # --- planning ------------------------------------------------------------------------------------------------
+
+    @property
+    def banded(self) -> bool:
+        """Whether entries are split by granularity."""
+        return self.preference is not None and self.preference.fade < 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether counts are those of the snapshot."""
+        return all(s.keys is not None and s.keys.exact for s in self.sides)
+
+    def plan(self) -> Generator[None, None, None]:
+        """Fill the promising set."""
+        for side in (*self.sides, *self.extra):
+            yield from side.ready()
+        if self.preference is not None and self.preference.side is not None:
+            yield from self._plan_tuples(self.preference.side)
+        elif self.restrict is not None:
+            self._enter(np.unique(self.restrict))
+        else:
+            yield from self._plan_keys()
+        self.planned = True
+
+    def _keys(self, side: int) -> Keys:
+        keys = self.sides[side].keys
+        assert keys is not None
+        return keys
+
+    def _plan_keys(self) -> Generator[None, None, None]:
+        lister = min(range(len(self.sides)), key=lambda s: self._keys(s).postings.lines)
+        hashes, _ = yield from self._keys(lister).listed()
+        if len(self._tried):
+            hashes = hashes[~np.isin(hashes, self._tried)]
+        self.listed += len(hashes)
+        parts = []
+        for first in range(0, len(hashes), SLICE):
+            parts.append(self._present(hashes[first : first + SLICE]))
+            yield
+        if parts:
+            self._add(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def _present(self, hashes: Hashes) -> tuple[NDArray[np.int64], ...]:
+        """Those that every side has, and how many tuples of each."""
+        counts = []
+        for side in range(len(self.sides)):
+            found = self._keys(side).counts(hashes)
+            there = found > 0
+            hashes, counts = hashes[there], [c[there] for c in (*counts, found)]
+        return hashes, *counts
+
+    def _enter(self, hashes: Hashes) -> None:
+        self.listed += len(hashes)
+        self._add(*self._present(hashes))
+
+    def _add(self, hashes: Hashes, *counts: Counts) -> None:
+        """Entries for keys, at the priority that their counts give them."""
+        preference = self.preference
+        if preference is None:
+            priority = np.zeros(len(hashes))
+        else:
+            known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, counts, strict=True))}
+            columns = exact_counts(preference.estimates, known)
+            priority = preference.priority(preference.value(columns, len(hashes)))
+        rough = self.banded or (preference is not None and not self.exact and preference.direction == "DESC")
+        if rough and preference is not None and not preference.rising and not self.banded:
+            priority = np.full(len(hashes), np.inf)  # nothing bounds it: all are looked at before any is worked
+        before = len(self.set)
+        self.set.add(hashes, list(counts), priority, ROUGH if rough else READY)
+        self._grow(before)
+
+    def _grow(self, before: int) -> None:
+        fresh = len(self.set) - before
+        self.entries += fresh
+        self.until = np.concatenate((self.until, np.zeros(fresh, np.int64)))
+        self.total += float(self.set.units[before:].astype(np.float64).sum())
+
+    def _plan_tuples(self, side: int) -> Generator[None, None, None]:
+        """An entry for each tuple of one side."""
+        snapshot, hasher = self.sides[side].snapshot, self.sides[side].hasher
+        assert self.value_of is not None and self.preference is not None
+        parts = []
+        for first in range(0, snapshot.size, SLICE):
+            numbers = np.arange(first, min(first + SLICE, snapshot.size))
+            with snapshot.holding():
+                rows = snapshot.rows_at(numbers)
+                if not snapshot.whole:
+                    kept = snapshot.admitted(rows)
+                    rows, numbers = rows[kept], numbers[kept]
+                hashes, missing = hasher(rows)
+            if missing is not None:
+                hashes, rows, numbers = hashes[~missing], rows[~missing], numbers[~missing]
+            if self.restrict is not None:
+                kept = np.isin(hashes, self.restrict)
+                hashes, rows, numbers = hashes[kept], rows[kept], numbers[kept]
+            counts = [np.ones(len(rows), np.int64) for _ in self.sides]
+            if len(self.sides) == 2:
+                counts[1 - side] = self._keys(1 - side).counts(hashes)
+                kept = counts[1 - side] > 0
+                hashes, rows, numbers = hashes[kept], rows[kept], numbers[kept]
+                counts = [c[kept] for c in counts]
+            value = self.value_of(rows)
+            if self.banded:
+                with snapshot.holding():
+                    value = self.preference.faded(value, [snapshot.granularity(rows)])
+            parts.append((hashes, *counts, self.preference.priority(value), rows, numbers))
+            yield
+        if parts:
+            hashes, *counts, priority, rows, numbers = (np.concatenate(c) for c in zip(*parts, strict=True))
+            self.set.add(hashes, counts, priority, READY, row=rows, tie=numbers)
+            self.listed = len(rows)
+            self._grow(0)
+
+    def _newest(self) -> None:
+        """Entries for the keys of the newest tuples of the smaller side: frequent keys are among them."""
+        side = min(self.sides, key=lambda s: s.snapshot.size)
+        snapshot = side.snapshot
+        with snapshot.holding():
+            rows = snapshot.rows_between(max(snapshot.size - AHEAD, 0), snapshot.size)
+            rows = rows[snapshot.admitted(rows)]
+            hashes, missing = side.hasher(rows)
+        hashes = np.unique(hashes if missing is None else hashes[~missing])
+        self._tried = hashes
+        self._enter(hashes)
+
+    # --- refining ------------------------------------------------------------------------------------------------
+
+    def _refine(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
+        if self.banded:
+            yield from self._split(ids)
+        else:
+            self._estimate(ids)
+
+    def refine_all(self) -> Generator[None, None, None]:
+        """Leave no rough entry."""
+        rough = self.set.take_out(ROUGH)
+        for first in range(0, len(rough), REFINED):
+            yield from self._refine(rough[first : first + REFINED])
+            yield
+
+    def _estimate(self, ids: NDArray[np.int32]) -> None:
+        """Ask the summaries how much of each key lies in the window."""
+        assert self.preference is not None
+        columns = {}
+        for number, side in enumerate(self.sides):
+            asked = [e for e in self.preference.estimates if e.side == number]
+            if not asked:
+                continue
+            known = {(number, side.attribute): self.set.counts[number][ids]}
+            if side.summary is None or self._keys(number).exact:
+                columns |= exact_counts(asked, known)
+                continue
+            found = side.summary.estimate_hashed(self.set.hash[ids], side.window)
+            values = {"COUNT": found.value, "LOWER": found.lower, "UPPER": found.upper}
+            most = self.set.counts[number][ids]
+            columns |= {e.input: pa.array(np.minimum(values[e.what], most)) for e in asked}
+        value = self.preference.value(columns, len(ids))
+        self.set.priority[ids] = self.preference.priority(value)
+        self.set.state[ids] = READY
+        self.set.push(ids)
+
+    def _split(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
+        """Replace entries by one for each combination of granularities that their tuples are in."""
+        assert self.preference is not None
+        counts = []  # by side: [entry, granularity]
+        for number, side in enumerate(self.sides):
+            lists = yield from self._keys(number).load(self.set.hash[ids])
+            with side.snapshot.holding():
+                bands = side.snapshot.granularity(lists.rows) - 1
+            wide = len(side.snapshot.horizons) + 1
+            owner = np.repeat(np.arange(len(ids)), lists.counts)
+            counts.append(np.bincount(owner * wide + bands, minlength=len(ids) * wide).reshape(len(ids), wide))
+        if len(counts) == 1:
+            where = counts[0].nonzero()
+        else:
+            where = (counts[0][:, :, None] * counts[1][:, None, :] > 0).nonzero()
+        entry, *at = where
+        inside = [c[entry, band] for c, band in zip(counts, at, strict=True)]
+        whole = [c.sum(axis=1)[entry] for c in counts]
+        bands_of = [band + 1 for band in at]
+        shown = whole if self.preference.direction == "ASC" else inside
+        known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, shown, strict=True))}
+        value = self.preference.value(exact_counts(self.preference.estimates, known), len(entry))
+        value = self.preference.faded(value, bands_of)
+        self.total -= float(self.set.units[ids].astype(np.float64).sum())
+        self.until[ids] = self.set.units[ids]
+        self.entries -= len(ids)
+        before = len(self.set)
+        hashes = self.set.hash[ids][entry]
+        tie = hashes.copy()
+        for band in bands_of:
+            tie = tie * 31 + band
+        self.set.add(hashes, inside, self.preference.priority(value), READY, tie=tie, bands=bands_of)
+        self._grow(before)
+
+    def best(self, entries: int) -> Generator[None, None, None]:
+        """Plan, and leave the best entries, refined, in `top`."""
+        yield from self.plan()
+        found: list[NDArray[np.int32]] = []
+        while sum(map(len, found)) < entries:
+            ids = self.set.pop(READY, 1 << 62, entries - sum(map(len, found)))
+            if not len(ids):
+                ids = self.set.pop(ROUGH, 1 << 62, REFINED)
+                if not len(ids):
+                    break
+                yield from self._refine(ids)
+                yield
+                continue
+            found.append(ids)
+        self.top = np.concatenate(found) if found else self.top
+
+    def key_of(self, side: int, entry: int) -> int | str | None:
+        """The key of an entry, as it stands in one of its tuples; None if none is in the snapshot."""
+        attribute = self.sides[side].attribute
+        loading = self._keys(side).load(self.set.hash[entry : entry + 1])
+        while True:
+            try:
+                next(loading)
+            except StopIteration as stop:
+                lists: Lists = stop.value
+                break
+        if not len(lists.rows) or attribute is None:
+            return None
+        snapshot = self.sides[side].snapshot
+        with snapshot.holding():
+            found: int | str = snapshot.column(attribute, lists.rows[:1])[0].as_py()
+        return found
+
+    # --- working -------------------------------------------------------------------------------------------------
+
+    def work(self) -> Slices:
+        if self.hurry:
+            for side in self.sides:
+                yield from side.ready()
+            self._newest()
+            yield from self._work()
+        if not self.planned:
+            yield from self.plan()
+        yield from self._work()
+
+    def _work(self) -> Slices:
+        while True:
+            ids = self.set.pop(READY, self.pace(), MOST_ENTRIES)
+            if len(ids):
+                yield from self._join(ids)
+                continue
+            ids = self.set.pop(ROUGH, 1 << 62, REFINED)
+            if not len(ids):
+                return
+            yield from self._refine(ids)
+            yield None
+
+    def _join(self, ids: NDArray[np.int32]) -> Slices:
+        """The candidates of these entries, entry by entry."""
+        lists = []
+        for side in range(len(self.sides)):
+            lists.append((yield from self.lists(side, ids)))
+        began = self.done
+        units = self.set.units[ids]
+        if len(lists) == 1:
+            ends = np.cumsum(lists[0].counts)
+            for first in range(0, len(lists[0].rows), self.pace()):
+                last = min(first + self.pace(), len(lists[0].rows))
+                at = int(np.searchsorted(ends, last, side="right"))
+                self._reached(ids, at, last - int(ends[at - 1] if at else 0))
+                self.done = began + last
+                yield Batch((lists[0].rows[first:last],))
+        else:
+            mine, theirs = lists
+            left = int((mine.counts.astype(np.float64) * theirs.counts).sum())
+            place = np.zeros(3, np.int64)
+            while left > 0:
+                room = min(left, self.pace())
+                a, b = np.empty(room, np.int32), np.empty(room, np.int32)
+                made = cross(
+                    mine.starts, mine.counts, theirs.starts, theirs.counts, mine.rows, theirs.rows, place, a, b
+                )
+                left -= made
+                self.done += made
+                at = int(place[0])
+                if at < len(ids):
+                    self._reached(ids, at, int(place[1] * self.set.counts[1][ids[at]] + place[2]))
+                yield Batch((a[:made], b[:made]))
+        self.done = began + int(units.astype(np.float64).sum())
+        self.until[ids] = units
+        self.rank += len(ids)
+        yield None
+
+    def _reached(self, ids: NDArray[np.int32], at: int, candidate: int) -> None:
+        """Entries before `at` are done, that one up to a candidate; the i-th with the j-th tuple is number i * q + j."""
+        self.until[ids[:at]] = self.set.units[ids[:at]]
+        if at < len(ids):
+            self.until[ids[at]] = candidate
+
+    def lists(self, side: int, ids: NDArray[np.int32]) -> Generator[None, None, Lists]:
+        """The rows that entries have on one side, in the snapshot."""
+        if self.preference is not None and self.preference.side == side:
+            numbers = np.arange(len(ids))
+            self.read += len(ids)
+            return Lists(self.set.row[ids], numbers, np.ones(len(ids), np.int64))
+        hashes = self.set.hash[ids]
+        if self.preference is not None and self.preference.side is not None:  # tuples may share a key
+            which, unique = np.empty(len(ids), np.int32), np.empty(len(ids), np.int64)
+            unique = unique[: group(hashes, which, unique)]
+            lists = yield from self._keys(side).load(unique)
+            self.read += len(lists.rows)
+            return Lists(lists.rows, lists.starts[which], lists.counts[which])
+        lists = yield from self._keys(side).load(hashes)
+        self.read += len(lists.rows)
+        bands = self.set.bands[side][ids]
+        if not bands.any():
+            return lists
+        snapshot = self.sides[side].snapshot
+        with snapshot.holding():
+            kept = snapshot.granularity(lists.rows) == np.repeat(bands, lists.counts)
+        starts, counts, rows = lists.starts.copy(), lists.counts.copy(), np.empty(len(lists.rows), np.int32)
+        left = compact(lists.rows, kept, starts, counts, rows)
+        return Lists(rows[:left], starts, counts)
+
+    def remaining(self) -> Guess | None:
+        if not self.planned:
+            return None
+        left = max(self.total - self.done, 0.0)
+        return Guess(left, left if self.exact else 0.0, left)

@@ -1,0 +1,66 @@
+"""From candidates to rows: conditions checked, expressions worked out, always on whole slices."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from index.snapshot import Snapshot
+from query.bound import Bound
+from query.compiled import Compiled
+from query.operators.base import Batch
+from query.scope import Input
+
+
+class Pipeline:
+    """Checks the conditions of a query and computes columns of the candidates that meet them."""
+
+    def __init__(self, bound: Bound, snapshots: list[Snapshot]) -> None:
+        self.bound = bound
+        self.snapshots = snapshots
+        self.touched: set[int] = set()
+        self._possible = [self._span(s) for s in snapshots]
+
+    def _span(self, snapshot: Snapshot) -> set[int]:
+        """The granularities that the window reaches into, as far as tuples go."""
+        latest = snapshot.stream.latest
+        if latest is None or not len(snapshot.horizons):
+            return {1}
+        oldest, newest = (
+            1 + int((time < snapshot.horizons).sum()) for time in (snapshot.start, min(latest, snapshot.end - 1))
+        )
+        return set(range(newest, oldest + 1))
+
+    def passed(self, batch: Batch) -> Batch:
+        """The candidates that meet every condition, each condition asked only of those that met the ones before."""
+        self._touch(batch)
+        for predicate in self.bound.predicates:
+            if not len(batch):
+                break
+            found = predicate.evaluate(self._fetch(predicate.inputs, batch), len(batch))
+            kept = found.cast(pa.bool_()).fill_null(False).to_numpy(zero_copy_only=False)
+            if not kept.all():
+                batch = batch.where(kept)
+        return batch
+
+    def compute(self, expressions: Sequence[Compiled | None], batch: Batch) -> list[pa.Array | None]:
+        """Each expression for each candidate."""
+        wanted = {i for e in expressions if e is not None for i in e.inputs}
+        columns = self._fetch(wanted, batch)
+        return [None if e is None else e.evaluate(columns, len(batch)) for e in expressions]
+
+    def _fetch(self, inputs: Iterable[Input], batch: Batch) -> dict[Input, pa.Array]:
+        out: dict[Input, pa.Array] = {}
+        for number, (snapshot, rows) in enumerate(zip(self.snapshots, batch.rows, strict=True)):
+            mine = [i for i in inputs if i.source == number]
+            if mine:
+                with snapshot.holding():
+                    out |= {i: snapshot.column(i.name, rows) for i in mine}
+        return out
+
+    def _touch(self, batch: Batch) -> None:
+        """Note the granularities read from, until all that are possible have been seen."""
+        for snapshot, rows, possible in zip(self.snapshots, batch.rows, self._possible, strict=True):
+            if len(rows) and not possible <= self.touched:
+                with snapshot.holding():
+                    self.touched |= {int(g) for g in np.unique(snapshot.granularity(rows))}

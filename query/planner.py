@@ -1,0 +1,315 @@
+"""From a bound query to operators over snapshots of its streams."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from index import SummaryIndex
+from index.regions import EVER
+from index.snapshot import Rows, Snapshot, postings_of
+from index.summary_index import best_summary
+from query.bound import Bound, JoinKey
+from query.compiled import Compiled
+from query.keys import Hasher, Hashes, Keys
+from query.operators.base import Operator, Pace, Sampler
+from query.operators.drawing import Drawing
+from query.operators.hash_join import HashJoin
+from query.operators.promising import Promising, Side
+from query.operators.scan import RandomScan, Scan
+from query.pipeline import Pipeline
+from query.preference import Preference, exact_counts
+from query.results import Aggregated, Plain, Sorted
+from query.scope import Input
+from summaries.hashing import hash_keys
+
+LISTING = 25  # nanoseconds that listing and looking up a key takes, roughly
+NARROW = 4  # a window that holds less than one in so many of the stream's tuples is read rather than looked up in
+
+
+@dataclass
+class Plan:
+    """What will run. `steps` says it in words, the outermost first."""
+
+    bound: Bound
+    snapshots: list[Snapshot]
+    worker: Operator
+    sampler: Sampler | None
+    result: Plain | Sorted | Aggregated
+    pipeline: Pipeline
+    steps: list[str]
+    warnings: list[str] = field(default_factory=list)
+
+
+def plan(bound: Bound, pace: Pace, budget: int | None, seed: int) -> Plan:
+    """Take snapshots and choose operators. `budget` is CPU time in nanoseconds; it decides what is tried first."""
+    return _Planner(bound, pace, budget, seed).plan()
+
+
+class _Planner:
+    def __init__(self, bound: Bound, pace: Pace, budget: int | None, seed: int) -> None:
+        self.bound = bound
+        self.pace = pace
+        self.budget = budget
+        self.seed = int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little")
+        self.steps: list[str] = []
+
+    def plan(self) -> Plan:
+        bound = self.bound
+        warnings = list(bound.warnings)
+        self.snapshots = _snapshots(bound, warnings)
+        pipeline = Pipeline(bound, self.snapshots)
+        result: Plain | Sorted | Aggregated
+        if bound.grouped:
+            result = Aggregated(bound, pipeline)
+            by = f" by {len(bound.group_keys)} keys" if bound.group_keys else ""
+            self.steps.append("aggregate " + ", ".join(a.function for a in bound.aggregates) + by)
+        elif bound.order:
+            result = Sorted(bound, pipeline)
+            self.steps.append("sort" + (f", the first {bound.limit}" if bound.limit is not None else ""))
+        else:
+            result = Plain(bound, pipeline)
+            self.steps.append("rows" + (f", {bound.limit} at most" if bound.limit is not None else ""))
+        if bound.predicate_texts:
+            self.steps.append("keep where " + " and ".join(bound.predicate_texts))
+        sampler, worker = self._operators()
+        return Plan(bound, self.snapshots, worker, sampler, result, pipeline, self.steps, warnings)
+
+    # --- operators -----------------------------------------------------------------------------------------------
+
+    def _operators(self) -> tuple[Sampler | None, Operator]:
+        bound, preference = self.bound, self.bound.preference
+        if not bound.grouped:
+            return None, self._worker(preference)
+        weighted = preference is not None and preference.direction == "WEIGHTED"
+        if self.budget is None and bound.target is None and not weighted:
+            if preference is not None:
+                self.steps.append("the preference changes nothing: without a budget every tuple is read")
+            return None, self._worker(None)
+        ordered = None if preference is None or weighted else dataclasses.replace(preference, fade=1.0)
+        if bound.join is None and ordered is None and bound.constants is None:
+            self.steps.append("a random sample first, then every tuple")
+            return RandomScan(self.snapshots[0], self.pace, self.seed), self._worker(None)
+        worker = self._promising(ordered)
+        self.steps.append("a random sample first, then every entry")
+        return Drawing(worker, self.seed, self.pace, weighted=False), worker
+
+    def _worker(self, preference: Preference | None) -> Operator:
+        bound = self.bound
+        if preference is None:
+            if bound.constants is not None:
+                return self._promising(None)
+            if bound.join is not None:
+                return self._hash_join(bound.join)
+            self.steps.append(f"read {self._name(0)} in order of arrival")
+            return Scan(self.snapshots[0], self.pace)
+        if preference.direction != "WEIGHTED":
+            return self._promising(preference)
+        if bound.join is None and preference.plain and preference.fade == 1 and bound.constants is None:
+            self.steps.append(f"read {self._name(0)} in random order: each tuple is as likely as any other")
+            return RandomScan(self.snapshots[0], self.pace, self.seed)
+        promising = self._promising(preference)
+        self.steps.append("entries are drawn at random, with chances in proportion to their priority")
+        return Drawing(promising, self.seed, self.pace, weighted=True)
+
+    def _hash_join(self, key: JoinKey) -> HashJoin:
+        found = [self._found(side, key.summaries[side], narrow=True) for side in range(2)]
+        sizes = [s.size for s in self.snapshots]
+        known = [side for side in range(2) if found[side] is not None]
+        looked_up = max(known or range(2), key=lambda s: sizes[s] if known else -sizes[s])
+        keys = found[looked_up]
+        probe = 1 - looked_up
+        if keys is not None:
+            how = f"by summary {key.summaries[looked_up].name}"  # type: ignore[union-attr]  # found by it
+            self.steps.append(f"join on {key.text}: read {self._name(probe)}, look up {self._name(looked_up)} {how}")
+        else:
+            why = self._why(key, looked_up)
+            self.steps.append(
+                f"plain hash join on {key.text} ({why}): build on {self._name(looked_up)}, read {self._name(probe)}"
+            )
+        hashers = [self._hasher(side, key.attributes[side]) for side in range(2)]
+        return HashJoin(self.snapshots, probe, hashers, keys, self.pace)
+
+    def _why(self, key: JoinKey, side: int) -> str:
+        summary = key.summaries[side]
+        if summary is None:
+            return f"no summary on {key.attributes[side] or 'the expression'} of {self._name(side)}"
+        return "no structure" if summary.structure == "none" else "the window is narrow"
+
+    def _promising(self, preference: Preference | None) -> Promising:
+        bound = self.bound
+        exact = preference is None or preference.direction != "DESC" or preference.side is not None
+        sides = []
+        for number, snapshot in enumerate(self.snapshots):
+            attribute, summary = self._keyed(number, preference)
+            narrow = preference is not None or bound.constants is None
+            keys = self._found(number, summary, narrow=narrow, exact=exact and bound.constants is None)
+            sides.append(Side(snapshot, self._hasher(number, attribute), attribute, summary, keys))
+        restrict = None
+        if bound.constants is not None and (bound.join is not None or bound.constants.attribute == sides[0].attribute):
+            restrict = hash_keys(bound.constants.values, self.snapshots[0].stream.seed).view(np.int64)
+            self.steps.append(f"only keys with {bound.constants.text}")
+        self._say(preference, sides)
+        lines = min((s.keys.postings.lines for s in sides if s.keys is not None), default=0)
+        hurry = (
+            self.budget is not None
+            and preference is not None
+            and preference.direction == "DESC"
+            and preference.side is None
+            and not bound.grouped
+            and all(s.keys is not None for s in sides)
+            and lines * LISTING > self.budget / 2
+        )
+        value_of, extra = self._value_of(preference, sides)
+        return Promising(sides, preference, self.pace, restrict=restrict, hurry=hurry, value_of=value_of, extra=extra)
+
+    def _say(self, preference: Preference | None, sides: list[Side]) -> None:
+        what = f"join on {self.bound.join.text}" if self.bound.join is not None else "select"
+        if preference is None:
+            self.steps.append(f"{what}, key by key")
+        else:
+            of = "keys" if preference.side is None else f"tuples of {self._name(preference.side)}"
+            order = {"DESC": "most promising first", "ASC": "rarest first", "WEIGHTED": "weighted"}[preference.direction]
+            fade = f", fading by {preference.fade:g} a granularity" if preference.fade < 1 else ""
+            self.steps.append(f"{what}: {of}, {order}{fade}")
+        for number, side in enumerate(sides):
+            if side.keys is None:
+                why = "the window is narrow" if side.summary is not None else "no summary"
+                how = f"a directory built for this query ({why})"
+            else:
+                how = f"summary {side.summary.name}" if side.summary is not None else "a directory"
+            self.steps.append(f"keys of {self._name(number)}.{side.attribute or '(expression)'} from {how}")
+
+    def _keyed(self, side: int, preference: Preference | None) -> tuple[str | None, SummaryIndex | None]:
+        """The attribute whose values are keys on one side, and what knows it."""
+        bound = self.bound
+        if bound.join is not None:
+            return bound.join.attributes[side], bound.join.summaries[side]
+        if preference is not None:
+            attribute = preference.estimates[0].attribute
+        else:
+            assert bound.constants is not None
+            attribute = bound.constants.attribute
+        return attribute, best_summary(bound.sources[0].stream.summaries, attribute)
+
+    def _found(
+        self, side: int, summary: SummaryIndex | None, *, narrow: bool, exact: bool = False
+    ) -> Keys | None:
+        """The keys that a summary has, if that is better than to read the window."""
+        postings = None if summary is None else postings_of(summary)
+        if postings is None:
+            return None
+        snapshot = self.snapshots[side]
+        if snapshot.everything:
+            return Keys(snapshot, postings, exact=True, built=False)
+        if exact or (narrow and snapshot.size * NARROW < snapshot.kept):
+            return None
+        return Keys(snapshot, postings, exact=False, built=False)
+
+    def _value_of(
+        self, preference: Preference | None, sides: list[Side]
+    ) -> tuple[Callable[[Rows], NDArray[np.float64]] | None, list[Side]]:
+        """What a tuple is worth, and the directories needed to tell."""
+        if preference is None or preference.side is None:
+            return None, []
+        me = preference.side
+        known: dict[tuple[int, str], Side] = {(i, s.attribute): s for i, s in enumerate(sides)}
+        extra = []
+        for estimated in preference.estimates:
+            if (estimated.side, estimated.attribute) not in known:
+                summary = best_summary(self.bound.sources[estimated.side].stream.summaries, estimated.attribute)
+                snapshot = self.snapshots[estimated.side]
+                keys = self._found(estimated.side, summary, narrow=False, exact=True)
+                made = Side(snapshot, column_hasher(snapshot, estimated.attribute), estimated.attribute, summary, keys)
+                known[estimated.side, estimated.attribute] = made
+                extra.append(made)
+        columns = sorted({i for f in preference.factors for i in f.inputs if i.source >= 0}, key=lambda i: i.name)
+        snapshot = self.snapshots[me]
+
+        def value_of(rows: Rows) -> NDArray[np.float64]:
+            counts: dict[tuple[int, str], NDArray[np.int64]] = {}
+            for place, side in known.items():
+                with snapshot.holding():
+                    hashes, _ = (side if place[0] == me else sides[me]).hasher(rows)
+                assert side.keys is not None
+                counts[place] = side.keys.counts(hashes)
+            with snapshot.holding():
+                given: dict[Input, pa.Array] = {i: snapshot.column(i.name, rows) for i in columns}
+            return preference.value(given | exact_counts(preference.estimates, counts), len(rows))
+
+        return value_of, extra
+
+    # --- keys ----------------------------------------------------------------------------------------------------
+
+    def _hasher(self, side: int, attribute: str | None) -> Hasher:
+        """Hashes of the keys of one side."""
+        snapshot, join = self.snapshots[side], self.bound.join
+        kinds = set() if join is None else {v.kind for v in join.values}
+        if join is None or (attribute is not None and len(kinds) == 1 and kinds <= {"int", "string"}):
+            assert attribute is not None
+            return column_hasher(snapshot, attribute)
+        return value_hasher(snapshot, join.values[side], as_float=len(kinds) > 1)
+
+    def _name(self, side: int) -> str:
+        return self.bound.sources[side].alias
+
+
+def column_hasher(snapshot: Snapshot, attribute: str) -> Hasher:
+    """Hashes of a column, as its summaries have them."""
+
+    def hasher(rows: Rows) -> tuple[Hashes, NDArray[np.bool_] | None]:
+        return snapshot.hashes(attribute, rows), snapshot.nulls(attribute, rows)
+
+    return hasher
+
+
+def value_hasher(snapshot: Snapshot, value: Compiled, *, as_float: bool) -> Hasher:
+    """Hashes of an expression. Values that are equal have one hash; others of one kind, unless strings, never do."""
+    seed = snapshot.stream.seed
+
+    def hasher(rows: Rows) -> tuple[Hashes, NDArray[np.bool_] | None]:
+        columns = {i: snapshot.column(i.name, rows) for i in value.inputs}
+        made = value.evaluate(columns, len(rows))
+        missing = made.is_null().to_numpy(zero_copy_only=False) if made.null_count else None
+        if value.kind == "string":
+            return hash_keys(made.fill_null(""), seed).view(np.int64), missing
+        if value.kind == "float" or as_float:
+            numbers = made.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
+            words = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
+        else:
+            whole = made.cast(pa.int8()).cast(pa.int64()) if value.kind == "bool" else made.view(pa.int64())
+            words = whole.fill_null(0).to_numpy(zero_copy_only=False)
+        return hash_keys(np.ascontiguousarray(words), seed).view(np.int64), missing
+
+    return hasher
+
+
+def _snapshots(bound: Bound, warnings: list[str]) -> list[Snapshot]:
+    """All streams at one moment. The window ends with the latest tuple that any of them has."""
+    streams = {s.stream.name: s.stream for s in bound.sources}
+    with ExitStack() as held:
+        for name in sorted(streams):
+            held.enter_context(streams[name].reading())
+        seen = [t for s in streams.values() for t in (s.latest, s.watermark) if t is not None]
+        end = max(seen) + 1 if seen else EVER[1]
+        start = EVER[0] if bound.window is None or not seen else end - bound.window
+        out = []
+        for number, source in enumerate(bound.sources):
+            summary = bound.join.summaries[number] if bound.join is not None else None
+            if summary is None:
+                known = list(source.stream.summaries.values())
+                summary = max(known, key=lambda s: (s.reach, s.name), default=None)
+            out.append(Snapshot(source.stream, start, end, summary))
+            oldest = source.stream.oldest
+            if bound.window is not None and oldest is not None and oldest > start:
+                covered = (end - oldest) / 1e6
+                warnings.append(
+                    f"WINDOW reaches back {bound.window / 1e6:g} s; {source.stream.name} keeps tuples of the last"
+                    f" {covered:g} s, and the answer covers those"
+                )
+        return out

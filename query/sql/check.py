@@ -1,0 +1,52 @@
+"""The last look at a tree before anyone else gets it: only nodes of the language, and not too deep."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from query.sql import nodes
+from query.sql.cursor import DEEPEST
+from query.sql.words import CALL_BY_NODE
+from summaries.errors import BadSyntax, Unsupported
+
+ALLOWED: frozenset[type[exp.Expression]] = frozenset(
+    {
+        *(exp.Identifier, exp.Literal, exp.Null, exp.Boolean, exp.Var, exp.Star, exp.DataType, exp.Interval),
+        *(exp.Column, exp.ColumnDef, exp.Table, exp.TableAlias, exp.Alias),
+        *(exp.From, exp.Join, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit),
+        *(exp.And, exp.Or, exp.Not, exp.Is, exp.Between, exp.In, exp.Like, exp.ILike),
+        *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE),
+        *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.DPipe, exp.Neg),
+        *(exp.Case, exp.If, exp.Cast, exp.Extract, exp.Count, exp.Distinct, exp.Anonymous),
+        *CALL_BY_NODE,
+        *(nodes.Select, nodes.Preference, nodes.SummaryEstimate, nodes.ErrorTarget, nodes.Span),
+        *(nodes.CreateStream, nodes.CreateSummary, nodes.CreateContinuousQuery, nodes.Option),
+        *(nodes.Show, nodes.Describe, nodes.Drop, nodes.Explain),
+    }
+)
+
+
+def check(root: exp.Expression, sql: str) -> None:
+    """Raises Unsupported at a node that is not of the language, BadSyntax at one deeper than `DEEPEST`."""
+    stack: list[tuple[exp.Expression, int]] = [(root, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if type(node) not in ALLOWED:
+            raise Unsupported(f"{node.key} is not supported", sql, offset_of(node))
+        if depth > DEEPEST:
+            raise BadSyntax(f"nested deeper than {DEEPEST} levels", sql, offset_of(node))
+        depth += 1
+        for value in node.args.values():
+            if isinstance(value, exp.Expression):
+                stack.append((value, depth))
+            elif type(value) is list:
+                stack += [(one, depth) for one in value]
+
+
+def offset_of(node: exp.Expr) -> int | None:
+    """Where the text of a node begins; for a node that was made by hand, where that of its first descendant does."""
+    for one in node.dfs():
+        start: int | None = one.meta_get("start")
+        if start is not None:
+            return start
+    return None

@@ -1,0 +1,147 @@
+"""The words of the language: which are reserved, and which name units, types and functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+def keyword(text: str) -> str:
+    """The keyword that a word would be. Only ASCII letters make keywords: 'ſ' and 'ı' are S and I in upper case."""
+    return text.upper() if text.isascii() else text
+
+
+RESERVED = _set(
+    """
+    ALL AND AS ASC BETWEEN CASE CREATE CROSS DESC DISTINCT ELSE END EXCEPT FETCH FROM FULL GROUP HAVING ILIKE IN INNER
+    INTERSECT IS JOIN LEFT LIKE LIMIT NATURAL NOT NULL OFFSET ON OR ORDER OUTER QUALIFY RIGHT SELECT THEN FALSE TRUE
+    UNION USING WHEN WHERE WITH
+    """
+)
+"""Names only in quotes, or after a dot. Every other word may name a column, a stream or a summary."""
+
+CALLABLE = frozenset({"LEFT", "RIGHT"})
+"""Reserved, but before a parenthesis the name of a function."""
+
+CLAUSES = ("WITH", "FADE", "WINDOW", "BUDGET", "LIMIT")
+"""The first words of the clauses that end a query, in any order."""
+
+UNITS: dict[str, str] = {
+    **dict.fromkeys(("US", "USEC", "USECS", "MICROSECOND", "MICROSECONDS"), "MICROSECOND"),
+    **dict.fromkeys(("MS", "MSEC", "MSECS", "MILLISECOND", "MILLISECONDS"), "MILLISECOND"),
+    **dict.fromkeys(("S", "SEC", "SECS", "SECOND", "SECONDS"), "SECOND"),
+    **dict.fromkeys(("MIN", "MINS", "MINUTE", "MINUTES"), "MINUTE"),
+    **dict.fromkeys(("H", "HR", "HRS", "HOUR", "HOURS"), "HOUR"),
+    **dict.fromkeys(("D", "DAY", "DAYS"), "DAY"),
+    **dict.fromkeys(("W", "WEEK", "WEEKS"), "WEEK"),
+}
+
+OTHER_UNITS = _set(
+    """
+    NS NANOSECOND NANOSECONDS M MON MONS MONTH MONTHS QUARTER QUARTERS Y YEAR YEARS DECADE DECADES CENTURY CENTURIES
+    MILLENNIUM MILLENNIA
+    """
+)
+"""Units that people write and we refuse: they have no fixed length, or none that we can keep."""
+
+TYPES: dict[str, exp.DType] = {
+    **dict.fromkeys(("TINYINT", "INT1"), exp.DType.TINYINT),
+    **dict.fromkeys(("SMALLINT", "INT2", "SHORT"), exp.DType.SMALLINT),
+    **dict.fromkeys(("INT", "INTEGER", "INT4"), exp.DType.INT),
+    **dict.fromkeys(("BIGINT", "INT8", "LONG"), exp.DType.BIGINT),
+    **dict.fromkeys(("FLOAT", "FLOAT4", "REAL"), exp.DType.FLOAT),
+    **dict.fromkeys(("DOUBLE", "FLOAT8"), exp.DType.DOUBLE),
+    "VARCHAR": exp.DType.VARCHAR,
+    **dict.fromkeys(("TEXT", "STRING"), exp.DType.TEXT),
+    "CHAR": exp.DType.CHAR,
+    **dict.fromkeys(("BOOLEAN", "BOOL"), exp.DType.BOOLEAN),
+    **dict.fromkeys(("TIMESTAMP", "DATETIME"), exp.DType.TIMESTAMP),
+}
+
+LITERALS = _set("DATE TIME DATETIME TIMESTAMPTZ TIMETZ JSON UUID DECIMAL INT BIGINT DOUBLE BOOLEAN N E X B")
+"""Words that other systems put before a string to say its type, or how it is written."""
+
+OTHER_STATEMENTS = _set(
+    """
+    ABORT ALTER ANALYZE ATTACH BEGIN CALL CHECKPOINT CLOSE CLUSTER COMMENT COMMIT COPY DEALLOCATE DECLARE DELETE DETACH
+    DO END EXECUTE EXPORT FETCH FROM GRANT IMPORT INSERT INSTALL KILL LISTEN LOAD LOCK MERGE NOTIFY OPTIMIZE PIVOT
+    PRAGMA PREPARE REFRESH REINDEX RELEASE RENAME REPLACE RESET REVOKE ROLLBACK SAVEPOINT SET START SUMMARIZE TABLE TRUNCATE
+    UNPIVOT UPDATE UPSERT USE VACUUM VALUES
+    """
+)
+"""First words of statements that other systems have: refused by name."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a function is written: its name, the node, the node's arguments in order, how many are needed."""
+
+    name: str
+    node: type[exp.Expression]
+    args: tuple[str, ...] = ("this",)
+    least: int = 1
+    rest: str | None = None
+    """The list that takes all further arguments."""
+
+    @property
+    def takes(self) -> str:
+        """How many arguments, in words."""
+        most = max(len(self.args), self.least)
+        count = f"at least {self.least}" if self.rest else f"{self.least} or {most}" if self.least < most else f"{most}"
+        return f"{count} argument{'' if count.endswith('1') else 's'}"
+
+
+CALLS: tuple[Call, ...] = (
+    # Aggregates. count, which also takes * and DISTINCT, has a form of its own.
+    Call("sum", exp.Sum),
+    Call("avg", exp.Avg),
+    Call("min", exp.Min),
+    Call("max", exp.Max),
+    Call("median", exp.Median),
+    Call("quantile", exp.Quantile, ("this", "quantile"), 2),
+    # Numbers.
+    Call("abs", exp.Abs),
+    Call("floor", exp.Floor),
+    Call("ceil", exp.Ceil),
+    Call("round", exp.Round, ("this", "decimals")),
+    Call("sign", exp.Sign),
+    Call("sqrt", exp.Sqrt),
+    Call("ln", exp.Ln),
+    Call("exp", exp.Exp),
+    Call("power", exp.Pow, ("this", "expression"), 2),
+    # Any type.
+    Call("coalesce", exp.Coalesce, rest="expressions"),
+    Call("nullif", exp.Nullif, ("this", "expression"), 2),
+    Call("least", exp.Least, rest="expressions"),
+    Call("greatest", exp.Greatest, rest="expressions"),
+    # Strings.
+    Call("lower", exp.Lower),
+    Call("upper", exp.Upper),
+    Call("length", exp.Length),
+    Call("trim", exp.Trim),
+    Call("substring", exp.Substring, ("this", "start", "length"), 2),
+    Call("concat", exp.Concat, (), 1, rest="expressions"),
+    Call("starts_with", exp.StartsWith, ("this", "expression"), 2),
+    # Time.
+    Call("date_trunc", exp.DateTrunc, ("unit", "this"), 2),
+    Call("year", exp.Year),
+    Call("quarter", exp.Quarter),
+    Call("month", exp.Month),
+    Call("week", exp.Week),
+    Call("day", exp.Day),
+    Call("hour", exp.Hour),
+    Call("minute", exp.Minute),
+    Call("second", exp.Second),
+)
+"""The functions that have a node of their own. Any other name gives an `exp.Anonymous`: the binder knows no such."""
+
+CALL_BY_NAME: dict[str, Call] = {call.name.upper(): call for call in CALLS} | {
+    other: next(call for call in CALLS if call.name == name)
+    for other, name in {"CEILING": "ceil", "POW": "power", "SUBSTR": "substring", "MEAN": "avg"}.items()
+}
+CALL_BY_NODE: dict[type[exp.Expression], Call] = {call.node: call for call in CALLS}

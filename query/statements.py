@@ -1,0 +1,317 @@
+"""Statements that define and describe: CREATE, DROP, SHOW, DESCRIBE."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from index import Options, Stream
+from query.binder import bind
+from query.catalog import Catalog, ContinuousQuery, SummaryEntry
+from query.places import offset_of
+from query.scope import suggest
+from query.sql import generate, nodes
+from query.types import kind_of_type
+from summaries.errors import (
+    BadClause,
+    DefinitionError,
+    InUse,
+    StatementError,
+)
+
+STREAM_OPTIONS = {"max_tuples": int, "max_string_bytes": int, "max_future_seconds": float}
+SUMMARY_OPTIONS = {f.name: (float if f.type in (float, "float") else int) for f in fields(Options)}
+
+
+@dataclass(frozen=True)
+class Done:
+    """A statement was carried out, or, with IF [NOT] EXISTS, found to be unnecessary."""
+
+    message: str
+    changed: bool
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Definitions:
+    """Carries out statements on a catalog. One that fails changes nothing."""
+
+    def __init__(self, catalog: Catalog, clock: Callable[[], int], seed: int) -> None:
+        self.catalog = catalog
+        self.clock = clock
+        self.seed = seed
+
+    def run(self, node: exp.Expression, sql: str) -> Done | pa.Table:
+        """Any statement that is not a query."""
+        with self.catalog.lock:
+            if isinstance(node, nodes.CreateStream):
+                return self._create_stream(node, sql)
+            if isinstance(node, nodes.CreateSummary):
+                return self._create_summary(node, sql)
+            if isinstance(node, nodes.CreateContinuousQuery):
+                return self._create_query(node, sql)
+            if isinstance(node, nodes.Drop):
+                return self._drop(node, sql)
+            if isinstance(node, nodes.Show):
+                return self._show(node)
+            assert isinstance(node, nodes.Describe)
+            return self._describe(node, sql)
+
+    # --- CREATE --------------------------------------------------------------------------------------------------
+
+    def _there(self, node: exp.Expression, kind: str) -> Done | None:
+        """Whether IF NOT EXISTS has nothing to do."""
+        if node.args.get("exists") and self.catalog.what(node.this.name) == kind:
+            return Done(f"{kind} {node.this.name} was there already", False)
+        return None
+
+    def _create_stream(self, node: nodes.CreateStream, sql: str) -> Done:
+        if (done := self._there(node, "stream")) is not None:
+            return done
+        name = node.this.name
+        with _placed(sql, node.this):
+            key = self.catalog.claim(name)
+        types: dict[str, str] = {}
+        for column in node.args["columns"]:
+            if column.this.name.lower() in map(str.lower, types):
+                raise BadClause(f"column {column.this.name} is given twice", sql, offset_of(column.this))
+            types[column.this.name] = kind_of_type(column.args["kind"], sql)
+        time = node.args["time"]
+        found = [c for c in types if c.lower() == time.name.lower()]
+        if not found:
+            raise BadClause(
+                f"TIMESTAMP BY {time.name}: no such column{suggest(time.name, types)}", sql, offset_of(time)
+            )
+        lateness = node.args.get("lateness")
+        options = _options(node, STREAM_OPTIONS, sql)
+        if "max_future_seconds" in options:
+            options["max_future"] = round(options.pop("max_future_seconds") * 1_000_000)
+        with _placed(sql, lateness if lateness is not None else time):
+            made = Stream(
+                name,
+                types,
+                found[0],
+                lateness=0 if lateness is None else lateness.micros,
+                clock=self.clock,
+                seed=self.seed,
+                **options,
+            )
+        self.catalog.streams[key] = made
+        return Done(f"stream {name} created", True)
+
+    def _create_summary(self, node: nodes.CreateSummary, sql: str) -> Done:
+        if (done := self._there(node, "summary")) is not None:
+            return done
+        name = node.this.name
+        with _placed(sql, node.this):
+            key = self.catalog.claim(name)
+        stream = self.catalog.stream(node.args["stream"], sql)
+        wanted = node.args["key"]
+        found = [c for c in stream.schema.types if c.lower() == wanted.name.lower()]
+        if not found:
+            hint = suggest(wanted.name, stream.schema.types)
+            raise BadClause(f"no column {wanted.name!r} in {stream.name}{hint}", sql, offset_of(wanted))
+        options = _options(node, SUMMARY_OPTIONS, sql)
+        rate, depth = (_whole(node.args[part], part, sql) for part in ("rate", "depth"))
+        with _placed(sql, node.args["granularity"]):
+            granularity = node.args["granularity"].micros
+        with _placed(sql, wanted):
+            stream.schema.check_key(found[0])
+        with _placed(sql, node.args["rate"]):
+            made = stream.create_summary(
+                name,
+                found[0],
+                granularity=granularity,
+                collapse=(rate, depth),
+                structure=node.text("structure").lower() or "adaptive",
+                options=Options(**options),
+            )
+        self.catalog.summaries[key] = SummaryEntry(stream.name, made)
+        return Done(f"summary {name} created on {stream.name} ({found[0]})", True)
+
+    def _create_query(self, node: nodes.CreateContinuousQuery, sql: str) -> Done:
+        if (done := self._there(node, "query")) is not None:
+            return done
+        name = node.this.name
+        with _placed(sql, node.this):
+            key = self.catalog.claim(name)
+        bound = bind(node.args["query"], sql, self.catalog)
+        reads = {s.stream.name.lower() for s in bound.sources}
+        if bound.preference is not None:
+            for estimated in bound.preference.estimates:
+                stream = bound.sources[estimated.side].stream
+                reads |= {s.name.lower() for s in stream.summaries.values() if s.key == estimated.attribute}
+        self.catalog.queries[key] = ContinuousQuery(name, generate(node.args["query"]), frozenset(reads))
+        return Done(f"query {name} created", True)
+
+    # --- DROP ----------------------------------------------------------------------------------------------------
+
+    def _drop(self, node: nodes.Drop, sql: str) -> Done:
+        kind, name = node.args["kind"].lower(), node.this.name
+        known = {"stream": self.catalog.streams, "summary": self.catalog.summaries, "query": self.catalog.queries}[kind]
+        key = name.lower()
+        if key not in known:
+            if node.args.get("exists"):
+                return Done(f"there is no {kind} {name}", False)
+            names: dict[str, Callable[[Any], str]] = {"summary": lambda s: str(s.index.name)}
+            shown = [names.get(kind, lambda s: str(s.name))(v) for v in known.values()]  # type: ignore[attr-defined]  # all are dicts
+            raise self.catalog.missing(kind, node.this, sql, shown)
+        users = self.catalog.readers(name)
+        below: list[str] = []
+        if kind == "stream":
+            stream = self.catalog.streams[key]
+            below = sorted(s.index.name for s in self.catalog.summaries.values() if s.stream == stream.name)
+        if (users or below) and not node.args.get("cascade"):
+            needed = [f"summary {b}" for b in below] + [f"query {u}" for u in users]
+            raise InUse(
+                f"{kind} {name} is needed by {', '.join(needed)}; drop those first, or add CASCADE",
+                sql,
+                offset_of(node.this),
+            )
+        for user in users:
+            del self.catalog.queries[user.lower()]
+        for summary in below:
+            self._drop_summary(summary.lower())
+        if kind == "summary":
+            self._drop_summary(key)
+        elif kind == "stream":
+            del self.catalog.streams[key]
+        else:
+            del self.catalog.queries[key]
+        return Done(f"{kind} {name} dropped", True)
+
+    def _drop_summary(self, key: str) -> None:
+        entry = self.catalog.summaries.pop(key)
+        self.catalog.streams[entry.stream.lower()].drop_summary(entry.index.name)
+
+    # --- SHOW, DESCRIBE ------------------------------------------------------------------------------------------
+
+    def _show(self, node: nodes.Show) -> pa.Table:
+        if node.args["kind"] == "STREAMS":
+            streams = [s for _, s in sorted(self.catalog.streams.items())]
+            return pa.table(
+                {
+                    "name": pa.array([s.name for s in streams], pa.string()),
+                    "time": pa.array([s.schema.time for s in streams], pa.string()),
+                    "tuples": pa.array([s.count for s in streams], pa.int64()),
+                    "refused": pa.array([sum(s.refused.values()) for s in streams], pa.int64()),
+                    "watermark": pa.array([s.watermark for s in streams], pa.timestamp("us")),
+                    "bytes": pa.array([s.nbytes for s in streams], pa.int64()),
+                    "summaries": pa.array([len(s.summaries) for s in streams], pa.int64()),
+                }
+            )
+        if node.args["kind"] == "SUMMARIES":
+            entries = [(s.stream, s.index.describe()) for _, s in sorted(self.catalog.summaries.items())]
+            return pa.table(
+                {
+                    "name": pa.array([d.name for _, d in entries], pa.string()),
+                    "stream": pa.array([s for s, _ in entries], pa.string()),
+                    "key": pa.array([d.key for _, d in entries], pa.string()),
+                    "structure": pa.array([d.structure for _, d in entries], pa.string()),
+                    "granularity": pa.array([d.spans[0] for _, d in entries], pa.duration("us")),
+                    "granularities": pa.array([len(d.spans) for _, d in entries], pa.int64()),
+                    "zones": pa.array([len(d.zones) for _, d in entries], pa.int64()),
+                    "tuples": pa.array([d.tuples for _, d in entries], pa.int64()),
+                    "bytes": pa.array([d.bytes for _, d in entries], pa.int64()),
+                    "ceiling": pa.array([d.ceiling for _, d in entries], pa.int64()),
+                }
+            )
+        queries = [q for _, q in sorted(self.catalog.queries.items())]
+        return pa.table(
+            {
+                "name": pa.array([q.name for q in queries], pa.string()),
+                "statement": pa.array([q.statement for q in queries], pa.string()),
+            }
+        )
+
+    def _describe(self, node: nodes.Describe, sql: str) -> pa.Table:
+        kind, key = self.catalog.what(node.this.name), node.this.name.lower()
+        if kind == "stream":
+            stream = self.catalog.streams[key]
+            known = {s.key: s.name for s in stream.summaries.values()}
+            return pa.table(
+                {
+                    "column": pa.array(list(stream.schema.types), pa.string()),
+                    "type": pa.array(list(stream.schema.types.values()), pa.string()),
+                    "time": pa.array([c == stream.schema.time for c in stream.schema.types], pa.bool_()),
+                    "summary": pa.array([known.get(c) for c in stream.schema.types], pa.string()),
+                }
+            )
+        if kind == "summary":
+            zones = self.catalog.summaries[key].index.describe().zones
+            return pa.table(
+                {
+                    "granularity": pa.array([z.granularity for z in zones], pa.int64()),
+                    "zone": pa.array([z.zone for z in zones], pa.int64()),
+                    "start": pa.array([z.start for z in zones], pa.timestamp("us")),
+                    "end": pa.array([z.end for z in zones], pa.timestamp("us")),
+                    "tuples": pa.array([z.tuples for z in zones], pa.int64()),
+                    "reason": pa.array([z.reason for z in zones], pa.string()),
+                }
+            )
+        if kind == "query":
+            query = self.catalog.queries[key]
+            return pa.table(
+                {
+                    "name": pa.array([query.name], pa.string()),
+                    "statement": pa.array([query.statement], pa.string()),
+                    "reads": pa.array([", ".join(sorted(query.reads))], pa.string()),
+                }
+            )
+        every = [s.name for s in self.catalog.streams.values()]
+        every += [s.index.name for s in self.catalog.summaries.values()]
+        every += [q.name for q in self.catalog.queries.values()]
+        raise self.catalog.missing("stream, summary or query", node.this, sql, every)
+
+
+class _placed:
+    """Errors of the index, told with their place in the statement."""
+
+    def __init__(self, sql: str, node: exp.Expression) -> None:
+        self._sql = sql
+        self._node = node
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
+        at = offset_of(self._node)
+        if isinstance(problem, StatementError) and problem.line is None:
+            raise type(problem)(problem.problem, self._sql, at) from None
+        if isinstance(problem, DefinitionError):
+            place = StatementError(str(problem), self._sql, at)
+            raise type(problem)(str(place)) from None
+
+
+def _options(node: exp.Expression, known: dict[str, type], sql: str) -> dict[str, Any]:
+    """OPTIONS by name, each of the type it must have."""
+    out: dict[str, Any] = {}
+    for option in node.args.get("options") or []:
+        name = option.this.name.lower()
+        if name not in known:
+            hint = suggest(name, known) or f"; there are {', '.join(known)}"
+            raise BadClause(f"no option {option.this.name!r}{hint}", sql, offset_of(option.this))
+        if name in out:
+            raise BadClause(f"option {name} is given twice", sql, offset_of(option.this))
+        value = option.args["value"]
+        negative = isinstance(value, exp.Neg)
+        literal = value.this if negative else value
+        try:
+            if not isinstance(literal, exp.Literal) or literal.is_string:
+                raise ValueError
+            out[name] = known[name](literal.this) * (-1 if negative else 1)
+        except ValueError:
+            kind = "whole number" if known[name] is int else "number"
+            raise BadClause(f"option {name} takes a {kind}", sql, offset_of(option.this)) from None
+    return out
+
+
+def _whole(node: exp.Expression, what: str, sql: str) -> int:
+    negative = isinstance(node, exp.Neg)
+    literal = node.this if negative else node
+    if not isinstance(literal, exp.Literal) or literal.is_string or not literal.this.isdigit():
+        raise BadClause(f"COLLAPSE(rate, depth): the {what} is a whole number", sql, offset_of(node))
+    return -int(literal.this) if negative else int(literal.this)

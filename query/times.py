@@ -1,0 +1,89 @@
+"""Kernels of the functions of time: fields of a timestamp, and timestamps cut to a unit. Weeks start on Monday."""
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from query.compiled import Value
+from query.types import ARROW, Kind
+
+_MINUTE: Final = 60_000_000
+
+
+def _int(kernel: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    return lambda value: kernel(value).cast(pa.int64())
+
+
+def _in_minute(unit: int) -> Callable[[Value], Value]:
+    """How many such units of microseconds have gone by in the current minute."""
+    return lambda value: pc.divide(pc.modulo(value.cast(pa.int64()), _MINUTE), unit)
+
+
+def _epoch(value: Value) -> Value:
+    """Seconds, with the fraction."""
+    return pc.divide(value.cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
+
+
+_FIELDS: Final[dict[str, Callable[[Value], Value]]] = {
+    "YEAR": _int(pc.year),
+    "QUARTER": _int(pc.quarter),
+    "MONTH": _int(pc.month),
+    "WEEK": _int(pc.iso_week),
+    "DAY": _int(pc.day),
+    "HOUR": _int(pc.hour),
+    "MINUTE": _int(pc.minute),
+    "SECOND": _in_minute(1_000_000),
+    "MILLISECOND": _in_minute(1_000),
+    "MICROSECOND": _in_minute(1),
+    "DOW": _int(lambda value: pc.day_of_week(value, count_from_zero=True, week_start=7)),
+    "ISODOW": _int(lambda value: pc.day_of_week(value, count_from_zero=False, week_start=1)),
+    "DOY": _int(pc.day_of_year),
+    "ISOYEAR": _int(pc.iso_year),
+}
+_OTHER_NAMES: Final = {"DAYOFWEEK": "DOW", "DAYOFYEAR": "DOY", "WEEKOFYEAR": "WEEK"}
+_FIXED: Final[dict[str, int]] = {
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": _MINUTE,
+    "HOUR": 60 * _MINUTE,
+    "DAY": 1_440 * _MINUTE,
+    "WEEK": 7 * 1_440 * _MINUTE,
+}
+# The epoch is a Thursday.
+_MONDAY: Final = 3 * 1_440 * _MINUTE
+_CALENDAR: Final = ("MONTH", "QUARTER", "YEAR")
+
+
+def _unit(word: str) -> str:
+    word = word.upper()
+    word = word if word in _FIELDS else word.removesuffix("S")
+    return _OTHER_NAMES.get(word, word)
+
+
+def field(word: str, kind: Kind) -> tuple[Kind, Callable[[Value], Value]] | None:
+    """The kind of a field and the kernel that takes it from a timestamp or interval; None if there is no such field."""
+    if word.upper() == "EPOCH":
+        return "float", _epoch
+    kernel = _FIELDS.get(_unit(word)) if kind == "timestamp" else None
+    return None if kernel is None else ("int", kernel)
+
+
+def truncation(word: str) -> Callable[[Value], Value] | None:
+    """The kernel that cuts a timestamp down to a unit; None if there is no such unit."""
+    unit = _unit(word)
+    if unit == "MICROSECOND":
+        return lambda value: value
+    if unit in _FIXED:
+        length, shift = _FIXED[unit], _MONDAY if unit == "WEEK" else 0
+
+        def cut(value: Value) -> Value:
+            micros = value.cast(pa.int64())
+            past = pc.modulo(pc.add(micros, shift) if shift else micros, length)
+            return pc.subtract(micros, past).cast(ARROW["timestamp"])
+
+        return cut
+    if unit in _CALENDAR:
+        return lambda value: pc.floor_temporal(value, unit=unit.lower())
+    return None

@@ -1,0 +1,52 @@
+"""Resume tokens: a name for an answer that was cut, which nobody can guess or change."""
+
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+
+from query.cursor import Cursor
+from summaries.errors import BadToken, TokenExpired
+
+MOST = 256  # answers put away at one time
+KEPT = 600_000_000  # microseconds that one is kept
+
+
+class Shelf:
+    """Cursors that were put away. A token is good for one use; the oldest cursors go when there are too many."""
+
+    def __init__(self, clock: Callable[[], int], secret: bytes) -> None:
+        self._clock = clock
+        self._secret = secret
+        self._lock = Lock()
+        self._cursors: OrderedDict[str, tuple[int, Cursor]] = OrderedDict()
+
+    def put(self, cursor: Cursor) -> str:
+        """Keep a cursor; returns its token."""
+        name = secrets.token_hex(12)
+        now = self._clock()
+        with self._lock:
+            self._cursors[name] = (now + KEPT, cursor)
+            while self._cursors and (
+                len(self._cursors) > MOST or next(iter(self._cursors.values()))[0] < now
+            ):
+                self._cursors.popitem(last=False)
+        return f"{name}.{self._sign(name)}"
+
+    def take(self, token: str) -> Cursor:
+        """The cursor of a token, which is of no further use."""
+        name, _, signature = token.partition(".") if isinstance(token, str) else ("", "", "")
+        if not name.isascii() or not hmac.compare_digest(self._sign(name).encode(), signature.encode()):
+            raise BadToken("no resume token of this session: it was changed, or made elsewhere")
+        with self._lock:
+            until, cursor = self._cursors.pop(name, (0, None))
+        if cursor is None or until < self._clock():
+            raise TokenExpired(
+                f"nothing left under this token: it was used, kept longer than {KEPT // 60_000_000} minutes, or pushed"
+                " out by newer ones; ask again"
+            )
+        return cursor
+
+    def _sign(self, name: str) -> str:
+        return hmac.new(self._secret, name.encode(), "sha256").hexdigest()[:32]

@@ -1,0 +1,67 @@
+"""Kinds of values: what an expression can be worth, and the Arrow type that carries it."""
+
+from typing import Final, Literal
+
+import pyarrow as pa
+from sqlglot import exp
+
+from query.sql import offset_of
+from summaries.errors import Unsupported
+
+Kind = Literal["int", "float", "string", "bool", "timestamp", "interval", "null"]
+
+ARROW: Final[dict[Kind, pa.DataType]] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "string": pa.large_string(),
+    "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us"),
+    "interval": pa.duration("us"),
+    "null": pa.null(),
+}
+
+NUMBERS: Final[frozenset[Kind]] = frozenset({"int", "float"})
+
+# As messages name them.
+NAMES: Final[dict[Kind, str]] = {
+    "int": "an integer",
+    "float": "a float",
+    "string": "a string",
+    "bool": "a boolean",
+    "timestamp": "a timestamp",
+    "interval": "an interval",
+    "null": "NULL",
+}
+
+_T = exp.DType
+_KINDS: Final[dict[exp.DType, Kind]] = {
+    _T.TINYINT: "int",
+    _T.SMALLINT: "int",
+    _T.MEDIUMINT: "int",
+    _T.INT: "int",
+    _T.BIGINT: "int",
+    _T.FLOAT: "float",
+    _T.DOUBLE: "float",
+    _T.CHAR: "string",
+    _T.NCHAR: "string",
+    _T.VARCHAR: "string",
+    _T.NVARCHAR: "string",
+    _T.TEXT: "string",
+    _T.BOOLEAN: "bool",
+    _T.TIMESTAMP: "timestamp",
+    _T.TIMESTAMPNTZ: "timestamp",
+}
+
+
+def kind_of_type(node: exp.DataType, sql: str | None = None) -> Kind:
+    """The kind that a type of SQL names. All integers are 64 bits wide, all floats double, strings of any length.
+
+    Raises Unsupported, at the type's place in `sql`, for types without a kind of their own: decimals, dates,
+    timestamps with a time zone, nested types. A length or precision is refused too, since it would not be held.
+    """
+    kind = _KINDS.get(node.this) if isinstance(node.this, exp.DType) else None
+    if kind is None:
+        raise Unsupported(f"type {node.sql(dialect='duckdb')} is not offered", sql, offset_of(node))
+    if node.expressions:
+        raise Unsupported(f"a length or precision in {node.sql(dialect='duckdb')} is not offered", sql, offset_of(node))
+    return kind

@@ -1,0 +1,247 @@
+SHOW STREAMS
+SHOW SUMMARIES
+SHOW QUERIES
+DESCRIBE store1
+DESCRIBE "store 1"
+DESCRIBE stream
+DESCRIBE summary
+DROP STREAM store1
+DROP STREAM IF EXISTS store1
+DROP STREAM store1 CASCADE
+DROP STREAM IF EXISTS "Select" CASCADE
+DROP SUMMARY s1
+DROP SUMMARY IF EXISTS s1
+DROP QUERY q
+DROP QUERY IF EXISTS q
+DROP QUERY cascade CASCADE
+CREATE STREAM store1 (store_id INT, transaction_id BIGINT, ts TIMESTAMP, item_id BIGINT, price DOUBLE) TIMESTAMP BY ts
+CREATE STREAM store1 (store_id INT, transaction_id BIGINT, ts TIMESTAMP, item_id BIGINT, price DOUBLE) TIMESTAMP BY ts LATENESS 5 SECONDS
+CREATE STREAM IF NOT EXISTS s (TimeStamp TIMESTAMP, ItemNo BIGINT) TIMESTAMP BY TimeStamp
+CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts
+CREATE STREAM s (ts TIMESTAMP, a TINYINT, b SMALLINT, c INT, d BIGINT, e FLOAT, f DOUBLE, g VARCHAR, h TEXT, i CHAR, j BOOLEAN) TIMESTAMP BY ts
+CREATE STREAM s (window INT, budget INT, fade INT, count INT, summary INT, stream INT, options INT, timestamp TIMESTAMP, interval INT) TIMESTAMP BY timestamp
+CREATE STREAM stream (limit_ INT, "limit" INT, "order" VARCHAR, ts TIMESTAMP) TIMESTAMP BY ts
+CREATE STREAM s ("a b" INT, "a""b" INT, "ts" TIMESTAMP) TIMESTAMP BY "ts"
+CREATE STREAM s (ts TIMESTAMP, größe INT, 商品 VARCHAR) TIMESTAMP BY ts
+CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts LATENESS 500 MILLISECONDS OPTIONS (skew = 60, retention = 'long', strict = TRUE, mode = fast)
+CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts OPTIONS (a = -1, b = 0.5, c = FALSE)
+CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts LATENESS 5
+CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts LATENESS 0 SECONDS
+CREATE SUMMARY s1 ON Store1 (ItemNo) WITH GRANULARITY 60 SECONDS AND COLLAPSE(4, 5)
+CREATE SUMMARY s1 ON store1 (item_id) WITH GRANULARITY 60 SECONDS AND COLLAPSE(4, 5) STRUCTURE none
+CREATE SUMMARY s1 ON store1 (item_id) WITH GRANULARITY 60 SECONDS AND COLLAPSE(4, 5) STRUCTURE time
+CREATE SUMMARY s1 ON store1 (item_id) WITH GRANULARITY 60 SECONDS AND COLLAPSE(4, 5) STRUCTURE grid
+CREATE SUMMARY s1 ON store1 (item_id) WITH GRANULARITY 60 SECONDS AND COLLAPSE(4, 5) STRUCTURE adaptive
+CREATE SUMMARY s1 ON store1 (item_id) WITH GRANULARITY 60 SECONDS AND COLLAPSE(4, 5) OPTIONS (buckets = 64, depth = 5, width = 64)
+CREATE SUMMARY s1 ON store1 (item_id) WITH GRANULARITY 60 SECONDS AND COLLAPSE(4, 5) STRUCTURE grid OPTIONS (theta = 0.9, seed = -7, kind = count_min)
+CREATE SUMMARY IF NOT EXISTS s1 ON store1 (item_id) WITH GRANULARITY 5 MINUTES AND COLLAPSE(2, 1)
+CREATE SUMMARY summary ON stream (count) WITH GRANULARITY 60 AND COLLAPSE(4, 5)
+CREATE SUMMARY "s 1" ON "Store 1" ("Item No") WITH GRANULARITY 1.5 HOURS AND COLLAPSE(4, 5)
+CREATE SUMMARY s1 ON store1 (k) WITH GRANULARITY -1 SECONDS AND COLLAPSE(-4, 2.5)
+CREATE CONTINUOUS QUERY q AS SELECT * FROM store1
+CREATE CONTINUOUS QUERY IF NOT EXISTS q AS SELECT item_id FROM store1 WHERE price > 10 WINDOW 60 SECONDS
+CREATE CONTINUOUS QUERY query AS SELECT a.item_id FROM store1 AS a, store2 AS b WHERE a.item_id = b.item_id WITH PREFERENCE DESC SUMMARY.Estimate.Count(a.item_id) FADE FACTOR 0.8 WINDOW 60 SECONDS BUDGET 50 MILLISECONDS LIMIT 10
+EXPLAIN SELECT * FROM store1
+EXPLAIN ANALYZE SELECT * FROM store1
+EXPLAIN ANALYZE SELECT count(*) FROM store1 WITH ERROR 0.05 CONFIDENCE 0.95
+SELECT * FROM store1
+SELECT a.* FROM store1 AS a
+SELECT a.*, b.ts FROM store1 AS a, store2 AS b
+SELECT *, price * 2 AS twice FROM store1
+SELECT item_id FROM store1
+SELECT item_id AS item FROM store1
+SELECT store1.item_id FROM store1
+SELECT "item id" FROM "store 1"
+SELECT "a""b" AS "c""d" FROM s
+SELECT "select" FROM "from" WHERE "where" = 1
+SELECT s.select, s.order, s.limit FROM s
+SELECT 商品 FROM s WHERE größe > 3
+SELECT TimeStamp, Window, Budget, Count, Summary, Stream, Options FROM s
+SELECT window, budget, fade FROM s WHERE window > 3 AND budget < 4 ORDER BY window WINDOW 60 SECONDS BUDGET 1 SECONDS
+SELECT interval, timestamp, date, interval + 1 AS x FROM s WHERE timestamp > interval
+SELECT cast, extract, exists, over, filter, first, last, values, top FROM s
+SELECT weighted, preference, error, confidence FROM s WITH PREFERENCE DESC weighted
+SELECT second, minute, hour, day FROM s WHERE second = 1
+SELECT a AS window, b AS limit_, c AS "limit" FROM s
+SELECT summary.estimate FROM s AS summary
+SELECT estimate.count FROM s AS estimate
+SELECT a FROM s AS window WINDOW 5 SECONDS
+SELECT 1 FROM s
+SELECT -1 FROM s
+SELECT - -1 FROM s
+SELECT -a, - -a, -(a + b), -a * b FROM s
+SELECT 0.5, .5, 5., 1e3, 1.5E-7, 007 FROM s
+SELECT 9223372036854775807, -9223372036854775808, 99999999999999999999 FROM s
+SELECT 'it''s', '', '''', 'a"b', 'semi;colon', '-- no comment', '/* nor this */' FROM s
+SELECT 'größe', '商品', '😀', '×' FROM s
+SELECT NULL, TRUE, FALSE FROM s
+SELECT a + b - c FROM s
+SELECT a - (b - c) FROM s
+SELECT a - b - c FROM s
+SELECT a + (b + c) FROM s
+SELECT (a + b) * c FROM s
+SELECT a + b * c FROM s
+SELECT a * b + c FROM s
+SELECT a * (b + c) FROM s
+SELECT a / b * c FROM s
+SELECT a / (b * c) FROM s
+SELECT a % b % c FROM s
+SELECT a % (b % c) FROM s
+SELECT a * -b FROM s
+SELECT -(a * b) FROM s
+SELECT a - -b FROM s
+SELECT a || b || c FROM s
+SELECT a || (b || c) FROM s
+SELECT a || b + c FROM s
+SELECT (a || b) + c FROM s
+SELECT a = b FROM s
+SELECT (a = b) = c FROM s
+SELECT a = (b = c) FROM s
+SELECT a = b IS NULL FROM s
+SELECT a = (b IS NULL) FROM s
+SELECT a IS NULL IS TRUE FROM s
+SELECT (a LIKE b) LIKE c FROM s
+SELECT * FROM s WHERE a = 1
+SELECT * FROM s WHERE a <> 1
+SELECT * FROM s WHERE a < 1 OR a <= 2 OR a > 3 OR a >= 4
+SELECT * FROM s WHERE a AND b
+SELECT * FROM s WHERE a OR b
+SELECT * FROM s WHERE NOT a
+SELECT * FROM s WHERE NOT NOT a
+SELECT * FROM s WHERE a AND b AND c AND d AND e
+SELECT * FROM s WHERE a OR b OR c OR d OR e
+SELECT * FROM s WHERE a OR b AND c
+SELECT * FROM s WHERE (a OR b) AND c
+SELECT * FROM s WHERE a AND (b OR c) AND (d OR e)
+SELECT * FROM s WHERE NOT a AND b
+SELECT * FROM s WHERE NOT (a AND b)
+SELECT * FROM s WHERE NOT (a OR b) OR c
+SELECT * FROM s WHERE NOT a = b
+SELECT * FROM s WHERE (NOT a) = b
+SELECT * FROM s WHERE a = (NOT b)
+SELECT * FROM s WHERE (a AND b) = (c OR d)
+SELECT * FROM s WHERE (a AND b) IS TRUE
+SELECT * FROM s WHERE (NOT a) IS NULL
+SELECT * FROM s WHERE a IS NULL
+SELECT * FROM s WHERE a IS NOT NULL
+SELECT * FROM s WHERE a IS TRUE AND b IS NOT TRUE
+SELECT * FROM s WHERE a IS FALSE AND b IS NOT FALSE
+SELECT * FROM s WHERE a + b IS NULL
+SELECT * FROM s WHERE a BETWEEN 1 AND 2
+SELECT * FROM s WHERE a NOT BETWEEN 1 AND 2
+SELECT * FROM s WHERE a BETWEEN 1 AND 2 AND b
+SELECT * FROM s WHERE a BETWEEN b + 1 AND c * 2
+SELECT * FROM s WHERE a + 1 BETWEEN (b AND c) AND (d OR e)
+SELECT * FROM s WHERE (a BETWEEN 1 AND 2) BETWEEN b AND c
+SELECT * FROM s WHERE a BETWEEN 1 AND 2 = b
+SELECT * FROM s WHERE a = b BETWEEN c AND d
+SELECT * FROM s WHERE a IN (1)
+SELECT * FROM s WHERE a IN (1, 2, 3)
+SELECT * FROM s WHERE a NOT IN (1, 2, NULL)
+SELECT * FROM s WHERE a IN ('x', 'y''z', b || c)
+SELECT * FROM s WHERE a + b IN (c, d + e)
+SELECT * FROM s WHERE (a = b) IN (TRUE, c OR d)
+SELECT * FROM s WHERE NOT a NOT IN (1)
+SELECT * FROM s WHERE a LIKE 'x%'
+SELECT * FROM s WHERE a NOT LIKE '%x_'
+SELECT * FROM s WHERE a ILIKE 'X%'
+SELECT * FROM s WHERE a NOT ILIKE 'X%'
+SELECT * FROM s WHERE a LIKE b || '%'
+SELECT * FROM s WHERE a LIKE (b = c)
+SELECT * FROM s WHERE a LIKE 'x' = TRUE
+SELECT CASE WHEN a THEN 1 END FROM s
+SELECT CASE WHEN a THEN 1 WHEN b THEN 2 ELSE 3 END FROM s
+SELECT CASE a WHEN 1 THEN 'x' WHEN 2 THEN 'y' ELSE 'z' END AS c FROM s
+SELECT CASE WHEN a = 1 OR b THEN CASE WHEN c THEN 1 END ELSE NULL END + 1 FROM s
+SELECT CASE a + b WHEN c AND d THEN e END FROM s
+SELECT CASE interval WHEN timestamp THEN window END FROM s
+SELECT CAST(a AS INT), CAST(b AS DOUBLE), CAST(c AS VARCHAR), CAST(d AS BOOLEAN), CAST(e AS TIMESTAMP) FROM s
+SELECT CAST(a AS TINYINT), CAST(a AS SMALLINT), CAST(a AS BIGINT), CAST(a AS FLOAT), CAST(a AS TEXT), CAST(a AS CHAR) FROM s
+SELECT CAST(CAST(a AS VARCHAR) AS INT) FROM s
+SELECT CAST(a + b AS INT) + 1 FROM s
+SELECT -CAST(a AS INT), CAST(-a AS INT) FROM s
+SELECT TIMESTAMP '2026-01-01 10:00:00' FROM s
+SELECT * FROM s WHERE ts >= TIMESTAMP '2026-01-01' AND ts < TIMESTAMP '2026-02-01'
+SELECT CAST('1' AS INT), CAST(TIMESTAMP '2026-01-01' AS VARCHAR) FROM s
+SELECT * FROM s WHERE ts - INTERVAL '5' MINUTE > TIMESTAMP '2026-01-01'
+SELECT ts + INTERVAL '1' WEEK + INTERVAL '2' DAY + INTERVAL '3' HOUR + INTERVAL '4' SECOND FROM s
+SELECT INTERVAL '5' MICROSECOND, INTERVAL '5' MILLISECOND, INTERVAL '-5' SECOND, INTERVAL '1.5' HOUR FROM s
+SELECT -INTERVAL '5' MINUTE, INTERVAL '5' MINUTE * 2 FROM s
+SELECT * FROM s WHERE a.ts - b.ts < INTERVAL '10' SECOND
+SELECT abs(a), floor(a), ceil(a), sign(a), sqrt(a), ln(a), exp(a) FROM s
+SELECT round(a), round(a, 2), power(a, 2) FROM s
+SELECT coalesce(a), coalesce(a, b), coalesce(a, b, c), nullif(a, b) FROM s
+SELECT least(a, b), least(a), greatest(a, b, c) FROM s
+SELECT lower(a), upper(a), length(a), trim(a) FROM s
+SELECT substring(a, 1), substring(a, 1, 2), concat(a, b, 'c'), concat(a), starts_with(a, 'b') FROM s
+SELECT date_trunc('hour', ts), date_trunc('day', ts) FROM s
+SELECT EXTRACT(HOUR FROM ts), EXTRACT(YEAR FROM ts + INTERVAL '1' DAY) FROM s
+SELECT year(ts), quarter(ts), month(ts), week(ts), day(ts), hour(ts), minute(ts), second(ts) FROM s
+SELECT foo(), foo(a), foo(a, b + 1), approx_distinct(a), quantile_cont(a, 0.5) FROM s
+SELECT left(a, 1), right(a, 2), replace(a, 'b', 'c'), now() FROM s
+SELECT abs(coalesce(a, -1) + round(b * 2.5, 1)) FROM s
+SELECT count(*) FROM s
+SELECT count(a), sum(a), avg(a), min(a), max(a), median(a) FROM s
+SELECT quantile(a, 0.9), quantile(a + b, 0.25) FROM s
+SELECT count(DISTINCT a), count(DISTINCT a + b) FROM s
+SELECT sum(price * 2) / count(*) AS mean FROM s
+SELECT sum(CASE WHEN a > 0 THEN 1 ELSE 0 END) FROM s
+SELECT item_id, count(*) FROM s GROUP BY item_id
+SELECT item_id, store_id, sum(price) FROM s GROUP BY item_id, store_id
+SELECT date_trunc('minute', ts) AS m, count(*) AS n FROM s GROUP BY date_trunc('minute', ts) HAVING count(*) > 10 ORDER BY m
+SELECT a % 10, count(*) FROM s GROUP BY a % 10
+SELECT count(*) FROM s GROUP BY 1
+SELECT count(*) FROM s HAVING count(*) > 1
+SELECT rollup, cube, grouping FROM s GROUP BY rollup, cube, grouping
+SELECT count FROM s GROUP BY count HAVING sum(window) > 1 AND max(budget) IS NOT NULL
+SELECT * FROM s ORDER BY a
+SELECT * FROM s ORDER BY a DESC
+SELECT * FROM s ORDER BY a NULLS FIRST
+SELECT * FROM s ORDER BY a DESC NULLS FIRST, b, c DESC
+SELECT * FROM s ORDER BY a + b, -c, 1
+SELECT * FROM s LIMIT 10
+SELECT * FROM s LIMIT 0
+SELECT * FROM s LIMIT -1
+SELECT * FROM s LIMIT 1.5
+SELECT a FROM s WHERE b GROUP BY c HAVING d ORDER BY e LIMIT 10
+SELECT * FROM store1, store2
+SELECT * FROM store1 AS a, store2 AS b WHERE a.item_id = b.item_id
+SELECT * FROM store1 AS a, store1 AS b WHERE a.item_id = b.item_id AND a.price < b.price
+SELECT * FROM store1 JOIN store2 ON store1.item_id = store2.item_id
+SELECT * FROM store1 AS a JOIN store2 AS b ON a.item_id = b.item_id AND a.price > b.price WHERE a.price > 10
+SELECT * FROM store1 AS a JOIN store2 AS b ON a.k = b.k OR a.j = b.j ORDER BY a.ts LIMIT 5
+SELECT * FROM "Store 1" AS "a b" JOIN store2 AS "on" ON "a b".k = "on".k
+SELECT * FROM s WINDOW 60 SECONDS
+SELECT * FROM s WINDOW 60
+SELECT * FROM s WINDOW 1 MICROSECONDS
+SELECT * FROM s WINDOW 1 MILLISECONDS
+SELECT * FROM s WINDOW 1 SECONDS
+SELECT * FROM s WINDOW 5 MINUTES
+SELECT * FROM s WINDOW 1 HOURS
+SELECT * FROM s WINDOW 2 DAYS
+SELECT * FROM s WINDOW 1 WEEKS
+SELECT * FROM s WINDOW 0.5 SECONDS
+SELECT * FROM s WINDOW -5 SECONDS
+SELECT * FROM s WINDOW 1e3 SECONDS
+SELECT * FROM s BUDGET 50 MILLISECONDS
+SELECT * FROM s BUDGET 0 SECONDS
+SELECT * FROM s BUDGET -1 SECONDS
+SELECT * FROM s FADE FACTOR 0.8
+SELECT * FROM s FADE FACTOR -0.5
+SELECT * FROM s FADE FACTOR 1
+SELECT sum(a) FROM s WITH ERROR 0.05
+SELECT sum(a) FROM s WITH ERROR 0.05 CONFIDENCE 0.95
+SELECT sum(a) FROM s WITH ERROR -1 CONFIDENCE 2
+SELECT * FROM s WITH PREFERENCE DESC SUMMARY.Estimate.Count(item_id)
+SELECT * FROM s WITH PREFERENCE ASC SUMMARY.Estimate.Count(item_id)
+SELECT * FROM s WITH PREFERENCE WEIGHTED SUMMARY.Estimate.Count(item_id)
+SELECT * FROM s WITH PREFERENCE DESC SUMMARY.Estimate.Lower(item_id), SUMMARY.Estimate.Upper(item_id)
+SELECT * FROM s WITH PREFERENCE DESC SUMMARY.Estimate.Count(item_id) * price
+SELECT * FROM s WITH PREFERENCE DESC price
+SELECT * FROM s WITH PREFERENCE DESC -price, abs(a - b), CASE WHEN a THEN 1 ELSE 2 END
+SELECT * FROM s WITH PREFERENCE ASC sqrt(SUMMARY.Estimate.Count(s.item_id) + 1) / greatest(price, 1)
+SELECT * FROM s WITH PREFERENCE DESC weighted
+SELECT * FROM s WITH PREFERENCE WEIGHTED weighted
+SELECT S1.ItemNo, S1.TimeStamp, S2.TimeStamp FROM Store1 AS S1, Store2 AS S2 WHERE S1.ItemNo = S2.ItemNo WITH PREFERENCE DESC SUMMARY.Estimate.Count(S1.ItemNo), SUMMARY.Estimate.Count(S2.ItemNo) FADE FACTOR 0.8 WINDOW 60 SECONDS
+SELECT a FROM s WITH PREFERENCE DESC b FADE FACTOR 0.8 WINDOW 60 SECONDS BUDGET 50 MILLISECONDS WITH ERROR 0.01 CONFIDENCE 0.99 LIMIT 1000
+SELECT a.item_id, count(*) AS n, avg(b.price) FROM store1 AS a JOIN store2 AS b ON a.item_id = b.item_id WHERE a.price BETWEEN 1 AND 100 AND b.name LIKE 'A%' GROUP BY a.item_id HAVING count(*) > 2 ORDER BY n DESC NULLS FIRST, a.item_id WITH PREFERENCE WEIGHTED SUMMARY.Estimate.Count(a.item_id) WINDOW 10 MINUTES BUDGET 2 SECONDS WITH ERROR 0.05 LIMIT 20
