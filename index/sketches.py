@@ -63,7 +63,9 @@ class _Sum:
                 self._add(coarse.first, coarse.last, coarse.counters, coarse.count)
         shape = (self.sizes.buckets, self.sizes.depth, self.sizes.width)
         share = self.covered / self.tuples if self.tuples else 0.0
-        return Sketched(self.inside.astype(np.float64).reshape(shape), self.across.astype(np.float64).reshape(shape), share)
+        return Sketched(
+            self.inside.astype(np.float64).reshape(shape), self.across.astype(np.float64).reshape(shape), share
+        )
 
     def _add(self, first: int, last: int, counters: NDArray[np.int16] | NDArray[np.int32], count: int) -> None:
         """A zone with tuples from `first` to `last`."""

@@ -53,8 +53,8 @@ class Frame:
     """A step of an answer.
 
     With `mode` "append" the rows are new ones; with "replace" they are the whole answer so far, better than the one
-    before. `lower` and `upper` bound the aggregates of a "replace" frame, column by column and row by row: null where no
-    bound is known or the column is no aggregate.
+    before. `lower` and `upper` bound the aggregates of a "replace" frame, column by column and row by row: null where
+    no bound is known or the column is no aggregate.
     """
 
     rows: pa.Table

@@ -45,7 +45,7 @@ class _Binder:
         self.sql = sql
         self.catalog = catalog
 
-    def error(self, kind: type[StatementError], message: str, at: exp.Expression) -> StatementError:
+    def error(self, kind: type[StatementError], message: str, at: exp.Expr) -> StatementError:
         return kind(message, self.sql, offset_of(at))
 
     def bind(self) -> Bound:
@@ -61,13 +61,12 @@ class _Binder:
         join, parts = self._join(parts)
         predicates = [compile_predicate(part, self.scope) for part in parts]
         bound = Bound(
-            sql=self.sql,
-            node=self.node,
+            scope=self.scope,
             sources=sources,
             names=[],
             outputs=[],
             predicates=predicates,
-            predicate_texts=[generate(part) for part in parts],
+            conditions=parts,
             join=join,
             constants=self._constants(parts, join),
         )
@@ -124,9 +123,10 @@ class _Binder:
         return key, [p for at, p in enumerate(parts) if at != chosen or strings]
 
     def _equality(self, part: exp.Expression) -> JoinKey | None:
-        part = part.unnest() if isinstance(part, exp.Paren) else part
-        if not isinstance(part, exp.EQ):
+        equality = part.unnest()
+        if not isinstance(equality, exp.EQ):
             return None
+        part = equality
         sides = [compile_expression(operand, self.scope) for operand in (part.this, part.expression)]
         read = [{i.source for i in side.inputs} for side in sides]
         operands = [part.this, part.expression]
@@ -145,12 +145,12 @@ class _Binder:
             best_summary(source.stream.summaries, attribute) if attribute and len(kinds) == 1 else None
             for source, attribute in zip(self.sources, attributes, strict=True)
         ]
-        return JoinKey((sides[0], sides[1]), (attributes[0], attributes[1]), (found[0], found[1]), generate(part))
+        return JoinKey((sides[0], sides[1]), (attributes[0], attributes[1]), (found[0], found[1]), part)
 
     def _constants(self, parts: list[exp.Expression], join: JoinKey | None) -> Constants | None:
         """Conditions that name the only keys wanted, of an attribute that is indexed."""
-        for part in parts:
-            part = part.unnest() if isinstance(part, exp.Paren) else part
+        for condition in parts:
+            part: exp.Expr = condition.unnest()
             if isinstance(part, exp.EQ):
                 pairs = [(part.this, [part.expression]), (part.expression, [part.this])]
             elif isinstance(part, exp.In) and part.expressions:
@@ -172,7 +172,7 @@ class _Binder:
                         continue
                 elif join.attributes[found.source] != found.name or join.values[0].kind != join.values[1].kind:
                     continue
-                return Constants(found.source, found.name, made, generate(part))  # type: ignore[arg-type]  # all of one kind
+                return Constants(found.source, found.name, made, condition)  # type: ignore[arg-type]  # all of one kind
         return None
 
     # --- SELECT list, GROUP BY, HAVING, ORDER BY -------------------------------------------------------------------
@@ -366,7 +366,7 @@ class _Binder:
             return None
         factor = 1.0 if fade is None else _number(fade)
         if factor is None or not 0 < factor <= 1:
-            raise self.error(BadClause, "FADE FACTOR must be greater than 0 and at most 1", fade)
+            raise self.error(BadClause, "FADE FACTOR must be greater than 0 and at most 1", fade or node)
         scope = _PreferenceScope(self.scope, self)
         factors = []
         for expression in node.expressions:
@@ -411,7 +411,9 @@ class _Binder:
                     else ""
                 )
                 raise self.error(
-                    NoSummary, f"a join with a preference needs a summary on both join keys; {what} has none{hint}", node
+                    NoSummary,
+                    f"a join with a preference needs a summary on both join keys; {what} has none{hint}",
+                    node,
                 )
             assert bound.join.attributes[side] is not None
         return list(bound.join.attributes)
@@ -506,7 +508,7 @@ def _kinds(types: dict[str, str]) -> dict[str, Kind]:
     return dict(types)  # type: ignore[arg-type]  # the types of a schema are kinds
 
 
-def _aggregates(node: exp.Expression) -> list[exp.Expression]:
+def _aggregates(node: exp.Expr) -> list[exp.Expr]:
     return [n for n in node.walk() if type(n) in AGGREGATES]
 
 

@@ -8,6 +8,8 @@ from index import Stream, SummaryIndex
 from query.aggregates import Aggregate
 from query.compiled import Compiled
 from query.preference import Preference
+from query.scope import Scope
+from query.sql import generate
 
 RESULT = -1
 """The source of inputs that stand for group keys (k0, k1, ...) and aggregates (a0, a1, ...)."""
@@ -32,7 +34,11 @@ class JoinKey:
     values: tuple[Compiled, Compiled]
     attributes: tuple[str | None, str | None]
     summaries: tuple[SummaryIndex | None, SummaryIndex | None]
-    text: str
+    condition: exp.Expression
+
+    @property
+    def text(self) -> str:
+        return generate(self.condition)
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,11 @@ class Constants:
     side: int
     attribute: str
     values: list[int] | list[str]
-    text: str
+    condition: exp.Expression
+
+    @property
+    def text(self) -> str:
+        return generate(self.condition)
 
 
 @dataclass(frozen=True)
@@ -65,13 +75,13 @@ class Bound:
     """The query. Expressions of a plain query are over columns; with `aggregates`, those of `outputs`, `having` and
     `order` are over group keys and aggregates."""
 
-    sql: str
-    node: exp.Expression
+    scope: Scope
     sources: list[Source]
     names: list[str]
     outputs: list[Compiled]
     predicates: list[Compiled]
-    predicate_texts: list[str]
+    conditions: list[exp.Expression]
+    """What the predicates were compiled from."""
     join: JoinKey | None
     constants: Constants | None
     grouped: bool = False

@@ -13,14 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from query.compiled import Compiled, Frame, Value, combine, spread
+from query.compiled import Compiled, Failure, Frame, Value, combine, overwrite, spread
+from query.scope import Input
 from query.types import Kind
-from summaries.errors import QueryError
 
 # Picking costs about as much as a few kernels; below one row in so many it pays.
 _FEW = 8
-
-Rows = NDArray[np.int64]
 
 
 def conjunction(parts: Sequence[Compiled]) -> Compiled:
@@ -52,24 +50,38 @@ def _chain(
             if not part.can_fail:
                 value = join(value, part.run(frame))
                 continue
-            rows = picked(undecided(value), frame.rows)
-            if not len(rows):
+            mask = spread(undecided(value), frame.rows)
+            left = mask.true_count
+            if not left:
                 continue
-            whole = _try_whole(part, frame, len(rows))
+            whole = _try_whole(part, frame, left)
             if whole is not None:
                 value = join(value, whole)
                 continue
             value = spread(value, frame.rows)
-            new = join(value.take(pa.array(rows)), spread(part.run(frame.subset(rows, part.inputs)), len(rows)))
-            value = _overwrite(value, rows, new)
+            new = join(value.filter(mask), spread(part.run(frame.filter(mask, part.inputs)), left))
+            value = overwrite(value, np.flatnonzero(mask.to_numpy(zero_copy_only=False)), new)
         return value
 
     return combine(kind, parts, run, guards=any(part.can_fail for part in parts[1:]))
 
 
+def _try_whole(part: Compiled, frame: Frame, left: int) -> Value | None:
+    """The value of the part on all rows, or None if it has to be had on the undecided rows alone."""
+    if left == frame.rows:
+        return part.run(frame)
+    if part.guards or left * _FEW < frame.rows:
+        return None
+    try:
+        return part.run(frame)
+    except Failure:
+        return None
+
+
 def case(kind: Kind, branches: Sequence[tuple[Compiled, Compiled]], default: Compiled) -> Compiled:
     """The value of the first branch whose condition is true, or the default."""
     parts = [part for branch in branches for part in branch] + [default]
+    inputs = frozenset[Input]().union(*(part.inputs for part in parts))
     guards = any(part.can_fail for part in parts[1:])
     nested = any(part.guards for part in parts)
 
@@ -79,56 +91,33 @@ def case(kind: Kind, branches: Sequence[tuple[Compiled, Compiled]], default: Com
         return pc.case_when(pc.make_struct(*conditions), *values, default.run(frame))
 
     def by_branch(frame: Frame) -> Value:
-        left: Rows = np.arange(frame.rows)
-        pieces: list[tuple[Rows, pa.Array]] = []
-
-        def add(value: Compiled, rows: Rows) -> None:
-            if len(rows):
-                pieces.append((rows, spread(value.run(frame.subset(rows, value.inputs)), len(rows))))
-
+        left = np.arange(frame.rows)
+        pieces: list[pa.Array] = []
+        order: list[NDArray[np.int64]] = []
         for condition, value in branches:
+            hit = pc.fill_null(spread(condition.run(frame), frame.rows), False)
+            chosen = hit.to_numpy(zero_copy_only=False)
+            if hit.true_count:
+                pieces.append(spread(value.run(frame.filter(hit, value.inputs)), hit.true_count))
+                order.append(left[chosen])
+            left = left[~chosen]
             if not len(left):
                 break
-            hit = pc.fill_null(spread(condition.run(frame.subset(left, condition.inputs)), len(left)), False)
-            chosen = hit.to_numpy(zero_copy_only=False)
-            add(value, left[chosen])
-            left = left[~chosen]
-        add(default, left)
-        order = np.argsort(np.concatenate([rows for rows, _ in pieces]))
-        return pa.concat_arrays([array for _, array in pieces]).take(pa.array(order))
+            frame = frame.filter(pc.invert(hit), inputs)
+        else:
+            pieces.append(spread(default.run(frame), len(left)))
+            order.append(left)
+        places = np.concatenate(order)
+        index = np.empty_like(places)
+        index[places] = np.arange(len(places))
+        return pa.concat_arrays(pieces).take(pa.array(index))
 
     def run(frame: Frame) -> Value:
         if not nested:
             try:
                 return whole(frame)
-            except QueryError:
+            except Failure:
                 pass
         return by_branch(frame)
 
     return combine(kind, parts, run if guards else whole, guards=guards)
-
-
-def picked(mask: Value, rows: int) -> Rows:
-    """The numbers of the rows where the mask, which has no nulls, is true."""
-    if isinstance(mask, pa.Scalar):
-        return np.arange(rows if mask.as_py() else 0)
-    return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
-
-
-def _try_whole(part: Compiled, frame: Frame, undecided: int) -> Value | None:
-    """The value of the part on all rows, or None if it has to be had on the undecided rows alone."""
-    if undecided == frame.rows:
-        return part.run(frame)
-    if part.guards or undecided * _FEW < frame.rows:
-        return None
-    try:
-        return part.run(frame)
-    except QueryError:
-        return None
-
-
-def _overwrite(value: pa.Array, rows: Rows, new: pa.Array) -> pa.Array:
-    """`value` with the given rows taken from `new`, in order."""
-    index = np.arange(len(value))
-    index[rows] = np.arange(len(value), len(value) + len(new))
-    return pa.concat_arrays([value, new]).take(pa.array(index))

@@ -3,18 +3,22 @@
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from query.compiled import Compiled, Value, apply, literal
-from query.failures import first_failure
+from query.compiled import Compiled, Value, apply, literal, overwrite
+from query.failures import checked
 from query.places import Place
 from query.types import ARROW, NAMES, Kind
-from summaries.errors import BadCast, TypeMismatch
+from summaries.errors import BadCast, QueryError, TypeMismatch
 
 _TEXT: Final = ARROW["string"]
 # What may stand around a number in a string.
 _BLANKS: Final = " \t\n\v\f\r"
+# Floats from here on, or nearer to zero than that, are written with a power of ten, or nearly so.
+_LARGE: Final = 1e15
+_SMALL: Final = 1e-4
 _TRUE: Final = ("true", "t", "yes", "y", "1")
 _FALSE: Final = ("false", "f", "no", "n", "0")
 
@@ -33,14 +37,10 @@ def cast(part: Compiled, kind: Kind, place: Place) -> Compiled:
         raise place.error(TypeMismatch, f"{NAMES[part.kind]} cannot be cast to {NAMES[kind]}")
     quote = "'" if part.kind == "string" else ""
 
-    def run(value: Value) -> Value:
-        try:
-            return kernel(value)
-        except pa.ArrowInvalid:
-            (shown,) = first_failure(kernel, value)
-            raise place.error(BadCast, f"{quote}{shown}{quote} cannot be cast to {NAMES[kind]}") from None
+    def tell(reason: str, value: str) -> QueryError:
+        return place.error(BadCast, f"{quote}{value}{quote} cannot be cast to {NAMES[kind]}")
 
-    return apply(kind, [part], run, can_fail=True)
+    return apply(kind, [part], checked(kernel, tell), can_fail=True)
 
 
 def read_literal(text: str, kind: Kind) -> pa.Scalar | None:
@@ -69,8 +69,16 @@ def _float_to_int(value: Value) -> Value:
 def _float_to_string(value: Value) -> pa.Array:
     """The shortest text that reads back as the same float."""
     array = _array(value)
-    text = pa.array(array.to_numpy(zero_copy_only=False).astype(str), _TEXT)
-    return pc.if_else(pc.is_valid(array), text, pa.scalar(None, _TEXT)) if array.null_count else text
+    size = pc.abs(array)
+    whole = pc.and_(pc.equal(pc.trunc(size), size), pc.less(size, _LARGE))
+    dot, none = pa.scalar(".0", _TEXT), pa.scalar("", _TEXT)
+    text = pc.binary_join_element_wise(array.cast(_TEXT), pc.if_else(whole, dot, none), none)
+    # Arrow turns to powers of ten elsewhere than others do, and writes those otherwise; NumPy does it right, slowly.
+    odd = pc.or_(pc.greater_equal(size, _LARGE), pc.and_(pc.less(size, _SMALL), pc.not_equal(size, 0.0)))
+    rows = np.flatnonzero(pc.fill_null(odd, False).to_numpy(zero_copy_only=False))
+    if not len(rows):
+        return text
+    return overwrite(text, rows, pa.array(array.take(pa.array(rows)).to_numpy().astype(str), _TEXT))
 
 
 def _timestamp_to_string(value: Value) -> Value:

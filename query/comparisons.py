@@ -33,7 +33,7 @@ _PLAIN: Final[dict[Comparison, Kernel]] = {
 _OPPOSITE: Final[dict[Comparison, Comparison]] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 # From here on one set is found faster than many comparisons are made.
-_SET_FROM = 8
+_SET_FROM = 16
 
 
 def compare(operator: Comparison, left: Compiled, right: Compiled, place: Place) -> Compiled:
@@ -128,6 +128,7 @@ def member(part: Compiled, members: Sequence[Compiled], place: Place) -> Compile
 
 def _in_set(members: pa.Array) -> Callable[[Value], Value]:
     has_null = members.null_count > 0
+    none = pa.scalar(None, pa.bool_())
     floats = pa.types.is_floating(members.type)
     # The set tells -0.0 from 0.0; adding zero makes them one.
     known = pc.add(members, 0.0).drop_null() if floats else members.drop_null()
@@ -135,8 +136,8 @@ def _in_set(members: pa.Array) -> Callable[[Value], Value]:
     def run(value: Value) -> Value:
         found = pc.is_in(pc.add(value, 0.0) if floats else value, value_set=known)
         if has_null:
-            found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
-        return pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
+            found = pc.if_else(found, True, none)
+        return found if value.null_count == 0 else pc.if_else(pc.is_valid(value), found, none)
 
     return run
 
@@ -161,20 +162,16 @@ def like(part: Compiled, pattern: Compiled, ignore_case: bool, place: Place) -> 
 
 def matcher(pattern: str) -> Callable[[Value], Value]:
     """The cheapest kernel that matches a LIKE pattern."""
-    body = pattern.strip("%")
-    if "%" not in body and "_" not in body:
-        front, back = pattern.startswith("%"), pattern.endswith("%")
-        if not pattern:
-            return lambda text: pc.equal(text, pa.scalar("", text.type))
-        if not body:
-            return lambda text: pc.starts_with(text, "")
-        if front and back:
-            return lambda text: pc.match_substring(text, body)
-        if front:
-            return lambda text: pc.ends_with(text, body)
-        if back:
-            return lambda text: pc.starts_with(text, body)
-        return lambda text: pc.equal(text, pa.scalar(body, text.type))
-    wild = {"%": ".*", "_": "."}
-    expression = "".join(wild.get(c) or re.escape(c) for c in pattern)
-    return lambda text: pc.match_substring_regex(text, rf"(?s)\A(?:{expression})\z")
+    body, front, back = pattern.strip("%"), pattern.startswith("%"), pattern.endswith("%")
+    if "%" in body or "_" in body:
+        wild = {"%": ".*", "_": "."}
+        inner = "".join(wild.get(c) or re.escape(c) for c in body)
+        expression = "(?s)" + ("" if front else r"\A") + inner + ("" if back else r"\z")
+        return lambda text: pc.match_substring_regex(text, expression)
+    if front and back:
+        return lambda text: pc.match_substring(text, body)
+    if front:
+        return lambda text: pc.ends_with(text, body)
+    if back:
+        return lambda text: pc.starts_with(text, body)
+    return lambda text: pc.equal(text, pa.scalar(body, text.type))

@@ -17,6 +17,14 @@ from summaries.errors import QueryError
 Value = Any
 
 
+class Failure(Exception):
+    """A row for which an expression has no value. Guards catch it, so what went wrong is only told when asked."""
+
+    def __init__(self, tell: Callable[[], QueryError]) -> None:
+        super().__init__()
+        self.tell = tell
+
+
 class Frame:
     """The rows that an expression is worked out for."""
 
@@ -26,21 +34,19 @@ class Frame:
         self.columns = columns
         self.rows = rows
 
-    def subset(self, rows: NDArray[np.int64], inputs: frozenset[Input]) -> "Frame":
-        """Some of the rows, given by ascending number, with these columns only."""
-        if len(rows) == self.rows:
-            return self
-        index = pa.array(rows)
-        return Frame({name: self.columns[name].take(index) for name in inputs}, len(rows))
+    def filter(self, mask: pa.Array, inputs: frozenset[Input]) -> "Frame":
+        """The rows where the mask, which has no nulls, is true, with these columns only."""
+        rows = mask.true_count
+        return self if rows == self.rows else Frame({name: self.columns[name].filter(mask) for name in inputs}, rows)
 
 
 @dataclass(frozen=True)
 class Compiled:
     """An expression ready to run.
 
-    `can_fail` says that a row may raise a QueryError, `constant` that every row has the same value. `guards` says that
-    it holds a part which runs on some rows only, so that a failed run may have cost more than one pass. `text` is what
-    a string literal says: next to a value of another kind the literal is read as that kind.
+    `run` gives the value of all rows of a frame or raises Failure; `can_fail` says that it may. `constant` says that
+    every row has the same value, `guards` that a part runs on some rows only, so that a failed run may have cost more
+    than one pass. `text` is what a string literal says: beside a value of another kind it is read as that kind.
     """
 
     kind: Kind
@@ -52,14 +58,17 @@ class Compiled:
     text: str | None = None
 
     def evaluate(self, columns: Mapping[Input, pa.Array], rows: int) -> pa.Array:
-        """The value for each of `rows` rows, as ARROW[kind]. `columns` holds at least `inputs`, each of its kind's type.
+        """The value for each of `rows` rows, as ARROW[kind]; `columns` holds at least `inputs`, each of its kind.
 
         Runs in the calling thread. Raises DivisionByZero, Overflow or BadCast at the place of the failing operator; no
         rows, no failure.
         """
         if rows == 0:
             return pa.array([], ARROW[self.kind])
-        return spread(self.run(Frame(columns, rows)), rows)
+        try:
+            return spread(self.run(Frame(columns, rows)), rows)
+        except Failure as failure:
+            raise failure.tell() from None
 
 
 def spread(value: Value, rows: int) -> pa.Array:
@@ -67,6 +76,13 @@ def spread(value: Value, rows: int) -> pa.Array:
     if not isinstance(value, pa.Scalar):
         return value
     return pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type)
+
+
+def overwrite(value: pa.Array, rows: NDArray[np.int64], new: pa.Array) -> pa.Array:
+    """`value` with the rows of these numbers taken from `new`, in order."""
+    index = np.arange(len(value))
+    index[rows] = np.arange(len(value), len(value) + len(new))
+    return pa.concat_arrays([value, new]).take(pa.array(index))
 
 
 def column(source: Input) -> Compiled:
@@ -116,7 +132,7 @@ def combine(
     if all(part.constant for part in parts):
         try:
             return literal(scalar_of(run(_ONE)), kind)
-        except QueryError:
+        except Failure:
             # It may stand where no row gets to; it fails when one does.
             return Compiled(kind, inputs, True, True, run, guards)
     return Compiled(kind, inputs, fails, False, run, guards or any(part.guards for part in parts))

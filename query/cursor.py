@@ -9,7 +9,7 @@ from query import totals
 from query.answers import Cut, Frame, Progress
 from query.bound import Bound
 from query.estimators import Estimated
-from query.operators.base import Guess, Slices
+from query.operators.base import Guess
 from query.planner import Plan, plan
 from query.results import Aggregated, Plain, Shown
 
@@ -40,7 +40,8 @@ class Cursor:
         self._slice = LEAST
         began = clock()
         self.plan: Plan = plan(bound, self._pace, budget, seed)
-        self._matched = 0
+        self._matched = 0  # candidates that met the conditions
+        self._hits = 0  # and among those drawn
         self._sizes: Guess | None = None
         self._closing = 0  # nanoseconds that the last closing of a frame took
         self._look: Shown | None = None  # estimates not yet handed on
@@ -56,7 +57,7 @@ class Cursor:
     def _run(self) -> Generator[None, None, None]:
         """All work, with a stop after each slice."""
         result = self.plan.result
-        if result.full:
+        if self._full():
             return
         if self.plan.sampler is not None and isinstance(result, Aggregated):
             yield from self._sample(result)
@@ -66,10 +67,13 @@ class Cursor:
             if batch is not None:
                 self._matched += result.add(batch)
             yield
-            if result.full:
+            if self._full():
                 return
 
-    def _sample(self, result: Aggregated) -> Slices:
+    def _full(self) -> bool:
+        return self.plan.result.full
+
+    def _sample(self, result: Aggregated) -> Generator[None, None, None]:
         """Draw until the target is reached, or so much is drawn that reading everything is not much more."""
         sampler = self.plan.sampler
         assert sampler is not None
@@ -77,8 +81,8 @@ class Cursor:
         look = FIRST_LOOK
         for batch in sampler.work():
             if batch is not None:
-                self._matched += result.add_sample(batch)
-            yield None
+                self._hits += result.add_sample(batch)
+            yield
             if sampler.done < look:
                 continue
             look = 2 * sampler.done
@@ -90,7 +94,7 @@ class Cursor:
             left = sampler.remaining()
             if left is not None and sampler.done * SAMPLED >= left.upper + sampler.done:
                 return
-            yield None
+            yield
 
     def _estimated(self) -> Estimated:
         result = self.plan.result
@@ -123,8 +127,7 @@ class Cursor:
             if limit is not None and self.spent + self._reserve() >= limit:
                 cut = "budget"
                 break
-            self._step(limit)
-            if self.finished:
+            if self._step(limit):
                 break
             waiting = self.plan.result.waiting if isinstance(self.plan.result, Plain) else 0
             due = self.spent - told >= PATIENCE or waiting >= ROWS or (first and waiting > 0)
@@ -156,8 +159,8 @@ class Cursor:
             return max(self._closing, MS // 2) if self.plan.sampler is not None else MS // 2
         return 300 * result.held * (1 + len(self.bound.order))
 
-    def _step(self, limit: int | None) -> None:
-        """One slice; how long it took decides the size of the next."""
+    def _step(self, limit: int | None) -> bool:
+        """One slice; how long it took decides the size of the next. Whether it was the last."""
         operator = self.plan.worker
         done = operator.done + (self.plan.sampler.done if self.plan.sampler is not None else 0)
         began = self.clock()
@@ -175,6 +178,7 @@ class Cursor:
             wanted = SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
             fits = int(done * wanted / took)
             self._slice = max(LEAST, min(MOST, fits, 4 * self._slice))
+        return self.finished
 
     def _frame(self, cut: Cut | None, token: str | None, last: bool = False) -> Frame:
         result = self.plan.result
@@ -245,7 +249,7 @@ class Cursor:
         if self.plan.sampler is not None and not complete:
             drawn = float(self.plan.sampler.done)
             whole = self._candidates(complete)
-            rate = 1.0 if not bound.predicates else (matched / drawn if drawn else totals.PASS)
+            rate = 1.0 if not bound.predicates else (self._hits / drawn if drawn else totals.PASS)
             return Guess(whole.value * min(rate, 1.0), 0.0 if bound.predicates else whole.lower, whole.upper)
         if complete and not self._limited:
             return Guess(matched, matched, matched)

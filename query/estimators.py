@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from query.accumulators import NO_IDS, Accumulator, Count, Distinct, FloatSum, IntSum, Ordered, in_order
 from query.aggregates import Aggregate, Groups
 from query.arrays import Column, Ids
-from query.confidence import Counts, Floats, Spread, count_bounds, mean_margins, normal_quantile
+from query.confidence import Counts, Floats, count_bounds, mean_margins, normal_quantile
 from query.grouping import Table
 from query.kernels.samples import quantiles
 from summaries.errors import BadQuestion
@@ -146,17 +146,13 @@ class _View:
         value = known + np.rint(hits * self.weight).astype(np.int64)
         return pa.array(value), pa.array(known + lower), pa.array(known + upper)
 
-    def _spread(self, column: Column, sums: Floats, hits: Counts, shift: Floats) -> Spread:
+    def _margins(self, column: Column, sums: Floats, hits: Counts, shift: Floats, ratio: bool) -> tuple[Floats, Floats]:
         ids = NO_IDS if self.ids is None else column.ids(self.ids)
-        return Spread(ids, column.floats, sums, hits, shift, max(self.draws, 1))
-
-    def _margins(self, spread: Spread, hits: Counts, free: Counts) -> tuple[Floats, Floats]:
-        return mean_margins(spread, hits, free, max(self.draws, 1), self.population, self.confidence)
+        return mean_margins(ids, column.floats, sums, hits, shift, ratio, self.draws, self.population, self.confidence)
 
     def _sum(self, state: FloatSum | IntSum, part: FloatSum | IntSum, column: Column) -> Bounds:
         hits, sums = part.counts(self.groups), part.sums(self.groups)
-        spread = self._spread(column, sums, hits, np.zeros(self.groups))
-        below, above = self._margins(spread, hits, np.full_like(hits, self.draws - 1))
+        below, above = self._margins(column, sums, hits, np.zeros(self.groups), False)
         rest = self.weight * sums
         empty = state.counts(self.groups) + hits == 0
         lower, upper = rest - self.population * below, rest + self.population * above
@@ -169,7 +165,7 @@ class _View:
                 pa.array(_whole(pairs, np.ceil(upper)), mask=unknown),
             )
         known = state.sums(self.groups)
-        return _floats(known + rest, known + lower, known + upper, spread.flat, empty)
+        return _floats(known + rest, known + lower, known + upper, empty)
 
     def _mean(self, state: FloatSum | IntSum, part: FloatSum | IntSum, column: Column) -> Bounds:
         known, hits = state.counts(self.groups), part.counts(self.groups)
@@ -177,13 +173,12 @@ class _View:
         total = known + self.weight * hits
         empty = known + hits == 0
         value = (state.sums(self.groups) + self.weight * sums) / np.where(empty, 1.0, total)
-        spread = self._spread(column, sums, hits, value)
-        below, above = self._margins(spread, hits, hits - 1)
+        below, above = self._margins(column, sums, hits, value, True)
         # One hit shows no deviation; and the sample's own mean is always a little too near to its values.
         single = hits < 2
         scale = self.population / np.where(empty, 1.0, total) * np.sqrt(hits / np.maximum(hits - 1, 1))
         scale = np.where(single, np.nan, scale)
-        return _floats(value, value - scale * below, value + scale * above, spread.flat, empty)
+        return _floats(value, value - scale * below, value + scale * above, empty)
 
     def _quantile(self, state: Ordered, column: Column, at: float) -> Bounds:
         starts, values = state.sorted(self.groups)
@@ -219,9 +214,9 @@ def _known(bound: Floats) -> pa.Array:
     return pa.array(bound, mask=~np.isfinite(bound))
 
 
-def _floats(value: Floats, lower: Floats, upper: Floats, flat: NDArray[np.bool_], empty: NDArray[np.bool_]) -> Bounds:
-    """Floats of which all values were equal still differ from the whole's by roundings."""
-    room = np.where(flat, 1e-12 * np.abs(value), 0.0)
+def _floats(value: Floats, lower: Floats, upper: Floats, empty: NDArray[np.bool_]) -> Bounds:
+    """The whole, summed in another order, differs by roundings: bounds leave room for them."""
+    room = 1e-14 * np.abs(value)
     return pa.array(value, mask=empty), _known(lower - room), _known(upper + room)
 
 

@@ -1,10 +1,24 @@
-"""Which values made a kernel fail: Arrow says that something failed, a message should say what."""
+"""Kernels that fail: Arrow says that something failed, a message should say which values did."""
 
 from collections.abc import Callable
 
 import pyarrow as pa
 
-from query.compiled import Value
+from query.compiled import Failure, Value
+from summaries.errors import QueryError
+
+
+def checked(kernel: Callable[..., Value], tell: Callable[..., QueryError]) -> Callable[..., Value]:
+    """`kernel`, raising Failure where it is not defined. `tell` makes the error from Arrow's words and the values."""
+
+    def run(*values: Value) -> Value:
+        try:
+            return kernel(*values)
+        except pa.ArrowInvalid as error:
+            reason = str(error)
+            raise Failure(lambda: tell(reason, *first_failure(kernel, *values))) from None
+
+    return run
 
 
 def first_failure(kernel: Callable[..., Value], *values: Value) -> list[str]:

@@ -13,10 +13,10 @@ from query import arithmetic, branches, comparisons, strings, times
 from query.casts import cast
 from query.coercion import to_kind, unify
 from query.compiled import Compiled, Value, apply, literal, value_of
-from query.failures import first_failure
+from query.failures import checked
 from query.places import Place
 from query.types import ARROW, NAMES, NUMBERS, Kind
-from summaries.errors import Overflow, TypeMismatch, Unsupported
+from summaries.errors import Overflow, QueryError, TypeMismatch, Unsupported
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,10 @@ def _round(call: Call) -> Compiled:
     if digits >= 0:
         return part
 
-    def kernel(value: Value) -> Value:
-        return _round_integers(value, -digits)
+    def tell(reason: str, value: str) -> QueryError:
+        return call.place.error(Overflow, f"{value} rounded to {digits} decimals does not fit 64 bits")
 
-    def run(value: Value) -> Value:
-        try:
-            return kernel(value)
-        except pa.ArrowInvalid:
-            (shown,) = first_failure(kernel, value)
-            raise call.place.error(Overflow, f"{shown} rounded to {digits} decimals does not fit 64 bits") from None
-
-    return apply("int", [part], run, can_fail=True)
+    return apply("int", [part], checked(lambda value: _round_integers(value, -digits), tell), can_fail=True)
 
 
 def _round_floats(value: Value, digits: int) -> Value:

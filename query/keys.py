@@ -1,4 +1,4 @@
-"""The rows of each key of one side of a query, through a snapshot: from a summary's postings, or built for the query."""
+"""The rows of each key of one side of a query, through a snapshot: by a summary's postings, or built for the query."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -114,7 +114,7 @@ class Keys:
         while True:
             parts: list[Rows] = []
             with self.snapshot.holding():
-                newest, counts, left = self.postings.counts(hashes)
+                newest, _, left = self.postings.counts(hashes)
                 forgotten, row = self.postings.forgotten, int(newest[0])
             while left > 0:
                 with self.snapshot.holding():

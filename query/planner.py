@@ -26,6 +26,7 @@ from query.pipeline import Pipeline
 from query.preference import Preference, exact_counts
 from query.results import Aggregated, Plain, Sorted
 from query.scope import Input
+from query.sql import generate
 from summaries.hashing import hash_keys
 
 LISTING = 25  # nanoseconds that listing and looking up a key takes, roughly
@@ -34,7 +35,7 @@ NARROW = 4  # a window that holds less than one in so many of the stream's tuple
 
 @dataclass
 class Plan:
-    """What will run. `steps` says it in words, the outermost first."""
+    """What will run. `steps` say it in words, the outermost first."""
 
     bound: Bound
     snapshots: list[Snapshot]
@@ -62,7 +63,7 @@ class _Planner:
     def plan(self) -> Plan:
         bound = self.bound
         warnings = list(bound.warnings)
-        self.snapshots = _snapshots(bound, warnings)
+        self.snapshots = snapshots_of(bound, warnings)
         pipeline = Pipeline(bound, self.snapshots)
         result: Plain | Sorted | Aggregated
         if bound.grouped:
@@ -75,8 +76,8 @@ class _Planner:
         else:
             result = Plain(bound, pipeline)
             self.steps.append("rows" + (f", {bound.limit} at most" if bound.limit is not None else ""))
-        if bound.predicate_texts:
-            self.steps.append("keep where " + " and ".join(bound.predicate_texts))
+        if bound.conditions:
+            self.steps.append("keep where " + " and ".join(generate(c) for c in bound.conditions))
         sampler, worker = self._operators()
         return Plan(bound, self.snapshots, worker, sampler, result, pipeline, self.steps, warnings)
 
@@ -174,7 +175,9 @@ class _Planner:
             self.steps.append(f"{what}, key by key")
         else:
             of = "keys" if preference.side is None else f"tuples of {self._name(preference.side)}"
-            order = {"DESC": "most promising first", "ASC": "rarest first", "WEIGHTED": "weighted"}[preference.direction]
+            order = {"DESC": "most promising first", "ASC": "rarest first", "WEIGHTED": "weighted"}[
+                preference.direction
+            ]
             fade = f", fading by {preference.fade:g} a granularity" if preference.fade < 1 else ""
             self.steps.append(f"{what}: {of}, {order}{fade}")
         for number, side in enumerate(sides):
@@ -197,9 +200,7 @@ class _Planner:
             attribute = bound.constants.attribute
         return attribute, best_summary(bound.sources[0].stream.summaries, attribute)
 
-    def _found(
-        self, side: int, summary: SummaryIndex | None, *, narrow: bool, exact: bool = False
-    ) -> Keys | None:
+    def _found(self, side: int, summary: SummaryIndex | None, *, narrow: bool, exact: bool = False) -> Keys | None:
         """The keys that a summary has, if that is better than to read the window."""
         postings = None if summary is None else postings_of(summary)
         if postings is None:
@@ -218,7 +219,7 @@ class _Planner:
         if preference is None or preference.side is None:
             return None, []
         me = preference.side
-        known: dict[tuple[int, str], Side] = {(i, s.attribute): s for i, s in enumerate(sides)}
+        known: dict[tuple[int, str | None], Side] = {(i, s.attribute): s for i, s in enumerate(sides)}
         extra = []
         for estimated in preference.estimates:
             if (estimated.side, estimated.attribute) not in known:
@@ -232,7 +233,7 @@ class _Planner:
         snapshot = self.snapshots[me]
 
         def value_of(rows: Rows) -> NDArray[np.float64]:
-            counts: dict[tuple[int, str], NDArray[np.int64]] = {}
+            counts: dict[tuple[int, str | None], NDArray[np.int64]] = {}
             for place, side in known.items():
                 with snapshot.holding():
                     hashes, _ = (side if place[0] == me else sides[me]).hasher(rows)
@@ -289,7 +290,7 @@ def value_hasher(snapshot: Snapshot, value: Compiled, *, as_float: bool) -> Hash
     return hasher
 
 
-def _snapshots(bound: Bound, warnings: list[str]) -> list[Snapshot]:
+def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
     """All streams at one moment. The window ends with the latest tuple that any of them has."""
     streams = {s.stream.name: s.stream for s in bound.sources}
     with ExitStack() as held:

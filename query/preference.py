@@ -67,7 +67,7 @@ class Preference:
 
         Rarest first, a step back makes an entry count as less rare.
         """
-        steps = sum(bands) - len(bands)  # type: ignore[operator]  # there is one band at least
+        steps = sum(bands) - len(bands)
         factor = np.power(self.fade, steps, dtype=np.float64)
         return value / factor if self.direction == "ASC" else value * factor
 

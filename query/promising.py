@@ -9,7 +9,7 @@ from index.snapshot import Rows
 from query.kernels import heap as kernels
 from query.keys import Counts, Hashes
 
-ROUGH, READY = np.uint8(0), np.uint8(1)
+ROUGH, READY, ANY = np.uint8(0), np.uint8(1), np.uint8(255)
 
 
 class PromisingSet:
@@ -80,7 +80,9 @@ class PromisingSet:
     def pop(self, state: np.uint8, most_units: int, most_entries: int) -> NDArray[np.int32]:
         """The best entries while they are in that state, best first: at least one if the top is."""
         out = np.empty(most_entries, np.int32)
-        taken = kernels.pop(self.heap, self.size, self.priority, self.tie, self.state, state, self.units, most_units, out)
+        taken = kernels.pop(
+            self.heap, self.size, self.priority, self.tie, self.state, state, self.units, most_units, out
+        )
         self.size -= taken
         return out[:taken]
 
@@ -91,4 +93,5 @@ class PromisingSet:
         out, self.heap = live[chosen], live[~chosen]
         self.size = len(self.heap)
         kernels.heapify(self.heap, self.size, self.priority, self.tie)
-        return out[np.argsort(self.tie[out], kind="stable")]
+        order = np.argsort(self.tie[out], kind="stable")
+        return np.ascontiguousarray(out[order])

@@ -120,7 +120,7 @@ class Sorted:
 
 
 class Aggregated:
-    """Aggregates, exact over what the worker has gone through; the rest is judged by a sample of it, if there is one."""
+    """Aggregates: exact over what the worker has gone through, the rest judged by a sample of it, if there is one."""
 
     full = False
 
@@ -185,7 +185,9 @@ class Aggregated:
         """HAVING, ORDER BY, LIMIT and the select list over the aggregates."""
         bound = self.bound
         rows = len(found.value[0]) if found.value else (len(found.keys[0]) if found.keys else 1)
-        columns = {Input(RESULT, f"k{i}", k.kind): a for i, (k, a) in enumerate(zip(bound.group_keys, found.keys, strict=True))}
+        columns = {
+            Input(RESULT, f"k{i}", k.kind): a for i, (k, a) in enumerate(zip(bound.group_keys, found.keys, strict=True))
+        }
         columns |= {
             Input(RESULT, f"a{i}", a.result_kind): v
             for i, (a, v) in enumerate(zip(bound.aggregates, found.value, strict=True))
@@ -214,7 +216,9 @@ class Aggregated:
     def _bound_table(self, bounds: list[pa.Array], places: NDArray[np.int64]) -> pa.Table:
         columns, fields = [], []
         for name, output, number in zip(self.bound.names, self.bound.outputs, self.bound.shown, strict=True):
-            made = pa.nulls(len(places), ARROW[output.kind]) if number is None else bounds[number].take(pa.array(places))
+            made = (
+                pa.nulls(len(places), ARROW[output.kind]) if number is None else bounds[number].take(pa.array(places))
+            )
             columns.append(made)
             fields.append((name, made.type))
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))

@@ -13,11 +13,12 @@ from sqlglot import exp
 from index import Appended, Regions, Stream, SummaryIndex
 from index.schema import Batch
 from index.stream import wall_clock
-from query.answers import Answer, Frame
+from query.answers import Answer
 from query.binder import LONGEST_BUDGET, bind
 from query.catalog import Catalog
 from query.cursor import Cursor
 from query.explain import Explanation, explain
+from query.many import shared
 from query.results import schema
 from query.sql import nodes, parse, parse_many
 from query.statements import Definitions, Done
@@ -98,8 +99,25 @@ class Session:
             raise Unsupported("query() takes a SELECT; execute() takes every statement", sql, 0)
         return self._answer(node, sql, budget, seed, began)
 
+    def query_many(self, statements: Sequence[str]) -> list[pa.Table]:
+        """The answers to many SELECTs, each exact.
+
+        Plain selections over one stream and window that ask for ranges of the same number column share one reading of
+        it, so each further one costs little more than its own rows; these come in the order of that column.
+        """
+        bounds = []
+        for sql in statements:
+            node = parse(sql)
+            if not isinstance(node, exp.Select):
+                raise Unsupported("query_many() takes SELECTs; execute() takes every statement", sql, 0)
+            bounds.append(bind(node, sql, self._catalog))
+        found = shared(bounds)
+        return [
+            found[number] if number in found else self.query(sql).to_arrow() for number, sql in enumerate(statements)
+        ]
+
     def resume(self, token: str, budget: Budget = None) -> Answer:
-        """Go on with an answer that was cut. Its rows are those that had not come yet; aggregates begin where they were.
+        """Go on with an answer that was cut: the rows that had not come yet, or aggregates from where they were.
 
         Without a budget the rest is done.
         """
@@ -107,7 +125,9 @@ class Session:
         cursor = self._shelf.take(token)
         return self._answering(cursor, limit)
 
-    def explain(self, sql: str, *, analyze: bool = False, budget: Budget = None, seed: int | None = None) -> Explanation:
+    def explain(
+        self, sql: str, *, analyze: bool = False, budget: Budget = None, seed: int | None = None
+    ) -> Explanation:
         """EXPLAIN [ANALYZE] of a SELECT."""
         began = self._cpu()
         node = parse(sql)
@@ -162,6 +182,3 @@ def _nanoseconds(budget: Budget) -> int | None:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_BUDGET / 1e6:
         raise BadClause(f"a budget is CPU time in seconds, from 0 to {LONGEST_BUDGET // 1_000_000:,}, not {budget!r}")
     return round(seconds * 1e9)
-
-
-__all__ = ["Answer", "Frame", "Sequence", "Session"]

@@ -1,6 +1,6 @@
 """Statements that define and describe: CREATE, DROP, SHOW, DESCRIBE."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -151,13 +151,17 @@ class Definitions:
 
     def _drop(self, node: nodes.Drop, sql: str) -> Done:
         kind, name = node.args["kind"].lower(), node.this.name
-        known = {"stream": self.catalog.streams, "summary": self.catalog.summaries, "query": self.catalog.queries}[kind]
+        known: dict[str, Any] = {
+            "stream": self.catalog.streams,
+            "summary": self.catalog.summaries,
+            "query": self.catalog.queries,
+        }[kind]  # type: ignore[assignment]  # by name
         key = name.lower()
         if key not in known:
             if node.args.get("exists"):
                 return Done(f"there is no {kind} {name}", False)
             names: dict[str, Callable[[Any], str]] = {"summary": lambda s: str(s.index.name)}
-            shown = [names.get(kind, lambda s: str(s.name))(v) for v in known.values()]  # type: ignore[attr-defined]  # all are dicts
+            shown = [names.get(kind, lambda s: str(s.name))(v) for v in known.values()]
             raise self.catalog.missing(kind, node.this, sql, shown)
         users = self.catalog.readers(name)
         below: list[str] = []
@@ -286,7 +290,7 @@ class _placed:
             raise type(problem)(str(place)) from None
 
 
-def _options(node: exp.Expression, known: dict[str, type], sql: str) -> dict[str, Any]:
+def _options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[str, Any]:
     """OPTIONS by name, each of the type it must have."""
     out: dict[str, Any] = {}
     for option in node.args.get("options") or []:

@@ -28,9 +28,7 @@ class Shelf:
         now = self._clock()
         with self._lock:
             self._cursors[name] = (now + KEPT, cursor)
-            while self._cursors and (
-                len(self._cursors) > MOST or next(iter(self._cursors.values()))[0] < now
-            ):
+            while self._cursors and (len(self._cursors) > MOST or next(iter(self._cursors.values()))[0] < now):
                 self._cursors.popitem(last=False)
         return f"{name}.{self._sign(name)}"
 

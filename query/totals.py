@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from index import SummaryIndex
 from index.sketches import Sketched, window_sketch
@@ -18,18 +19,14 @@ PASS = 1 / 3  # what is taken to meet a condition before any tuple has been look
 def candidates(bound: Bound, snapshots: list[Snapshot]) -> Guess:
     """Tuples, or pairs with one key, in the window, before the conditions. The bounds hold in 95 of 100 cases."""
     if bound.constants is not None and bound.join is None:
-        summary = next(
-            s for s in bound.sources[0].stream.summaries.values() if s.key == bound.constants.attribute
-        )
+        summary = next(s for s in bound.sources[0].stream.summaries.values() if s.key == bound.constants.attribute)
         found = summary.estimate(bound.constants.values, (snapshots[0].start, snapshots[0].end))
         return Guess(float(found.value.sum()), float(found.lower.sum()), float(found.upper.sum()))
     if bound.join is None:
         return snapshots[0].tuples
     a, b = (s.tuples for s in snapshots)
     most = Guess(a.value * b.value, 0.0, a.upper * b.upper)
-    sketches = [
-        _sketch(summary, snapshot) for summary, snapshot in zip(bound.join.summaries, snapshots, strict=True)
-    ]
+    sketches = [_sketch(summary, snapshot) for summary, snapshot in zip(bound.join.summaries, snapshots, strict=True)]
     if bound.constants is not None or sketches[0] is None or sketches[1] is None:
         return most
     found_pairs = join_size(sketches[0], sketches[1])
@@ -66,7 +63,7 @@ def join_size(a: Sketched, b: Sketched) -> Guess | None:
     return Guess(min(max(value, low - reach), high + far), max(low - reach, 0.0), high + far)
 
 
-def _inner(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:  # type: ignore[type-arg]  # [bucket][row][column] of float64
+def _inner(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, float]:
     """The estimate, and how far off it may be."""
     rows = np.einsum("brc,brc->br", a, b)
     squares = [np.einsum("brc,brc->br", x, x) for x in (a, b)]

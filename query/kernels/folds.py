@@ -8,6 +8,11 @@ import numpy as np
 
 from summaries.kernels.jit import kernel
 
+# Arrow's memory may be read-only; an array that may be written is taken, too.
+BYTES = "Array(uint8, 1, 'C', readonly=True)"
+INTS = "Array(int64, 1, 'C', readonly=True)"
+FLOATS = "Array(float64, 1, 'C', readonly=True)"
+
 LOW = np.int64(0xFFFFFFFF)
 
 
@@ -17,7 +22,7 @@ def tally(ids, counts):
         counts[np.uint32(ids[i])] += 1
 
 
-@kernel("void(int32[::1], float64[::1], int64[::1], float64[:,::1])")
+@kernel(f"void(int32[::1], {FLOATS}, int64[::1], float64[:,::1])")
 def add_floats(ids, values, counts, sums):
     """sums[g, 0] is the plain sum, sums[g, 1] what its roundings lost: together right to the last bit or nearly so."""
     for i in range(ids.size):
@@ -31,7 +36,7 @@ def add_floats(ids, values, counts, sums):
         counts[g] += 1
 
 
-@kernel("void(int32[::1], int64[::1], int64[::1], int64[:,::1])")
+@kernel(f"void(int32[::1], {INTS}, int64[::1], int64[:,::1])")
 def add_ints(ids, values, counts, sums):
     """sums[g] is (high, low)."""
     for i in range(ids.size):
@@ -41,7 +46,7 @@ def add_ints(ids, values, counts, sums):
         counts[g] += 1
 
 
-@kernel("void(int64[::1], int64[::1])")
+@kernel(f"void({INTS}, int64[::1])")
 def total_ints(values, out):
     """out = (high, low) of the sum."""
     high = np.int64(0)
@@ -62,8 +67,8 @@ def carry(sums):
 
 @kernel(
     [
-        "void(int32[::1], int64[::1], uint8[::1], int64[::1])",
-        "void(int32[::1], float64[::1], uint8[::1], float64[::1])",
+        f"void(int32[::1], {INTS}, uint8[::1], int64[::1])",
+        f"void(int32[::1], {FLOATS}, uint8[::1], float64[::1])",
     ]
 )
 def least(ids, values, seen, best):
@@ -77,8 +82,8 @@ def least(ids, values, seen, best):
 
 @kernel(
     [
-        "void(int32[::1], int64[::1], uint8[::1], int64[::1])",
-        "void(int32[::1], float64[::1], uint8[::1], float64[::1])",
+        f"void(int32[::1], {INTS}, uint8[::1], int64[::1])",
+        f"void(int32[::1], {FLOATS}, uint8[::1], float64[::1])",
     ]
 )
 def greatest(ids, values, seen, best):
@@ -90,7 +95,7 @@ def greatest(ids, values, seen, best):
             seen[g] = 1
 
 
-@kernel("int64(uint8[::1], int64, int64, uint8[::1], int64, int64)")
+@kernel(f"int64({BYTES}, int64, int64, {BYTES}, int64, int64)")
 def compare(a, a_start, a_stop, b, b_start, b_stop):
     """Negative, 0 or positive as the bytes a[a_start:a_stop] come before, equal or come after those of b."""
     common = min(a_stop - a_start, b_stop - b_start)
@@ -101,8 +106,7 @@ def compare(a, a_start, a_stop, b, b_start, b_stop):
 
 
 @kernel(
-    "int64(int32[::1], uint8[::1], int64[::1], int64, uint8[::1], uint8[::1], int64[::1], int64[::1], int64[::1],"
-    " int32[::1])"
+    f"int64(int32[::1], {BYTES}, {INTS}, int64, uint8[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int32[::1])"
 )
 def best_strings(ids, data, offsets, sign, seen, arena, starts, stops, rows, changed):
     """Which groups have a new least (`sign` 1) or greatest (-1) string, and in which row of the slice it stands.
@@ -128,7 +132,7 @@ def best_strings(ids, data, offsets, sign, seen, arena, starts, stops, rows, cha
     return count
 
 
-@kernel("int64(int32[::1], uint8[::1], int64[::1], uint8[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int64)")
+@kernel(f"int64(int32[::1], {BYTES}, {INTS}, uint8[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int64)")
 def keep_strings(changed, data, offsets, seen, arena, starts, stops, rows, at):
     """Copy the new strings into the arena from `at` on; `rows` is -1 again after. Returns the new end."""
     for c in range(changed.size):

@@ -58,7 +58,8 @@ def push(heap, size, entries, priority, tie):
 
 @kernel("int64(int32[::1], int64, float64[::1], int64[::1], uint8[::1], uint8, int64[::1], int64, int32[::1])")
 def pop(heap, size, priority, tie, state, wanted, units, most, out):
-    """Take entries off the top while they are in the state wanted and promise fewer than `most` units together.
+    """Take entries off the top while they are in the state wanted, or any if that is 255, and promise fewer than `most`
+    units together.
 
     At least one is taken if the top is in that state. Returns how many; the heap is smaller by as many.
     """
@@ -66,7 +67,7 @@ def pop(heap, size, priority, tie, state, wanted, units, most, out):
     total = np.int64(0)
     while size > 0 and taken < out.size:
         top = heap[0]
-        if state[top] != wanted or (taken > 0 and total + units[top] > most):
+        if (wanted != 255 and state[top] != wanted) or (taken > 0 and total + units[top] > most):
             break
         total += units[top]
         out[taken] = top

@@ -1,49 +1,65 @@
-"""Loops over a sample: moments, weighted quantiles, and what a number of hits tells about the population."""
+"""Loops over a sample: its moments, and quantiles of it together with values known in full."""
 
 import math
 
 import numpy as np
 
-from query.kernels.folds import before
+from query.kernels.folds import FLOATS, before
 from summaries.kernels.jit import kernel
 
-HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
+# columns of the moments
+DEVIATION, SKEWNESS, KURTOSIS, CENTRE = range(4)
 
 
-@kernel("void(int32[::1], float64[::1], float64[::1], float64[::1])")
-def squares(ids, values, centres, out):
-    """out[g] += (value - centre)^2 over the group's values. Without ids all are of group 0."""
+@kernel(f"void(int32[::1], {FLOATS}, float64[::1], int64[::1], float64[::1], float64, float64[:,::1])")
+def moments(ids, values, sums, hits, shift, draws, out):
+    """By group, moments of a variable that is `value - shift` for draws that are hits and 0 for all other draws.
+
+    `sums` and `hits` are the values' sum and number. Without ids all values are of group 0. The centre is that of the
+    values: their shift and the mean of the variable. Two passes, so that nothing cancels.
+    """
+    groups = hits.size
+    for g in range(groups):
+        out[g, CENTRE] = shift[g] + (sums[g] - shift[g] * hits[g]) / draws
+        out[g, DEVIATION] = out[g, SKEWNESS] = out[g, KURTOSIS] = 0.0
     if ids.size == 0:
-        total = 0.0
+        centre = out[0, CENTRE]
+        square = 0.0
         for i in range(values.size):
-            d = values[i] - centres[0]
-            total += d * d
-        out[0] += total
-        return
-    for i in range(values.size):
-        g = np.uint32(ids[i])
-        d = values[i] - centres[g]
-        out[g] += d * d
-
-
-@kernel("void(int32[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])")
-def cubes_and_fourths(ids, values, centres, inverse_scales, cubes, fourths):
-    """The same for the third and fourth powers of ((value - centre) * inverse_scale)."""
+            d = values[i] - centre
+            square += d * d
+        out[0, DEVIATION] = square
+    else:
+        for i in range(values.size):
+            g = np.uint32(ids[i])
+            d = values[i] - out[g, CENTRE]
+            out[g, DEVIATION] += d * d
+    for g in range(groups):
+        mean = out[g, CENTRE] - shift[g]
+        out[g, DEVIATION] = math.sqrt((out[g, DEVIATION] + (draws - hits[g]) * mean * mean) / draws)
     if ids.size == 0:
+        scale = 1.0 / out[0, DEVIATION] if out[0, DEVIATION] > 0.0 else 0.0
         third = 0.0
         fourth = 0.0
         for i in range(values.size):
-            d = (values[i] - centres[0]) * inverse_scales[0]
+            d = (values[i] - centre) * scale
             third += d * d * d
             fourth += d * d * d * d
-        cubes[0] += third
-        fourths[0] += fourth
-        return
-    for i in range(values.size):
-        g = np.uint32(ids[i])
-        d = (values[i] - centres[g]) * inverse_scales[g]
-        cubes[g] += d * d * d
-        fourths[g] += d * d * d * d
+        out[0, SKEWNESS] = third
+        out[0, KURTOSIS] = fourth
+    else:
+        for i in range(values.size):
+            g = np.uint32(ids[i])
+            if out[g, DEVIATION] > 0.0:
+                d = (values[i] - out[g, CENTRE]) / out[g, DEVIATION]
+                out[g, SKEWNESS] += d * d * d
+                out[g, KURTOSIS] += d * d * d * d
+    for g in range(groups):
+        if out[g, DEVIATION] > 0.0:
+            d = (out[g, CENTRE] - shift[g]) / out[g, DEVIATION]
+            misses = draws - hits[g]
+            out[g, SKEWNESS] = (out[g, SKEWNESS] - misses * d * d * d) / draws
+            out[g, KURTOSIS] = (out[g, KURTOSIS] + misses * d * d * d * d) / draws
 
 
 @kernel("int64(float64[::1], int64, int64, float64, boolean)")
@@ -151,88 +167,3 @@ def quantiles(known_starts, known, drawn_starts, drawn, weight, spread, draws, a
             upper[g] = known[a + i]
         if j < hits and (i == a_stop - a or before(drawn[b + j], upper[g])):
             upper[g] = drawn[b + j]
-
-
-@kernel("float64(float64)")
-def stirling_error(n):
-    """log(n!) less Stirling's formula for it."""
-    if n <= 15.0:
-        return math.lgamma(n + 1.0) - (n + 0.5) * math.log(n) + n - HALF_LOG_TAU
-    square = n * n
-    return (1.0 / 12 - (1.0 / 360 - (1.0 / 1260 - 1.0 / 1680 / square) / square) / square) / n
-
-
-@kernel("float64(float64, float64)")
-def deviance(x, mean):
-    """x log(x / mean) + mean - x, without the cancellation where x is near the mean."""
-    if abs(x - mean) < 0.1 * (x + mean):
-        v = (x - mean) / (x + mean)
-        total = (x - mean) * v
-        term = 2.0 * x * v
-        square = v * v
-        for k in range(1, 1000):
-            term *= square
-            grown = total + term / (2 * k + 1)
-            if grown == total:
-                break
-            total = grown
-        return total
-    return x * math.log(x / mean) + mean - x
-
-
-@kernel("float64(float64, float64, float64, float64)")
-def log_binomial(x, n, p, q):
-    """log of the chance of x successes in n trials, q = 1 - p (Loader's saddle point, right to the last digits)."""
-    if x == 0.0:
-        return n * (math.log(q) if p >= 0.1 else math.log1p(-p)) if n > 0.0 else 0.0
-    if x == n:
-        return n * (math.log(p) if q >= 0.1 else math.log1p(-q))
-    log_chance = stirling_error(n) - stirling_error(x) - stirling_error(n - x)
-    log_chance -= deviance(x, n * p) + deviance(n - x, n * q)
-    return log_chance - HALF_LOG_TAU + 0.5 * (math.log(n) - math.log(x) - math.log(n - x))
-
-
-@kernel("float64(float64, float64, float64, float64)")
-def at_most(x, marked, population, draws):
-    """The chance that of `draws` units out of `population`, of which some are marked, at most x are marked."""
-    x = min(x, marked, draws)
-    if x < 0.0 or x < draws - (population - marked):
-        return 0.0
-    if x == min(marked, draws):
-        return 1.0
-    p = draws / population
-    q = (population - draws) / population
-    log_chance = log_binomial(x, marked, p, q) + log_binomial(draws - x, population - marked, p, q)
-    term = math.exp(log_chance - log_binomial(draws, population, p, q))
-    total = term
-    while x > 0.0 and term > total * 1e-12:
-        term *= x * (population - marked - draws + x) / ((marked - x + 1.0) * (draws - x + 1.0))
-        total += term
-        x -= 1.0
-    return total
-
-
-@kernel("void(int64[::1], int64, int64, float64, int64[::1], int64[::1])")
-def marked_bounds(hits, draws, population, tail, lower, upper):
-    """How many units of the population may be marked, given how many of the draws are: exact limits of confidence.
-
-    Outside of them, what was seen or anything further out has a chance of `tail` at most. Needs 0 < draws < population.
-    """
-    for k in range(hits.size):
-        h = hits[k]
-        low, high = h, population - (draws - h)  # the most marked units with more than `tail` for at most h hits
-        while low < high:
-            middle = low + ((high - low + 1) >> 1)
-            if at_most(float(h), float(middle), float(population), float(draws)) > tail:
-                low = middle
-            else:
-                high = middle - 1
-        upper[k] = low
-        low, high = h, population - (draws - h)  # the fewest with more than `tail` for at least h hits
-        while low < high:
-            middle = low + ((high - low) >> 1)
-            if 1.0 - at_most(float(h - 1), float(middle), float(population), float(draws)) > tail:
-                high = middle
-            else:
-                low = middle + 1
-        lower[k] = low

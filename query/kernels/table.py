@@ -8,6 +8,7 @@ depend on it.
 
 import numpy as np
 
+from query.kernels.folds import BYTES, INTS
 from summaries.kernels.hashing import P1, P2, remix
 from summaries.kernels.jit import kernel
 
@@ -111,7 +112,7 @@ def seat_rows(stored, count, seed, slots):
         slots[at] = (h & HIGH) | np.uint64(i + 1)
 
 
-@kernel("uint64(uint8[::1], uint64)", inline="always")
+@kernel(f"uint64({BYTES}, uint64)", inline="always")
 def word_at(data, at):
     """The 8 bytes at `at`. Spelled out, with an index that cannot be negative, this compiles to one load."""
     return (
@@ -126,7 +127,7 @@ def word_at(data, at):
     )
 
 
-@kernel("uint64(uint8[::1], uint64, uint64, uint64)", inline="always")
+@kernel(f"uint64({BYTES}, uint64, uint64, uint64)", inline="always")
 def hash_text(data, start, stop, seed):
     """A hash of data[start:stop] for this table alone; three times as fast as the one that is shared with others."""
     h = seed ^ ((stop - start) * P1)
@@ -142,7 +143,7 @@ def hash_text(data, start, stop, seed):
     return remix(h ^ rest)
 
 
-@kernel("boolean(uint8[::1], uint64, uint64, uint8[::1], uint64, uint64)", inline="always")
+@kernel(f"boolean({BYTES}, uint64, uint64, {BYTES}, uint64, uint64)", inline="always")
 def same_text(a, a_start, a_stop, b, b_start, b_stop):
     if a_stop - a_start != b_stop - b_start:
         return False
@@ -162,7 +163,7 @@ def same_text(a, a_start, a_stop, b, b_start, b_stop):
 
 
 @kernel(
-    "int64(uint8[::1], int64[::1], uint8[::1], uint64, uint64[::1], uint8[::1], int64[::1], uint64[::1], int64[::1],"
+    f"int64({BYTES}, {INTS}, uint8[::1], uint64, uint64[::1], uint8[::1], int64[::1], uint64[::1], int64[::1],"
     " int64, int64[::1])"
 )
 def intern(data, offsets, present, seed, slots, arena, ends, hashes, used, start, codes):

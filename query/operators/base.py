@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from index.snapshot import Guess, Rows, Snapshot
 
-
 __all__ = ["Batch", "Guess", "Operator", "Pace", "Sampler", "Slices"]
 
 

@@ -14,10 +14,11 @@ from query.kernels.pairs import compact, cross, group
 from query.keys import SLICE, Counts, Hasher, Hashes, Keys, Lists
 from query.operators.base import Batch, Guess, Operator, Pace, Slices
 from query.preference import Preference, exact_counts
-from query.promising import READY, ROUGH, PromisingSet
+from query.promising import ANY, READY, ROUGH, PromisingSet
+from query.scope import Input
 
 MOST_ENTRIES = 4096  # worked in one go
-REFINED = 64  # rough entries looked at in one go
+REFINED, MOST_REFINED = 64, 1024  # rough entries looked at in one go: at first, and later on
 AHEAD = 1 << 13  # newest tuples whose keys are tried first when there is no time to list all keys
 
 ValueOf = Callable[[Rows], NDArray[np.float64]]
@@ -75,6 +76,7 @@ class Promising(Operator):
         self.listed = 0  # keys looked at
         self.until: NDArray[np.int64] = np.empty(0, np.int64)
         """How many of each entry's candidates have been worked."""
+        self._refining = REFINED
         self.top: NDArray[np.int32] = np.empty(0, np.int32)
         self._tried: Hashes = np.empty(0, np.int64)
 
@@ -122,7 +124,7 @@ class Promising(Operator):
 
     def _present(self, hashes: Hashes) -> tuple[NDArray[np.int64], ...]:
         """Those that every side has, and how many tuples of each."""
-        counts = []
+        counts: list[Counts] = []
         for side in range(len(self.sides)):
             found = self._keys(side).counts(hashes)
             there = found > 0
@@ -205,6 +207,14 @@ class Promising(Operator):
 
     # --- refining ------------------------------------------------------------------------------------------------
 
+    def _refine_top(self) -> Generator[None, None, None]:
+        """Refine what is rough among the best entries, more of them each time."""
+        ids = self.set.pop(ANY, 1 << 62, self._refining)
+        self._refining = min(2 * self._refining, MOST_REFINED)
+        rough = self.set.state[ids] == ROUGH
+        self.set.push(ids[~rough])
+        yield from self._refine(ids[rough])
+
     def _refine(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
         if self.banded:
             yield from self._split(ids)
@@ -214,14 +224,14 @@ class Promising(Operator):
     def refine_all(self) -> Generator[None, None, None]:
         """Leave no rough entry."""
         rough = self.set.take_out(ROUGH)
-        for first in range(0, len(rough), REFINED):
-            yield from self._refine(rough[first : first + REFINED])
+        for first in range(0, len(rough), MOST_REFINED):
+            yield from self._refine(rough[first : first + MOST_REFINED])
             yield
 
     def _estimate(self, ids: NDArray[np.int32]) -> None:
         """Ask the summaries how much of each key lies in the window."""
         assert self.preference is not None
-        columns = {}
+        columns: dict[Input, pa.Array] = {}
         for number, side in enumerate(self.sides):
             asked = [e for e in self.preference.estimates if e.side == number]
             if not asked:
@@ -280,10 +290,9 @@ class Promising(Operator):
         while sum(map(len, found)) < entries:
             ids = self.set.pop(READY, 1 << 62, entries - sum(map(len, found)))
             if not len(ids):
-                ids = self.set.pop(ROUGH, 1 << 62, REFINED)
-                if not len(ids):
+                if not self.set.size:
                     break
-                yield from self._refine(ids)
+                yield from self._refine_top()
                 yield
                 continue
             found.append(ids)
@@ -324,10 +333,9 @@ class Promising(Operator):
             if len(ids):
                 yield from self._join(ids)
                 continue
-            ids = self.set.pop(ROUGH, 1 << 62, REFINED)
-            if not len(ids):
+            if not self.set.size:
                 return
-            yield from self._refine(ids)
+            yield from self._refine_top()
             yield None
 
     def _join(self, ids: NDArray[np.int32]) -> Slices:
@@ -367,7 +375,7 @@ class Promising(Operator):
         yield None
 
     def _reached(self, ids: NDArray[np.int32], at: int, candidate: int) -> None:
-        """Entries before `at` are done, that one up to a candidate; the i-th with the j-th tuple is number i * q + j."""
+        """Entries before `at` are done, that one up to a candidate; pair (i, j) of p x q tuples is number i * q + j."""
         self.until[ids[:at]] = self.set.units[ids[:at]]
         if at < len(ids):
             self.until[ids[at]] = candidate

@@ -169,8 +169,6 @@ class Queries(Scalars):
         return exp.Group(expressions=self.several(self.grouping))
 
     def grouping(self) -> exp.Expression:
-        if self.word in ("ROLLUP", "CUBE") and self.peek() == "(":
-            self.refuse(f"GROUP BY {self.word}")
         if self.word == "GROUPING" and self.peek() == "SETS":
             self.refuse("GROUPING SETS")
         node = self.expression()
@@ -245,7 +243,7 @@ class Queries(Scalars):
     def preference(self) -> exp.Expression:
         """Reads what follows WITH PREFERENCE."""
         direction = "DESC"
-        if self.word in ("ASC", "DESC") or (self.word == "WEIGHTED" and self.operand_follows()):
+        if self.word in ("ASC", "DESC") or (self.word == "WEIGHTED" and self.weighs()):
             direction = keyword(self.advance().text)
         self.preferring = True
         expressions = self.several(self.expression)
@@ -254,10 +252,9 @@ class Queries(Scalars):
             self.misplaced(f"{self.word} comes before the expressions of PREFERENCE")
         return nodes.Preference(direction=direction, expressions=expressions)
 
-    def operand_follows(self) -> bool:
-        """Whether an expression can begin after the next word; else that word is itself a column."""
-        following = self.peek()
-        return following in (NUMBER, STRING, QUOTED, "(", "-", END) or following.isidentifier()
+    def weighs(self) -> bool:
+        """Whether the next word is the direction, and no column of that name: then an expression must follow."""
+        return self.operand_follows() or self.peek() in ("(", "-", ";", END)
 
     def target(self) -> exp.Expression:
         """Reads what follows WITH ERROR."""

@@ -49,6 +49,11 @@ _REFUSED_WORDS: dict[str, str] = {
     **{word: word for word in ("COLLATE", "REGEXP", "RLIKE", "GLOB", "OVERLAPS", "XOR", "DIV")},
     **{"SIMILAR": "SIMILAR TO", "AT": "AT TIME ZONE"},
 }
+_REFUSED_CALLS: dict[str, str] = {
+    **{word: f"{word} over a subquery" for word in ("EXISTS", "ANY", "ALL", "SOME")},
+    **{word: word for word in ("ROLLUP", "CUBE", "VALUES", "TRY_CAST", "SAFE_CAST")},
+    **{"INTERVAL": "INTERVAL of an expression", "ROW": "a row of several values"},
+}
 _REFUSED_STARTS = _REFUSED_SIGNS | {":": _PARAMETER, "#": _PARAMETER}
 _ENDS = frozenset({",", ")", "FROM", "AS", ";", END})
 """Before one of these there is no operator: a word is a name there."""
@@ -132,7 +137,7 @@ class Scalars(Literals):
         word, place = self.word, self.advance().start
         node: exp.Expression
         if word == "BETWEEN":
-            if self.word in ("SYMMETRIC", "ASYMMETRIC") and self.peek() != "AND":
+            if self.word in ("SYMMETRIC", "ASYMMETRIC") and self.operand_follows():
                 self.refuse(f"BETWEEN {self.word}", place)
             low = self.expression(MATCH + 1)
             self.expect("AND", "and the upper end of BETWEEN")
@@ -217,8 +222,13 @@ class Scalars(Literals):
 
     def refuse_query(self) -> None:
         """Fails at a query inside an expression."""
-        if self.word in ("SELECT", "WITH", "FROM") or (self.word == "VALUES" and self.peek() == "("):
+        if self.word in ("SELECT", "WITH", "FROM"):
             self.refuse("a subquery")
+
+    def operand_follows(self) -> bool:
+        """Whether an expression begins after the next word; else that word is itself a column."""
+        following = self.peek()
+        return following in (NUMBER, STRING, QUOTED) or (following.isidentifier() and following not in _LEVELS)
 
     def listed(self, what: str) -> list[exp.Expression]:
         """Reads expressions between commas, and the parenthesis that ends them."""
@@ -268,11 +278,13 @@ class Scalars(Literals):
         if not self.preferring:
             self.refuse(f"SUMMARY.Estimate.{what.title()} outside of PREFERENCE", start)
         self.expect("(", "and a column")
+        self.inside()
         place = self.start
         inner = self.expression()
         if not isinstance(inner, exp.Column):
             self.fail(BadSyntax, f"SUMMARY.Estimate.{what.title()} takes a column", place)
         self.expect(")")
+        self.nested -= 1
         return placed(nodes.SummaryEstimate(this=inner, what=what), start)
 
     # --- calls ----------------------------------------------------------------------------------------------------
@@ -281,10 +293,8 @@ class Scalars(Literals):
         """Reads a word before a parenthesis, and what is in it."""
         word, token = self.word, self.advance()
         start = token.start
-        if word in ("EXISTS", "ANY", "ALL", "SOME"):
-            self.refuse(f"{word} over a subquery", start)
-        if word in ("TRY_CAST", "SAFE_CAST", "INTERVAL"):
-            self.refuse("INTERVAL of an expression" if word == "INTERVAL" else word, start)
+        if word in _REFUSED_CALLS:
+            self.refuse(_REFUSED_CALLS[word], start)
         self.advance()
         self.inside()
         reader = {"COUNT": self.count, "CAST": self.cast, "EXTRACT": self.extract}.get(word)
@@ -333,7 +343,7 @@ class Scalars(Literals):
             args[call.rest] = arguments[most:]
         if call.node is exp.DateTrunc:
             unit = arguments[0]
-            if not (isinstance(unit, exp.Literal) and unit.is_string):
+            if not (isinstance(unit, exp.Literal) and unit.is_string and unit.this.isascii() and unit.this.isalpha()):
                 self.fail(BadSyntax, "the first argument of date_trunc is a unit in quotes", unit.meta["start"])
             # Left to itself, sqlglot reads 'M' as minutes. It makes the unit anew.
             args["unabbreviate"] = False

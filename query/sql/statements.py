@@ -149,7 +149,7 @@ class Statements(Queries):
         if not self.is_word():
             self.unexpected("none, time, grid or adaptive")
         word, start = self.word, self.advance().start
-        return placed(exp.Var(this=word.lower()), start)
+        return placed(exp.Var(this=word.lower() if word.isascii() else word), start)
 
     def once(self, given: dict[str, object], key: str, clause: str) -> None:
         """Fails if this clause was read before."""

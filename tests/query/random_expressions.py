@@ -1,7 +1,7 @@
 """Random tables, and random expressions over them in two spellings: ours, and DuckDB's for the same meaning.
 
-DuckDB needs another spelling where its types are finer (a literal 5 is 32 bits, 1.5 a decimal), where it divides floats by
-zero without a failure, and where it works out both sides of AND and OR before it joins them.
+DuckDB needs another spelling where its types are finer (a literal 5 is 32 bits, 1.5 a decimal), where it divides floats
+by zero without a failure, and where it works out both sides of AND and OR before it joins them.
 """
 
 import random
@@ -46,19 +46,54 @@ NULLS: dict[Kind, str] = {
 }
 MACROS = (
     "CREATE MACRO written(a) AS CASE WHEN isnan(a) THEN 'nan' ELSE a::VARCHAR END",
-    "CREATE MACRO quotient(a, b) AS CASE WHEN a IS NOT NULL AND b = 0 THEN error('zero')::VARCHAR::DOUBLE ELSE a / b END",
-    "CREATE MACRO rest(a, b) AS CASE WHEN a IS NOT NULL AND b = 0 THEN error('zero')::VARCHAR::DOUBLE ELSE a % b END",
+    "CREATE MACRO quotient(a, b) AS CASE WHEN a IS NOT NULL AND b = 0 THEN error('zero')::DOUBLE ELSE a / b END",
+    "CREATE MACRO rest(a, b) AS CASE WHEN a IS NOT NULL AND b = 0 THEN error('zero')::DOUBLE ELSE a % b END",
     "CREATE MACRO land(a, b) AS CASE WHEN a IS NOT DISTINCT FROM FALSE THEN FALSE ELSE a AND b END",
     "CREATE MACRO lor(a, b) AS CASE WHEN a IS NOT DISTINCT FROM TRUE THEN TRUE ELSE a OR b END",
 )
 
-WORDS = ["", "a", "A", "ab", "abc", "b%", "a_c", "ß", "É", "é", "日本", "😀x", "a\\b", " x ", "a.c", "zz\n", "K", "\u3000y"]
+CALLED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+EXTRACTED = ("millisecond", "microsecond", "dow", "isodow", "doy", "isoyear")
+WORDS = [
+    "",
+    "a",
+    "A",
+    "ab",
+    "abc",
+    "b%",
+    "a_c",
+    "ß",
+    "É",
+    "é",
+    "日本",
+    "😀x",
+    "a\\b",
+    " x ",
+    "a.c",
+    "zz\n",
+    "K",
+    "\u3000y",
+]
 DIGITS = ["0", "-1", "12", "+7", " 42 ", "2.5", "-2.5", ".5", "7.", "9223372036854775807", "007"]
 BAD_DIGITS = ["", "x", "1 2", "9223372036854775808", "-", "."]
 INTS = [0, 1, -1, 2, 3, -5, 7, 10, 15, -25, 100, 12345]
 BIG = [2**63 - 1, -(2**63), 2**53 + 1, -(2**53) - 1, 2**62, 5 * 10**18, 10**17 + 5]
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.1, 3.25, -7.75, 100.0, 1e-3, 123.456]
-WILD = [float("nan"), float("inf"), float("-inf"), 1e300, -1e300, 1e-300, 1e16, 9.3e18, -9.3e18, 2.0**63, 0.285, 1e15, 1e-5]
+WILD = [
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    1e300,
+    -1e300,
+    1e-300,
+    1e16,
+    9.3e18,
+    -9.3e18,
+    2.0**63,
+    0.285,
+    1e15,
+    1e-5,
+]
 DAYS = [-2_208_988_800, -1, 0, 1, 951_782_400, 1_577_836_799, 1_609_459_200, 1_767_225_600, 4_102_444_800]
 
 
@@ -69,7 +104,7 @@ class Pair(NamedTuple):
 
 
 def table(rng: random.Random, rows: int) -> pa.Table:
-    """Nulls in about a fifth of the cells, many ties. The columns are slices, so that no kernel may ignore an offset."""
+    """Nulls in about a fifth of the cells, many ties. The columns are slices: no kernel may ignore an offset."""
 
     def pick(kind: Kind, name: str) -> object:
         if rng.random() < 0.2:
@@ -103,8 +138,10 @@ class Generator:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
 
-    def any(self, depth: int) -> tuple[Kind, Pair]:
-        kind: Kind = self.rng.choice(("int", "int", "float", "float", "string", "bool", "bool", "timestamp", "interval"))
+    def of_any_kind(self, depth: int) -> tuple[Kind, Pair]:
+        kind: Kind = self.rng.choice(
+            ("int", "int", "float", "float", "string", "bool", "bool", "timestamp", "interval")
+        )
         return kind, self.make(kind, depth)
 
     def make(self, kind: Kind, depth: int) -> Pair:
@@ -113,19 +150,21 @@ class Generator:
         if self.rng.random() < 0.2:
             return self.rng.choice((self.case, self.simple_case, self.coalesce, self.nullif, self.extreme))(kind, depth)
         makers: dict[Kind, Callable[[int], Pair]] = {
-            "int": self.int,
-            "float": self.float,
-            "string": self.string,
-            "bool": self.bool,
-            "timestamp": self.timestamp,
-            "interval": self.interval,
+            "int": self.of_int,
+            "float": self.of_float,
+            "string": self.of_string,
+            "bool": self.of_bool,
+            "timestamp": self.of_timestamp,
+            "interval": self.of_interval,
         }
         return makers[kind](depth - 1)
 
     def leaf(self, kind: Kind) -> Pair:
         rng = self.rng
         if rng.random() < 0.03:
-            return Pair("(CAST(NULL AS TIMESTAMP) - t)" if kind == "interval" else f"CAST(NULL AS {TYPES[kind]})", NULLS[kind])
+            return Pair(
+                "(CAST(NULL AS TIMESTAMP) - t)" if kind == "interval" else f"CAST(NULL AS {TYPES[kind]})", NULLS[kind]
+            )
         if kind == "interval":
             if rng.random() < 0.5:
                 return self.apply("({} - {})", self.leaf("timestamp"), self.leaf("timestamp"))
@@ -167,7 +206,7 @@ class Generator:
     def number(self, depth: int) -> Pair:
         return self.make(self.rng.choice(("int", "float")), depth)
 
-    def int(self, depth: int) -> Pair:
+    def of_int(self, depth: int) -> Pair:
         rng = self.rng
         pick = rng.randrange(10)
         if pick < 4:
@@ -180,7 +219,9 @@ class Generator:
             # Minus the least integer is an integer of 128 bits there, if it is a constant.
             return self.apply("(- {})", part, theirs="(CAST(0 AS BIGINT) - {})", fails=True)
         if pick == 5:
-            return self.apply(f"round({{}}, {rng.choice((-21, -19, -18, -2, -1, 0, 3))})", self.make("int", depth), fails=True)
+            return self.apply(
+                f"round({{}}, {rng.choice((-21, -19, -18, -2, -1, 0, 3))})", self.make("int", depth), fails=True
+            )
         if pick == 6:
             return self.apply("sign({})", self.number(depth), theirs="sign({})::BIGINT")
         if pick == 7:
@@ -190,18 +231,21 @@ class Generator:
             return self.apply("CAST({} AS BIGINT)", self.make(source, depth), fails=source == "float")
         if rng.random() < 0.3:
             return self.apply("({}::BIGINT)", Pair("digits", "digits"), fails=True)
-        units = "year quarter month week day hour minute second millisecond microsecond dow isodow doy isoyear".split()
-        unit = rng.choice(units)
-        form = f"{unit}({{}})" if unit in units[:8] and rng.random() < 0.5 else f"extract({unit} FROM {{}})"
+        unit = rng.choice(CALLED + EXTRACTED)
+        form = f"{unit}({{}})" if unit in CALLED and rng.random() < 0.5 else f"extract({unit} FROM {{}})"
         return self.apply(form, self.make("timestamp", depth))
 
-    def float(self, depth: int) -> Pair:
+    def of_float(self, depth: int) -> Pair:
         rng = self.rng
         pick = rng.randrange(9)
         if pick < 2:
-            return self.apply(f"({{}} {rng.choice('+-*')} {{}})", self.make("float", depth), self.number(depth), fails=True)
+            return self.apply(
+                f"({{}} {rng.choice('+-*')} {{}})", self.make("float", depth), self.number(depth), fails=True
+            )
         if pick == 2:
-            return self.apply("({} / {})", self.number(depth), self.number(depth), theirs="quotient({}, {})", fails=True)
+            return self.apply(
+                "({} / {})", self.number(depth), self.number(depth), theirs="quotient({}, {})", fails=True
+            )
         if pick == 3:
             parts = self.make("float", depth), self.number(depth)
             return self.apply("({} % {})", *parts, theirs="rest({}, {})", fails=True)
@@ -220,7 +264,7 @@ class Generator:
             return self.apply("extract(epoch FROM {})", what)
         return self.apply("CAST({} AS DOUBLE)", self.make(rng.choice(("int", "bool")), depth))
 
-    def string(self, depth: int) -> Pair:
+    def of_string(self, depth: int) -> Pair:
         rng = self.rng
         pick = rng.randrange(6)
         if pick == 0:
@@ -242,19 +286,32 @@ class Generator:
         # A NaN has a sign in DuckDB's texts.
         return made._replace(theirs=f"written({made.theirs})") if kind == "float" else made
 
-    def timestamp(self, depth: int) -> Pair:
+    def of_timestamp(self, depth: int) -> Pair:
         rng = self.rng
         if rng.random() < 0.4:
-            units = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
+            units = (
+                "microsecond",
+                "millisecond",
+                "second",
+                "minute",
+                "hour",
+                "day",
+                "week",
+                "month",
+                "quarter",
+                "year",
+            )
             return self.apply(f"date_trunc('{rng.choice(units)}', {{}})", self.make("timestamp", depth))
         if rng.random() < 0.2:
-            return self.apply("CAST({} AS TIMESTAMP)", self.apply("CAST({} AS VARCHAR)", self.leaf("timestamp")), fails=True)
+            return self.apply(
+                "CAST({} AS TIMESTAMP)", self.apply("CAST({} AS VARCHAR)", self.leaf("timestamp")), fails=True
+            )
         parts = self.make("timestamp", depth), self.leaf("interval")
         if rng.random() < 0.3:
             return self.apply("({1} + {0})", *parts, fails=True)
         return self.apply(f"({{}} {rng.choice('+-')} {{}})", *parts, fails=True)
 
-    def interval(self, depth: int) -> Pair:
+    def of_interval(self, depth: int) -> Pair:
         rng = self.rng
         pick = rng.randrange(4)
         if pick == 0:
@@ -274,7 +331,7 @@ class Generator:
             return self.make(kind, depth), Pair("'2021-01-03 00:00:01'", "'2021-01-03 00:00:01'")
         return self.make(kind, depth), self.or_null(other, depth)
 
-    def bool(self, depth: int) -> Pair:
+    def of_bool(self, depth: int) -> Pair:
         rng = self.rng
         kind: Kind = rng.choice(("int", "float", "float", "string", "bool", "timestamp", "interval"))
         pick = rng.randrange(12)
@@ -289,14 +346,18 @@ class Generator:
             return self.apply("(NOT {})", self.make("bool", depth))
         if pick == 6:
             word = rng.choice(("", "NOT "))
-            return self.apply(f"({{}} {word}BETWEEN {{}} AND {{}})", *self.same(kind, depth), self.or_null(kind, depth - 1))
+            return self.apply(
+                f"({{}} {word}BETWEEN {{}} AND {{}})", *self.same(kind, depth), self.or_null(kind, depth - 1)
+            )
         if pick == 7:
             parts = [self.make(kind, depth), *(self.or_null(kind, 0) for _ in range(rng.choice((1, 2, 3, 12))))]
             inner = ", ".join(["{}"] * (len(parts) - 1))
             return self.apply(f"({{}} {rng.choice(('', 'NOT '))}IN ({inner}))", *parts)
         if pick == 8:
             pattern = quote("".join(rng.choice("%_%_aAb.c\\ßÉé日😀 x\n") for _ in range(rng.randint(0, 4))))
-            return self.apply(f"({{}} {rng.choice(('LIKE', 'NOT LIKE', 'ILIKE'))} {pattern})", self.make("string", depth))
+            return self.apply(
+                f"({{}} {rng.choice(('LIKE', 'NOT LIKE', 'ILIKE'))} {pattern})", self.make("string", depth)
+            )
         if pick == 9:
             return self.apply(f"({{}} IS {rng.choice(('', 'NOT '))}NULL)", self.make(kind, depth))
         if pick == 10:
@@ -320,7 +381,9 @@ class Generator:
         return self.apply("(CASE {} WHEN {} THEN {} ELSE {} END)", *parts)
 
     def coalesce(self, kind: Kind, depth: int) -> Pair:
-        return self.apply("coalesce({}, {}, {})", self.make(kind, depth - 1), *(self.or_null(kind, depth - 1) for _ in range(2)))
+        return self.apply(
+            "coalesce({}, {}, {})", self.make(kind, depth - 1), *(self.or_null(kind, depth - 1) for _ in range(2))
+        )
 
     def nullif(self, kind: Kind, depth: int) -> Pair:
         return self.apply("nullif({}, {})", self.make(kind, depth - 1), self.or_null(kind, depth - 1))
@@ -328,7 +391,7 @@ class Generator:
     def extreme(self, kind: Kind, depth: int) -> Pair:
         if kind == "interval":
             # DuckDB's greatest looks at the days alone, against its own `>`.
-            return self.interval(depth - 1)
+            return self.of_interval(depth - 1)
         parts = [self.make(kind, depth - 1) for _ in range(self.rng.randint(1, 3))]
         inner = ", ".join(["{}"] * len(parts))
         return self.apply(f"{self.rng.choice(('least', 'greatest'))}({inner})", *parts)

@@ -73,7 +73,7 @@ def test_as_duckdb(seed: int, duck: duckdb.DuckDBPyConnection):
     duck.execute("DROP TABLE IF EXISTS r")
     duck.execute("CREATE TABLE r AS SELECT * FROM data")
     generator = Generator(rng)
-    made = [generator.any(rng.choice((1, 2, 3))) for _ in range(EXPRESSIONS)]
+    made = [generator.of_any_kind(rng.choice((1, 2, 3))) for _ in range(EXPRESSIONS)]
     kinds = [kind for kind, _ in made]
     pairs = [pair for _, pair in made]
     for (kind, pair), expected in zip(made, theirs(duck, kinds, pairs), strict=True):
@@ -89,7 +89,9 @@ def test_as_duckdb(seed: int, duck: duckdb.DuckDBPyConnection):
             assert isinstance(got, QueryError), f"{where}\n  DuckDB fails: {expected}"
             continue
         wrong = [n for n, (mine, other) in enumerate(zip(got, expected, strict=True)) if not equal(mine, other)]
-        assert not wrong, f"{where}\n  row {data.slice(wrong[0], 1).to_pylist()}: {got[wrong[0]]!r}, DuckDB {expected[wrong[0]]!r}"
+        assert not wrong, (
+            f"{where}\n  row {data.slice(wrong[0], 1).to_pylist()}: {got[wrong[0]]!r}, DuckDB {expected[wrong[0]]!r}"
+        )
 
 
 assert set(TYPES) | {"null"} == set(ARROW)

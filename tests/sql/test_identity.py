@@ -26,7 +26,7 @@ def test_identity(line):
     assert generate(tree) == line
     texts = [line, line + " ;", generate(tree, pretty=True)]
     if "'" not in line and '"' not in line:
-        texts += [line.replace(" ", "\n\t/* x */ "), line.replace(" ", "--\r\n")]
+        texts += [line.replace(" ", "\n\t/* x */ "), line.replace(" ", " --\r\n")]
     for text in texts:
         again = parse(text)
         assert again == tree

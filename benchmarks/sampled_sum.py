@@ -1,0 +1,72 @@
+"""A sum within 1 %, 95 times in a hundred, against our own exact sum; DuckDB's exact sum stands beside it.
+
+The share is of CPU time, parsing and planning on both sides included. How often the sum is within 1 % is counted over
+many seeds; a seed draws another sample.
+"""
+
+import duckdb
+import numpy as np
+
+from benchmarks.desc_join import keys_of
+from benchmarks.harness import PROCESS, Effort, Figure, Report, alternate
+from benchmarks.query_data import JUDGED, drawn, duck_with, rounds, session_with, sizes
+from query import Session
+
+TARGET = " WITH ERROR 0.01 CONFIDENCE 0.95"
+ERROR = 0.01
+ASKED = {
+    "sum, uniform": "SELECT sum(price) AS s FROM a",
+    "sum, lognormal": "SELECT sum(amount) AS s FROM a",
+    "sum where (half)": "SELECT sum(price) AS s FROM a WHERE amount > 1",
+    "sum where (1 in 10)": "SELECT sum(price) AS s FROM a WHERE price > 90",
+    "sum over a join": "SELECT sum(a.price) AS s FROM a JOIN b ON a.key = b.key",
+}
+
+
+def run(report: Report, effort: Effort) -> None:
+    for n in sizes(effort):
+        streams = {name: drawn(n, keys_of(n), 0.3, seed) for name, seed in (("a", 1), ("b", 2))}
+        session = session_with(streams)
+        with duck_with(streams) as duck:
+            del streams
+            found = [_compare(session, duck, name, sql, n, effort) for name, sql in ASKED.items()]
+        report.part("sum", "a sum within 1 % (95 %) against the exact sum, one thread", [f for part in found for f in part])
+
+
+def _compare(
+    session: Session, duck: duckdb.DuckDBPyConnection, name: str, sql: str, n: int, effort: Effort
+) -> list[Figure]:
+    exact = _value(session, sql, 0)
+    theirs = float(duck.sql(sql).fetchall()[0][0])
+    if abs(exact - theirs) > 1e-9 * abs(theirs):
+        raise AssertionError(f"{name}: our exact sum is {exact}, DuckDB's {theirs}")
+    seeds = 20 if effort.quick else 100 if "join" in name else 400
+    close = sum(abs(_value(session, sql + TARGET, seed) - exact) <= ERROR * abs(exact) for seed in range(seeds))
+    drawn_ = iter(range(1 << 30))
+    took = alternate(
+        {
+            "ours": lambda: lambda: _value(session, sql + TARGET, next(drawn_)),
+            "exact": lambda: lambda: _value(session, sql, 0),
+            "DuckDB": lambda: lambda: duck.sql(sql).fetchall(),
+        },
+        rounds(effort, n),
+        PROCESS,
+    )
+    answer = session.query(sql + TARGET).run()
+    sizes = {"tuples": n, "read": answer.progress.read}
+    judged = n >= JUDGED
+    return [
+        Figure(name, took["ours"] / 1e6, took["exact"] / 1e6, "ours, exact", "CPU ms", "<= 0.05" if judged else "", sizes),
+        Figure(name, took["ours"] / 1e6, took["DuckDB"] / 1e6, "DuckDB, exact", "CPU ms", "", sizes),
+        Figure(f"{name}: within 1 %", close / seeds, goal=_likely(seeds), unit="share", sizes={**sizes, "seeds": seeds}),
+    ]
+
+
+def _likely(seeds: int) -> str:
+    """A sampler that is right in 95 % of all seeds is below this share of so many seeds once in a hundred runs."""
+    rng = np.random.default_rng(0)
+    return f">= {np.quantile(rng.binomial(seeds, 0.95, 100_000), 0.01) / seeds:.3f}"
+
+
+def _value(session: Session, sql: str, seed: int) -> float:
+    return float(session.query(sql, seed=seed).to_arrow().column(0)[0].as_py())
