@@ -17,7 +17,6 @@ import pyarrow as pa
 from benchmarks import data
 from benchmarks.harness import PROCESS, Contender, Effort, Figure, Report, alternate
 from benchmarks.query_data import arrow_of, digest, drawn, duck_with, session_with
-from query import Session
 
 KEYS = 40_000
 NUMBERS = (1, 10, 100, 1_000)
@@ -38,7 +37,7 @@ class Selection:
 
 def run(report: Report, effort: Effort) -> None:
     polars = _polars()
-    for n in (1 << 16, 1 << 18) if effort.quick else (200_000, 1_000_000):
+    for n in (1 << 14, 1 << 17) if effort.quick else (200_000, 1_000_000):
         columns = drawn(n, KEYS, 0.0, 1)
         session = session_with({"a": columns})
         frame = polars.from_arrow(arrow_of(columns))
@@ -49,7 +48,7 @@ def run(report: Report, effort: Effort) -> None:
                 for number in NUMBERS[:3] if effort.quick else NUMBERS:
                     asked = _selections(column, number)
                     ways: dict[str, Callable[[], Iterable[Any]]] = {
-                        "ours": lambda asked=asked: _ours(session, asked),
+                        "ours": lambda asked=asked: session.query_many([s.sql for s in asked]),
                         "DuckDB": lambda asked=asked: (duck.sql(s.sql).to_arrow_table() for s in asked),
                         "Polars, lazy": lambda asked=asked: (_lazy(polars, frame, s) for s in asked),
                         "Polars, eager": lambda asked=asked: (_eager(polars, frame, s) for s in asked),
@@ -96,13 +95,6 @@ def _selections(column: str, number: int) -> list[Selection]:
         return [Selection(column, float(a * 100), float((a + w) * 100)) for a, w in zip(low, wide, strict=True)]
     span = KEYS * data.SPREAD
     return [Selection(column, int(a * span), int((a + w) * span)) for a, w in zip(low, wide, strict=True)]
-
-
-def _ours(session: Session, asked: list[Selection]) -> list[pa.Table]:
-    together = getattr(session, "query_many", None)
-    if together is not None:
-        return list(together([s.sql for s in asked]))
-    return [session.query(s.sql).to_arrow() for s in asked]
 
 
 def _lazy(polars: Any, frame: Any, s: Selection) -> Any:

@@ -6,7 +6,7 @@ free chunk is used next. So row numbers are small, stay put, and the resident si
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -91,6 +91,7 @@ class TupleLog:
         self._chunks: deque[Chunk] = deque()
         self._used = np.zeros(chunks, np.int64)  # rows written, by chunk
         self.bases: NDArray[np.int64] = np.zeros(chunks, np.int64)  # arrivals before each chunk
+        self._edges = np.zeros((chunks, 2), np.int64)  # earliest and latest time, by chunk
         self.arrived = 0
         self._columns = {
             name: np.empty(self.capacity, _DTYPES[kind]) for name, kind in schema.types.items() if kind != "string"
@@ -100,12 +101,13 @@ class TupleLog:
         self.times: NDArray[np.int64] = self._columns[schema.time]
 
     def __len__(self) -> int:
-        return sum(c.used for c in self._chunks)
+        return (len(self._chunks) - 1) * CHUNK + self._chunks[-1].used if self._chunks else 0
 
-    @property
-    def chunks(self) -> Sequence[Chunk]:
-        """The chunks in use, in order of arrival; all but the last are full."""
-        return self._chunks
+    def spans(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Of the chunks in use, in order of arrival: first row, rows used, earliest and latest time."""
+        starts = np.fromiter((c.start for c in self._chunks), np.int64, len(self._chunks))
+        at = starts // CHUNK
+        return starts, self._used[at], self._edges[at, 0], self._edges[at, 1]
 
     def check_room(self, tuples: int, columns: dict[str, Column], oldest: Callable[[], int | None]) -> None:
         """Refuse what would not fit even after everything older than `oldest()` has been given back."""
@@ -162,6 +164,7 @@ class TupleLog:
                 self._write(name, column, chunk, at, done, take)
             least, greatest = extent(self.times[at : at + take])
             chunk.earliest, chunk.latest = min(chunk.earliest, least), max(chunk.latest, greatest)
+            self._edges[chunk.start // CHUNK] = chunk.earliest, chunk.latest
             chunk.used += take
             self._used[chunk.start // CHUNK] = chunk.used
             self.arrived += take

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from index import log as tuple_log
-from index.kernels.gather import admit, granularities
+from index.kernels.gather import admit, granularities, touched
 from index.postings import Postings
 from index.stream import Stream
 from index.summary import SummaryState
@@ -48,28 +48,36 @@ class Snapshot:
             self.kept = len(log)
             """Tuples in the log."""
             self._log = log
-            chunks = [c for c in log.chunks if c.latest >= self.start and c.earliest < end]
             self._chunk = tuple_log.CHUNK
-            self._starts = np.array([c.start for c in chunks], np.int64)
-            self.size = sum(c.used for c in chunks)
-            self.tuples = self._count(chunks)
-            """How many tuples belong, with bounds that hold."""
-            self.whole = all(c.earliest >= self.start and c.latest < end for c in chunks)
+            starts, used, earliest, latest = log.spans()
+            near = (latest >= self.start) & (earliest < end)
+            inside = (earliest >= self.start) & (latest < end)
+            self._starts = starts[near]
+            self.size = int(used[near].sum())
+            self.whole = bool((inside | ~near).all())
             """Whether every one of the `size` tuples belongs."""
-            self.everything = self.whole and len(chunks) == len(log.chunks)
+            self.everything = bool(inside.all())
             """Whether every tuple of the log belongs."""
+            self._earliest = int(earliest[near].min(initial=1 << 62))
+            self._latest = int(latest[near].max(initial=-(1 << 62)))
+            self.tuples = self._count(used, earliest, latest, inside, near & ~inside)
+            """How many tuples belong, with bounds that hold."""
             state = None if summary is None else summary.state
             self.horizons = np.array(state.horizons if state is not None else (), np.int64)
 
-    def _count(self, chunks: list[tuple_log.Chunk]) -> Guess:
-        value = lower = 0.0
-        for c in chunks:
-            if c.earliest >= self.start and c.latest < self.end:
-                value, lower = value + c.used, lower + c.used
-            else:
-                covered = min(c.latest + 1, self.end) - max(c.earliest, self.start)
-                value += c.used * covered / (c.latest + 1 - c.earliest)
-        return Guess(value, lower, float(self.size))
+    def _count(
+        self,
+        used: NDArray[np.int64],
+        earliest: NDArray[np.int64],
+        latest: NDArray[np.int64],
+        inside: NDArray[np.bool_],
+        across: NDArray[np.bool_],
+    ) -> Guess:
+        """Chunks across an edge of the window are taken to have their share in it."""
+        sure = float(used[inside].sum())
+        first, last = earliest[across], latest[across] + 1
+        covered = (np.minimum(last, self.end) - np.maximum(first, self.start)) / (last - first)
+        return Guess(sure + float((used[across] * covered).sum()), sure, float(self.size))
 
     @contextmanager
     def holding(self) -> Iterator[None]:
@@ -90,7 +98,9 @@ class Snapshot:
 
     def rows_at(self, numbers: NDArray[np.int64]) -> Rows:
         """Where the tuples with these numbers are."""
-        return (self._starts[numbers // self._chunk] + numbers % self._chunk).astype(np.int32)
+        lg = self._chunk.bit_length() - 1
+        rows: NDArray[np.int64] = self._starts[numbers >> lg] + (numbers & (self._chunk - 1))
+        return rows.astype(np.int32)
 
     def rows_between(self, first: int, last: int) -> Rows:
         """Where the tuples numbered first..last are, those that do not belong included."""
@@ -113,6 +123,17 @@ class Snapshot:
         out = np.empty(len(rows), np.int64)
         granularities(self._log.times, rows, self.horizons, out)
         return out
+
+    def touched(self, rows: Rows) -> int:
+        """The granularities of these rows: bit g is set for granularity g."""
+        return int(touched(self._log.times, rows, self.horizons))
+
+    @property
+    def reached(self) -> int:
+        """The granularities that the snapshot's tuples can be in, in the same way."""
+        first, last = max(self.start, self._earliest), min(self.end - 1, self._latest)
+        newest, oldest = (1 + int((time < self.horizons).sum()) for time in (last, first))
+        return sum(1 << g for g in range(newest, oldest + 1))
 
     def column(self, name: str, rows: Rows) -> pa.Array:
         """A column at these rows."""

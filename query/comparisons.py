@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from query.coercion import unify
-from query.compiled import Compiled, Value, apply, combine, literal, value_of
+from query.compiled import Compiled, Value, apply, literal, value_of
 from query.places import Place
 from query.types import ARROW, NAMES, Kind
 from summaries.errors import TypeMismatch, Unsupported
@@ -137,7 +137,9 @@ def _in_set(members: pa.Array) -> Callable[[Value], Value]:
         found = pc.is_in(pc.add(value, 0.0) if floats else value, value_set=known)
         if has_null:
             found = pc.if_else(found, True, none)
-        return found if value.null_count == 0 else pc.if_else(pc.is_valid(value), found, none)
+        if not isinstance(value, pa.Scalar) and value.null_count == 0:
+            return found
+        return pc.if_else(pc.is_valid(value), found, none)
 
     return run
 
@@ -153,7 +155,7 @@ def like(part: Compiled, pattern: Compiled, ignore_case: bool, place: Place) -> 
     if value is None:
         raise place.error(Unsupported, "LIKE with a pattern that is no constant is not offered")
     if not value.is_valid:
-        return combine("bool", [part], lambda frame: pa.scalar(None, pa.bool_()))
+        return literal(None, "bool")
     if not ignore_case:
         return apply("bool", [part], matcher(value.as_py()))
     match = matcher(pc.utf8_lower(value).as_py())

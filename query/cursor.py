@@ -21,7 +21,7 @@ SLICE = 2 * MS  # what a slice is meant to take
 LEAST, MOST = 256, 1 << 16  # candidates in a slice
 ROWS = 1 << 16  # waiting rows that make a frame
 PATIENCE = 50 * MS  # CPU time after which a frame comes, rows or not
-FIRST_LOOK = 1024  # draws before the first estimate
+FIRST_LOOK = 2048  # draws before the first estimate
 FEWEST = 30  # rows of a group in a sample before its error is believed
 SAMPLED = 16  # one in so many candidates is drawn before all are read
 
@@ -38,6 +38,7 @@ class Cursor:
         self.spent = spent
         self.finished = False
         self._slice = LEAST
+        self._ahead = MOST  # candidates until the next estimate
         began = clock()
         self.plan: Plan = plan(bound, self._pace, budget, seed)
         self._matched = 0  # candidates that met the conditions
@@ -50,7 +51,7 @@ class Cursor:
         self.spent += clock() - began
 
     def _pace(self) -> int:
-        return self._slice
+        return max(min(self._slice, self._ahead), 1)
 
     # --- the work ------------------------------------------------------------------------------------------------
 
@@ -61,6 +62,7 @@ class Cursor:
             return
         if self.plan.sampler is not None and isinstance(result, Aggregated):
             yield from self._sample(result)
+            self._ahead = MOST
             if self._reached:
                 return
         for batch in self.plan.worker.work():
@@ -78,19 +80,25 @@ class Cursor:
         sampler = self.plan.sampler
         assert sampler is not None
         target = self.bound.target
-        look = FIRST_LOOK
+        look = self._ahead = FIRST_LOOK
         for batch in sampler.work():
             if batch is not None:
                 self._hits += result.add_sample(batch)
+            self._ahead = look - sampler.done
             yield
             if sampler.done < look:
                 continue
-            look = 2 * sampler.done
             found = self._estimated()
             self._look = result.shown(found)
-            if target is not None and _within(found, target.error):
-                self._reached = True
-                return
+            look = 2 * sampler.done
+            if target is not None:
+                worst = _worst(found)
+                if worst <= target.error:
+                    self._reached = True
+                    return
+                wanted = 1.1 * (worst / target.error) ** 2  # errors fall with the root of the draws
+                look = int(sampler.done * min(max(wanted, 1.25), 16.0))
+            self._ahead = look - sampler.done
             left = sampler.remaining()
             if left is not None and sampler.done * SAMPLED >= left.upper + sampler.done:
                 return
@@ -224,7 +232,7 @@ class Cursor:
             complete=complete,
             cut=cut,
             cpu_seconds=self.spent / 1e9,
-            granularities=tuple(sorted(self.plan.pipeline.touched)),
+            granularities=self.plan.pipeline.granularities,
             read=sum(o.read for o in ran),
             entries=max(o.entries for o in ran),
             rank=max(o.rank for o in ran),
@@ -278,16 +286,18 @@ def _share(part: float, whole: Guess) -> Guess:
     return Guess(of(whole.value), of(whole.upper), of(whole.lower))
 
 
-def _within(found: Estimated, error: float) -> bool:
-    """Whether every aggregate of every group is known that well; a group seen a few times only is not."""
+def _worst(found: Estimated) -> float:
+    """The largest error of an aggregate of a group, relative to its value; infinite if a group was seen a few times."""
     if found.exact:
-        return True
+        return 0.0
     if len(found.hits) == 0 or found.hits.min() < FEWEST:
-        return False
+        return np.inf
+    worst = 0.0
     for value, lower, upper in zip(found.value, found.lower, found.upper, strict=True):
         if lower.null_count or upper.null_count or value.null_count:
-            return False
+            return np.inf
         middle, low, high = (a.cast("float64").to_numpy(zero_copy_only=False) for a in (value, lower, upper))
-        if (np.maximum(high - middle, middle - low) > error * np.abs(middle)).any():
-            return False
-    return True
+        half = np.maximum(high - middle, middle - low)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            worst = max(worst, float(np.where(half > 0, half / np.abs(middle), 0.0).max()))
+    return worst

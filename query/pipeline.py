@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from index.snapshot import Snapshot
@@ -18,18 +17,16 @@ class Pipeline:
     def __init__(self, bound: Bound, snapshots: list[Snapshot]) -> None:
         self.bound = bound
         self.snapshots = snapshots
-        self.touched: set[int] = set()
-        self._possible = [self._span(s) for s in snapshots]
+        self._touched = [0 for _ in snapshots]
+        self._reached = [s.reached for s in snapshots]
 
-    def _span(self, snapshot: Snapshot) -> set[int]:
-        """The granularities that the window reaches into, as far as tuples go."""
-        latest = snapshot.stream.latest
-        if latest is None or not len(snapshot.horizons):
-            return {1}
-        oldest, newest = (
-            1 + int((time < snapshot.horizons).sum()) for time in (snapshot.start, min(latest, snapshot.end - 1))
-        )
-        return set(range(newest, oldest + 1))
+    @property
+    def granularities(self) -> tuple[int, ...]:
+        """Those that tuples were read from."""
+        mask = 0
+        for touched in self._touched:
+            mask |= touched
+        return tuple(g for g in range(1, 64) if mask >> g & 1)
 
     def passed(self, batch: Batch) -> Batch:
         """The candidates that meet every condition, each condition asked only of those that met the ones before."""
@@ -59,8 +56,8 @@ class Pipeline:
         return out
 
     def _touch(self, batch: Batch) -> None:
-        """Note the granularities read from, until all that are possible have been seen."""
-        for snapshot, rows, possible in zip(self.snapshots, batch.rows, self._possible, strict=True):
-            if len(rows) and not possible <= self.touched:
+        """Note the granularities read from, until all that there are have been seen."""
+        for number, (snapshot, rows) in enumerate(zip(self.snapshots, batch.rows, strict=True)):
+            if self._touched[number] != self._reached[number] and len(rows):
                 with snapshot.holding():
-                    self.touched |= {int(g) for g in np.unique(snapshot.granularity(rows))}
+                    self._touched[number] |= snapshot.touched(rows)

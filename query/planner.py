@@ -14,6 +14,7 @@ from index import SummaryIndex
 from index.regions import EVER
 from index.snapshot import Rows, Snapshot, postings_of
 from index.summary_index import best_summary
+from query import totals
 from query.bound import Bound, JoinKey
 from query.compiled import Compiled
 from query.keys import Hasher, Hashes, Keys
@@ -30,6 +31,7 @@ from query.sql import generate
 from summaries.hashing import hash_keys
 
 LISTING = 25  # nanoseconds that listing and looking up a key takes, roughly
+CROWDED = 1.5  # pairs a tuple from which on a join goes key by key
 NARROW = 4  # a window that holds less than one in so many of the stream's tuples is read rather than looked up in
 
 
@@ -118,13 +120,17 @@ class _Planner:
         self.steps.append("entries are drawn at random, with chances in proportion to their priority")
         return Drawing(promising, self.seed, self.pace, weighted=True)
 
-    def _hash_join(self, key: JoinKey) -> HashJoin:
+    def _hash_join(self, key: JoinKey) -> Operator:
         found = [self._found(side, key.summaries[side], narrow=True) for side in range(2)]
         sizes = [s.size for s in self.snapshots]
         known = [side for side in range(2) if found[side] is not None]
         looked_up = max(known or range(2), key=lambda s: sizes[s] if known else -sizes[s])
         keys = found[looked_up]
         probe = 1 - looked_up
+        if len(known) == 2 and all(k is not None and k.exact for k in found):
+            pairs = totals.candidates(self.bound, self.snapshots).value
+            if pairs > CROWDED * min(sizes):  # a key's tuples are then read once, not once for each partner
+                return self._promising(None)
         if keys is not None:
             how = f"by summary {key.summaries[looked_up].name}"  # type: ignore[union-attr]  # found by it
             self.steps.append(f"join on {key.text}: read {self._name(probe)}, look up {self._name(looked_up)} {how}")

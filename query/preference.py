@@ -52,8 +52,8 @@ class Preference:
         out = np.ones(rows, np.float64)
         with np.errstate(all="ignore"):
             for factor in self.factors:
-                column = factor.evaluate(columns, rows)
-                out *= column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+                column = factor.evaluate(columns, rows).cast(pa.float64())
+                out *= column.to_numpy(zero_copy_only=False)  # a null becomes NaN
         return out
 
     def priority(self, value: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -85,6 +85,19 @@ def admit(rows, times, bases, lg_chunk, until, start, end, out):
     return found
 
 
+@kernel("int64(int64[::1], int32[::1], int64[::1])")
+def touched(times, rows, horizons):
+    """Bit g is set if a row is of granularity g."""
+    out = np.int64(0)
+    for i in range(rows.size):
+        time = times[np.uint64(rows[i])]
+        found = 1
+        for k in range(horizons.size):
+            found += time < horizons[k]
+        out |= np.int64(1) << found
+    return out
+
+
 @kernel("void(int64[::1], int32[::1], int64[::1], int64[::1])")
 def granularities(times, rows, horizons, out):
     """The granularity of each row, 1 for the finest: one more than the horizons it has fallen behind."""

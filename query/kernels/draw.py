@@ -15,6 +15,7 @@ from query.kernels.heap import sift_down
 from summaries.kernels.jit import kernel
 
 ROUNDS = 6
+STEP = np.uint64(0xD1342543DE82EF95)
 SHUFFLED = 128  # as many numbers or fewer are shuffled one by one
 
 
@@ -24,6 +25,12 @@ def mix(x):
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+@kernel("uint64(uint64, uint64)", inline="always")
+def reduced(word, n):
+    """A number below n, n < 2^32, from the upper half of a random word."""
+    return ((word >> np.uint64(32)) * n) >> np.uint64(32)
 
 
 @kernel("float64(uint64, uint64)", inline="always")
@@ -37,8 +44,8 @@ def ring(key, number):
 def permute(at, n, key):
     """Where number `at` of 0..n-1 goes in a permutation picked by `key`.
 
-    A few numbers are shuffled one by one. Many go through a Feistel network over the next power of four, and what falls
-    outside is sent through again; over a few, such a network would not reach all permutations alike.
+    A few numbers are shuffled one by one. Many go through a Feistel network over a rectangle that is hardly larger, and
+    what falls outside is sent through again; over a few, such a network would not reach all permutations alike.
     """
     if n <= 1:
         return np.int64(0)
@@ -49,18 +56,20 @@ def permute(at, n, key):
             j = i + np.int64((word >> np.uint64(11)) % np.uint64(n - i))
             order[i], order[j] = order[j], order[i]
         return order[at]
-    half = np.uint64(1)
-    while (np.int64(1) << np.int64(np.uint64(2) * half)) < n and half < np.uint64(31):
-        half += np.uint64(1)
-    mask = (np.uint64(1) << half) - np.uint64(1)
+    tall = np.uint64(math.sqrt(np.float64(n))) + np.uint64(1)
+    wide = np.uint64(n) // tall + np.uint64(1)
     x = np.uint64(at)
     while True:
-        left = x >> half
-        right = x & mask
-        for r in range(ROUNDS):
-            step = np.uint64(r + 1) * np.uint64(0xD1342543DE82EF95)
-            left, right = right, left ^ (mix(right * np.uint64(0x9E3779B97F4A7C15) + key + step) & mask)
-        x = (left << half) | right
+        left = x // wide
+        right = x - left * wide
+        for r in range(0, ROUNDS, 2):
+            left += reduced(mix(right + key + np.uint64(r) * STEP), tall)
+            if left >= tall:
+                left -= tall
+            right += reduced(mix(left + key + np.uint64(r + 1) * STEP), wide)
+            if right >= wide:
+                right -= wide
+        x = left * wide + right
         if x < np.uint64(n):
             return np.int64(x)
 

@@ -56,10 +56,10 @@ def push(heap, size, entries, priority, tie):
     return size
 
 
-@kernel("int64(int32[::1], int64, float64[::1], int64[::1], uint8[::1], uint8, int64[::1], int64, int32[::1])")
-def pop(heap, size, priority, tie, state, wanted, units, most, out):
-    """Take entries off the top while they are in the state wanted, or any if that is 255, and promise fewer than `most`
-    units together.
+@kernel("int64(int32[::1], int64, float64[::1], int64[::1], uint8[::1], uint8, int64[::1], int64, float64, int32[::1])")
+def pop(heap, size, priority, tie, state, wanted, units, most, floor, out):
+    """Take entries off the top while they are in the state wanted, or any if that is 255, have a priority above
+    `floor`, and promise fewer than `most` units together.
 
     At least one is taken if the top is in that state. Returns how many; the heap is smaller by as many.
     """
@@ -67,6 +67,8 @@ def pop(heap, size, priority, tie, state, wanted, units, most, out):
     total = np.int64(0)
     while size > 0 and taken < out.size:
         top = heap[0]
+        if priority[top] <= floor and floor > -np.inf:
+            break
         if (wanted != 255 and state[top] != wanted) or (taken > 0 and total + units[top] > most):
             break
         total += units[top]

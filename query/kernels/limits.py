@@ -104,23 +104,37 @@ def log_binomial(x, n, p, q):
 
 
 @kernel("float64(float64, float64, float64, float64)")
-def at_most(x, marked, population, draws):
-    """The chance that of `draws` units out of `population`, of which some are marked, at most x are marked."""
-    x = min(x, marked, draws)
-    if x < 0.0 or x < draws - (population - marked):
-        return 0.0
-    if x == min(marked, draws):
-        return 1.0
+def chance_of(x, marked, population, draws):
+    """The chance that of `draws` units out of `population`, of which some are marked, just x are marked."""
     p = draws / population
     q = (population - draws) / population
     log_chance = log_binomial(x, marked, p, q) + log_binomial(draws - x, population - marked, p, q)
-    term = math.exp(log_chance - log_binomial(draws, population, p, q))
-    total = term
-    while x > 0.0 and term > total * 1e-12:
-        term *= x * (population - marked - draws + x) / ((marked - x + 1.0) * (draws - x + 1.0))
+    return math.exp(log_chance - log_binomial(draws, population, p, q))
+
+
+@kernel("float64(float64, float64, float64, float64)")
+def at_most(x, marked, population, draws):
+    """The chance that at most x are marked. Summed from x outwards, on the side where the terms fall."""
+    least = max(0.0, draws - (population - marked))
+    most = min(marked, draws)
+    if x < least:
+        return 0.0
+    if x >= most:
+        return 1.0
+    if x * population < draws * marked:
+        term = total = chance_of(x, marked, population, draws)
+        while x > least and term > total * 1e-12:
+            term *= x * (population - marked - draws + x) / ((marked - x + 1.0) * (draws - x + 1.0))
+            total += term
+            x -= 1.0
+        return total
+    x += 1.0
+    term = total = chance_of(x, marked, population, draws)
+    while x < most and term > total * 1e-12:
+        term *= (marked - x) * (draws - x) / ((x + 1.0) * (population - marked - draws + x + 1.0))
         total += term
-        x -= 1.0
-    return total
+        x += 1.0
+    return 1.0 - total
 
 
 @kernel("void(int64[::1], int64, int64, float64, int64[::1], int64[::1])")

@@ -19,10 +19,11 @@ def moments(ids, values, sums, hits, shift, draws, out):
     values: their shift and the mean of the variable. Two passes, so that nothing cancels.
     """
     groups = hits.size
+    single = ids.size == 0 and values.size > 0
     for g in range(groups):
         out[g, CENTRE] = shift[g] + (sums[g] - shift[g] * hits[g]) / draws
         out[g, DEVIATION] = out[g, SKEWNESS] = out[g, KURTOSIS] = 0.0
-    if ids.size == 0:
+    if single:
         centre = out[0, CENTRE]
         square = 0.0
         for i in range(values.size):
@@ -37,7 +38,8 @@ def moments(ids, values, sums, hits, shift, draws, out):
     for g in range(groups):
         mean = out[g, CENTRE] - shift[g]
         out[g, DEVIATION] = math.sqrt((out[g, DEVIATION] + (draws - hits[g]) * mean * mean) / draws)
-    if ids.size == 0:
+    if single:
+        centre = out[0, CENTRE]
         scale = 1.0 / out[0, DEVIATION] if out[0, DEVIATION] > 0.0 else 0.0
         third = 0.0
         fourth = 0.0

@@ -1,5 +1,8 @@
 """The candidates of a promising set in random order."""
 
+from collections.abc import Generator
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,6 +11,11 @@ from query.kernels.heap import heapify
 from query.keys import Lists
 from query.operators.base import Batch, Guess, Operator, Pace, Sampler, Slices
 from query.operators.promising import Promising
+
+Draws: TypeAlias = Generator[tuple[NDArray[np.int32], NDArray[np.int64]] | None, None, None]
+"""Entries and numbers of their candidates, slice by slice."""
+
+MOST_UNITS = float(1 << 62)
 
 
 class Drawing(Sampler):
@@ -30,35 +38,65 @@ class Drawing(Sampler):
             yield from self.promising.plan()
         if self.weighted:
             yield from self.promising.refine_all()
-        entries = self.promising.set
-        live = entries.heap[: entries.size].copy()
-        weight = self._weights(live)
-        yield None
-        clocks = np.empty(len(entries))
-        kernels.set_clocks(clocks, entries.tie, entries.units, weight, self.seed)
-        yield None
-        heapify(live, len(live), clocks, entries.tie)
+        live = self.promising.set.live
         self.entries = len(live)
+        weight = self._weights(live)
+        units = self.promising.set.units[live].astype(np.float64).sum()
         yield None
-        size = np.array([len(live)])
-        used = np.zeros(len(entries), np.int64)
-        arenas = [_Arena(len(entries)) for _ in self.promising.sides]
-        while size[0]:
-            want = self.pace()
-            ids, numbers = np.empty(want, np.int32), np.empty(want, np.int64)
-            made = kernels.draw(live, size, clocks, entries.tie, entries.units, used, weight, self.seed, ids, numbers)
-            ids, numbers = ids[:made], numbers[:made]
+        arenas = [_Arena(len(self.promising.set)) for _ in self.promising.sides]
+        alike = weight is None or weight[live].min(initial=1.0) == weight[live].max(initial=1.0)
+        if weight is None or (alike and units < MOST_UNITS):
+            draws = self._all_alike(live)
+        else:
+            draws = self._by_clock(live, weight)
+        for drawn in draws:
+            if drawn is None:
+                yield None
+                continue
+            ids, numbers = drawn
             for side, arena in enumerate(arenas):
                 missing = np.unique(ids[arena.starts[ids] < 0])
                 if len(missing):
                     arena.add(missing, (yield from self.promising.lists(side, missing)))
             yield self._batch(arenas, ids, numbers)
 
-    def _weights(self, live: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Of a candidate of each entry. Only ratios matter; the greatest is 1, so that small ones do not vanish."""
+    def _all_alike(self, live: NDArray[np.int32]) -> Draws:
+        """All candidates have one number line; a permutation of it is the order."""
+        units = self.promising.set.units[live]
+        ends = np.cumsum(units)
+        total = int(ends[-1]) if len(ends) else 0
+        yield None
+        drawn = 0
+        while drawn < total:
+            numbers = np.empty(min(self.pace(), total - drawn), np.int64)
+            kernels.permuted(drawn, total, self.seed, numbers)
+            drawn += len(numbers)
+            at = np.searchsorted(ends, numbers, side="right")
+            yield live[at], numbers - (ends[at] - units[at])
+
+    def _by_clock(self, live: NDArray[np.int32], weight: NDArray[np.float64]) -> Draws:
+        """See `query/kernels/draw.py`."""
+        entries = self.promising.set
+        clocks = np.empty(len(entries))
+        kernels.set_clocks(clocks, entries.tie, entries.units, weight, self.seed)
+        yield None
+        heapify(live, len(live), clocks, entries.tie)
+        yield None
+        size = np.array([len(live)])
+        used = np.zeros(len(entries), np.int64)
+        while size[0]:
+            ids, numbers = np.empty(self.pace(), np.int32), np.empty(self.pace(), np.int64)
+            made = kernels.draw(live, size, clocks, entries.tie, entries.units, used, weight, self.seed, ids, numbers)
+            yield ids[:made], numbers[:made]
+
+    def _weights(self, live: NDArray[np.int32]) -> NDArray[np.float64] | None:
+        """Of a candidate of each entry; None if all are alike.
+
+        Only ratios matter; the greatest is 1, so that small ones do not vanish.
+        """
         entries = self.promising.set
         if not self.weighted:
-            return np.ones(len(entries))
+            return None
         with np.errstate(all="ignore"):
             weight = np.maximum(np.nan_to_num(entries.priority / entries.units), 0.0)
             most = weight[live].max(initial=0.0)

@@ -328,6 +328,9 @@ class Promising(Operator):
         yield from self._work()
 
     def _work(self) -> Slices:
+        if self.preference is None:
+            yield from self._work_all()
+            return
         while True:
             ids = self.set.pop(READY, self.pace(), MOST_ENTRIES)
             if len(ids):
@@ -337,6 +340,18 @@ class Promising(Operator):
                 return
             yield from self._refine_top()
             yield None
+
+    def _work_all(self) -> Slices:
+        """Entries in the order they are in: nothing is preferred."""
+        ids = self.set.live
+        ends = np.cumsum(self.set.units[ids].astype(np.float64))
+        first = 0
+        while first < len(ids):
+            before = ends[first - 1] if first else 0.0
+            last = int(np.searchsorted(ends, before + self.pace(), side="right"))
+            last = min(max(last, first + 1), first + MOST_ENTRIES)
+            yield from self._join(ids[first:last])
+            first = last
 
     def _join(self, ids: NDArray[np.int32]) -> Slices:
         """The candidates of these entries, entry by entry."""

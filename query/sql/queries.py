@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from query.sql import nodes
 from query.sql.cursor import END, HINT, NUMBER, QUOTED, STRING, placed
-from query.sql.scalars import Scalars
+from query.sql.scalars import MATCHES, Scalars
 from query.sql.words import keyword
 from summaries.errors import BadSyntax
 
@@ -254,6 +254,8 @@ class Queries(Scalars):
 
     def weighs(self) -> bool:
         """Whether the next word is the direction, and no column of that name: then an expression must follow."""
+        if self.peek() == "NOT":
+            return self.peek(2) not in MATCHES
         return self.operand_follows() or self.peek() in ("(", "-", ";", END)
 
     def target(self) -> exp.Expression:

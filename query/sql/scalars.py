@@ -31,11 +31,11 @@ _BINARY: dict[str, tuple[int, type[exp.Expression]]] = {
     "/": (PRODUCT, exp.Div),
     "%": (PRODUCT, exp.Mod),
 }
-_MATCHES = ("IN", "LIKE", "ILIKE", "BETWEEN")
+MATCHES = ("IN", "LIKE", "ILIKE", "BETWEEN")
 _LEVELS: dict[str, int] = {
     **{sign: level for sign, (level, _) in _BINARY.items()},
     **{"OR": OR, "AND": AND, "IS": IS, "::": CAST, "NOT": MATCH},
-    **dict.fromkeys(_MATCHES, MATCH),
+    **dict.fromkeys(MATCHES, MATCH),
 }
 
 _PARAMETER = "a parameter"
@@ -86,7 +86,7 @@ class Scalars(Literals):
             if level <= AND:
                 left = placed(self.connected(left, level), start)
             elif level == MATCH:
-                if self.word == "NOT" and self.peek() not in _MATCHES:
+                if self.word == "NOT" and self.peek() not in MATCHES:
                     break
                 left = placed(self.match(left, start), start)
             elif level == IS:

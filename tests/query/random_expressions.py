@@ -350,7 +350,11 @@ class Generator:
                 f"({{}} {word}BETWEEN {{}} AND {{}})", *self.same(kind, depth), self.or_null(kind, depth - 1)
             )
         if pick == 7:
-            parts = [self.make(kind, depth), *(self.or_null(kind, 0) for _ in range(rng.choice((1, 2, 3, 12))))]
+            members = [self.or_null(kind, 0) for _ in range(rng.choice((1, 2, 3)))]
+            if rng.random() < 0.3 and kind != "interval":
+                # Enough constants for a set.
+                members = [self.literal(kind) for _ in range(20)]
+            parts = [self.make(kind, depth), *members]
             inner = ", ".join(["{}"] * (len(parts) - 1))
             return self.apply(f"({{}} {rng.choice(('', 'NOT '))}IN ({inner}))", *parts)
         if pick == 8:

@@ -68,18 +68,17 @@ class Stores:
     def columns(self, stream: str) -> Columns:
         return together(*self.held[stream])
 
-    def window(self, seconds: float | None) -> dict[str, Columns]:
-        """What both streams have in the last so many seconds, up to the latest time that any of them has."""
-        both = {name: self.columns(name) for name in self.held if self.held[name]}
-        now = max(int(c["ts"].max()) for c in both.values())
+    def window(self, seconds: float | None, *streams: str) -> list[Columns]:
+        """What streams have in the last so many seconds, up to the latest time that any of them has."""
+        all_of = [self.columns(name) for name in streams]
         if seconds is None:
-            return both
-        after = now - int(seconds * SECOND)
-        return {name: {c: v[columns["ts"] > after] for c, v in columns.items()} for name, columns in both.items()}
+            return all_of
+        after = max(int(c["ts"].max()) for c in all_of) - int(seconds * SECOND)
+        return [{name: c[columns["ts"] > after] for name, c in columns.items()} for columns in all_of]
 
     def pairs(self, seconds: float | None = None, where: Callable[[Row, Row], bool] | None = None) -> set[tuple[int, int]]:
         """Ids of all pairs with one key."""
-        a, b = (_rows(c) for c in self.window(seconds).values())
+        a, b = (_rows(c) for c in self.window(seconds, "a", "b"))
         of_key = defaultdict(list)
         for row in b:
             of_key[row[1]].append(row)
@@ -87,7 +86,7 @@ class Stores:
 
     def selected(self, seconds: float | None = None, where: Callable[[Row], bool] | None = None) -> set[tuple[int]]:
         """Ids of the tuples of a."""
-        return {(x[0],) for x in _rows(self.window(seconds)["a"]) if where is None or where(x)}
+        return {(x[0],) for x in _rows(self.window(seconds, "a")[0]) if where is None or where(x)}
 
 
 def _rows(columns: Columns) -> list[Row]:

@@ -15,7 +15,7 @@ from query.types import ARROW, Kind
 from summaries.errors import QueryError
 from tests.query.random_expressions import COLUMNS, MACROS, TYPES, Generator, Pair, table
 
-SEEDS = 64
+SEEDS = 32
 EXPRESSIONS = 100
 
 

@@ -424,9 +424,9 @@ def test_refused_by_name_and_place(kind, marked, message):
     assert type(error) is kind, error
     assert message in error.problem
     before = text[:place]
-    assert error.line == before.count("\n") + 1
-    assert error.column == place - (before.rfind("\n") + 1) + 1, error
-    assert str(error).splitlines()[-1] == "  " + " " * (error.column - 1) + "^"
+    column = place - (before.rfind("\n") + 1)
+    assert (error.line, error.column) == (before.count("\n") + 1, column + 1), error
+    assert str(error).splitlines()[-1] == "  " + " " * column + "^"
 
 
 def test_the_caret_is_under_the_place():
