@@ -12,17 +12,18 @@ NO_KEYS, NO_SIZES = np.empty(0, np.int64), np.empty(0, np.int32)
 class Postings:
     """A directory of keys and, per key, a chain through the log's rows. See `index/kernels/postings.py` for the layout.
 
-    Holds every row of the log, those too old for the summary included, until the log gives it back.
+    Holds every row of the log, those too old for the summary included, until the log gives it back. `keys` is how many
+    keys to expect: with room for them from the start, no row waits until the directory has grown.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, keys: int = 0) -> None:
         self._older = np.empty(capacity, np.int32)
         self._heads = np.zeros(3, np.int64)
         self.version = 0
         """Changes whenever a line of the directory moves or goes."""
         self.forgotten = 0
         """Rows given back so far."""
-        self._allot(LEAST)
+        self._allot(max(LEAST, 1 << (2 * keys).bit_length()))
 
     def _allot(self, lines: int) -> None:
         self._entries = np.zeros((lines, 4), np.int64)
@@ -101,11 +102,11 @@ class Postings:
         """Size of the directory, empty lines included."""
         return len(self._entries)
 
-    def listed(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Hash and number of rows of the keys in lines `start..stop` of the directory."""
-        small = self._small[start:stop, 2]
-        used = np.flatnonzero(small)
-        return self._entries[start:stop, 0][used], small[used].astype(np.int64)
+    def listed(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Hashes of the keys in lines `start..stop` of the directory."""
+        used = np.flatnonzero(self._tags[start:stop])
+        hashes: NDArray[np.int64] = self._entries[start:stop, 0][used]
+        return hashes
 
     def follow(self, row: int, rows: NDArray[np.int32]) -> int:
         """Fill `rows` with `row` and the next older ones of its key; returns the one after them."""

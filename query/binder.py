@@ -391,9 +391,9 @@ class _Binder:
             )
         side = min(columns) if columns else None
         rising = all(_rising(e) for e in node.expressions)
-        plain = len(node.expressions) == 1 and isinstance(node.expressions[0], nodes.SummaryEstimate)
-        plain = plain and node.expressions[0].args["what"] == "COUNT"
-        return Preference(direction, tuple(factors), tuple(scope.found), factor, side, rising, plain)
+        bare = all(isinstance(e, nodes.SummaryEstimate) and e.args["what"] == "COUNT" for e in node.expressions)
+        counts_only = bare and len(scope.found) == len(node.expressions)
+        return Preference(direction, tuple(factors), tuple(scope.found), factor, side, rising, counts_only)
 
     def _preferred_key(self, bound: Bound, scope: "_PreferenceScope", node: exp.Expression) -> list[str | None]:
         """The attribute whose values are the entries, on each side."""

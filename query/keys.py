@@ -1,6 +1,6 @@
 """The rows of each key of one side of a query, through a snapshot: by a summary's postings, or built for the query."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -47,7 +47,7 @@ class Keys:
     @classmethod
     def build(cls, snapshot: Snapshot, hasher: Hasher) -> Generator[None, None, "Keys"]:
         """A directory of the snapshot's tuples: one pass over them, in slices."""
-        postings = Postings(snapshot.capacity)
+        postings = Postings(snapshot.capacity, keys=snapshot.size)
         for first in range(0, snapshot.size, SLICE):
             with snapshot.holding():
                 rows = snapshot.rows_between(first, min(first + SLICE, snapshot.size))
@@ -60,22 +60,21 @@ class Keys:
             yield
         return cls(snapshot, postings, exact=True, built=True)
 
-    def listed(self) -> Generator[None, None, tuple[Hashes, Counts]]:
-        """Every key with its count. If lines move meanwhile, it begins again, and at last does it in one go."""
+    def listed(self) -> Iterator[Hashes | None]:
+        """Every key, part by part. If lines move meanwhile, None says so and it begins again, at last in one go."""
         for attempt in range(3):
             version, at = self.postings.version, 0
-            parts: list[tuple[Hashes, Counts]] = []
+            step = LINES if attempt < 2 else self.postings.lines
             while at < self.postings.lines:
-                step = LINES if attempt < 2 else self.postings.lines
                 with self.snapshot.holding():
                     if self.postings.version != version:
                         break
-                    parts.append(self.postings.listed(at, min(at + step, self.postings.lines)))
+                    found = self.postings.listed(at, min(at + step, self.postings.lines))
                 at += step
-                yield
+                yield found
             else:
-                return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-        raise AssertionError("a directory read in one go cannot move")
+                return
+            yield None
 
     def counts(self, hashes: Hashes) -> Counts:
         """How many rows each key has, at most."""

@@ -113,7 +113,13 @@ class _Planner:
             return Scan(self.snapshots[0], self.pace)
         if preference.direction != "WEIGHTED":
             return self._promising(preference)
-        if bound.join is None and preference.plain and preference.fade == 1 and bound.constants is None:
+        if (
+            bound.join is None
+            and preference.counts_only
+            and preference.side is None
+            and preference.fade == 1
+            and bound.constants is None
+        ):
             self.steps.append(f"read {self._name(0)} in random order: each tuple is as likely as any other")
             return RandomScan(self.snapshots[0], self.pace, self.seed)
         promising = self._promising(preference)
@@ -308,6 +314,8 @@ def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
         out = []
         for number, source in enumerate(bound.sources):
             summary = bound.join.summaries[number] if bound.join is not None else None
+            if bound.join is None and bound.preference is not None:
+                summary = best_summary(source.stream.summaries, bound.preference.estimates[0].attribute)
             if summary is None:
                 known = list(source.stream.summaries.values())
                 summary = max(known, key=lambda s: (s.reach, s.name), default=None)

@@ -35,8 +35,8 @@ class Preference:
     """The product of `factors`, each over estimates and columns.
 
     `side` is None if every entry is a key; else entries are tuples of that side, because a factor looks at its columns.
-    `rising` says that no factor falls when a count rises, so that a key's highest count bounds its priority. `plain`
-    is a preference that is nothing but the count of one attribute.
+    `rising` says that no factor falls when a count rises, so that a key's highest count bounds its priority.
+    `counts_only` is a product of different `SUMMARY.Estimate.Count`s and nothing else.
     """
 
     direction: Direction
@@ -45,7 +45,7 @@ class Preference:
     fade: float
     side: int | None
     rising: bool
-    plain: bool
+    counts_only: bool
 
     def value(self, columns: Mapping[Input, pa.Array], rows: int) -> NDArray[np.float64]:
         """The product for each row; what is no number comes last."""

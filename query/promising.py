@@ -7,17 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index.snapshot import Rows
-from query.kernels import heap as kernels
 from query.keys import Counts, Hashes
+from query.queue import Queue
 
 A = TypeVar("A", bound=np.generic)
 
 ROUGH, READY, ANY = np.uint8(0), np.uint8(1), np.uint8(255)
-REFILL = 4096  # entries put in order at first; then twice as many each time
 
 
 class PromisingSet:
-    """Columns of entries, the best of them in a heap, the others in a pool until their turn comes near.
+    """Columns of entries, and a queue of those that have not been taken.
 
     An entry stands for `units` at most: the tuples of its key, or the pairs that tuples of its key on both sides make.
     `counts[side]` is how many tuples there are on each. With `row` the entry is one tuple. `bands[side]` is the
@@ -26,22 +25,47 @@ class PromisingSet:
     """
 
     def __init__(self, sides: int) -> None:
-        self.hash: Hashes = np.empty(0, np.int64)
-        self.row: Rows = np.empty(0, np.int32)
-        self.counts: list[Counts] = [np.empty(0, np.int64) for _ in range(sides)]
-        self.bands: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in range(sides)]
-        self.units: NDArray[np.int64] = np.empty(0, np.int64)
-        self.tie: NDArray[np.int64] = np.empty(0, np.int64)
-        self.priority: NDArray[np.float64] = np.empty(0, np.float64)
-        self.state: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self.heap: NDArray[np.int32] = np.empty(0, np.int32)
-        self._heaped = 0
-        self._pool: NDArray[np.int32] = np.empty(0, np.int32)
-        self._best_pooled = -np.inf
-        self._refill = REFILL
+        self._size = 0
+        self._queue = Queue()
+        self._hash: Hashes = np.empty(0, np.int64)
+        self._row: Rows = np.empty(0, np.int32)
+        self._counts: list[Counts] = [np.empty(0, np.int64) for _ in range(sides)]
+        self._bands: list[NDArray[np.uint8]] = [np.empty(0, np.uint8) for _ in range(sides)]
+        self._units: NDArray[np.int64] = np.empty(0, np.int64)
+        self._tie: NDArray[np.int64] = np.empty(0, np.int64)
+        self._priority: NDArray[np.float64] = np.empty(0, np.float64)
+        self._state: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._show()
+
+    def _show(self) -> None:
+        """The columns as far as they are filled."""
+        n = self._size
+        self.hash, self.row = self._hash[:n], self._row[:n]
+        self.counts, self.bands = [c[:n] for c in self._counts], [b[:n] for b in self._bands]
+        self.units, self.tie = self._units[:n], self._tie[:n]
+        self.priority, self.state = self._priority[:n], self._state[:n]
 
     def __len__(self) -> int:
-        return len(self.hash)
+        return self._size
+
+    @property
+    def size(self) -> int:
+        """Entries not taken yet."""
+        return self._queue.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns and the queue."""
+        return (41 + 9 * len(self._counts)) * len(self._hash)
+
+    def reserve(self, entries: int) -> None:
+        """Make room for so many entries; memory is touched only when they come."""
+        if entries > len(self._hash):
+            self._hash, self._row = _wider(self._hash, entries), _wider(self._row, entries)
+            self._counts = [_wider(c, entries) for c in self._counts]
+            self._bands = [_wider(b, entries) for b in self._bands]
+            self._units, self._tie = _wider(self._units, entries), _wider(self._tie, entries)
+            self._priority, self._state = _wider(self._priority, entries), _wider(self._state, entries)
 
     def add(
         self,
@@ -55,81 +79,54 @@ class PromisingSet:
         bands: Sequence[NDArray[np.int64]] | None = None,
     ) -> None:
         """Add entries, all in one state."""
-        n, old = len(hashes), len(self)
-        units = counts[0].copy()
-        for more in counts[1:]:
-            units *= more
-        none = np.zeros(n, np.int64)
-        self.hash = _joined(self.hash, hashes)
-        self.row = _joined(self.row, np.full(n, -1, np.int32) if row is None else row)
-        self.counts = [_joined(*pair) for pair in zip(self.counts, counts, strict=True)]
-        self.bands = [_joined(*pair) for pair in zip(self.bands, bands or [none] * len(counts), strict=True)]
-        self.units = _joined(self.units, units)
-        self.tie = _joined(self.tie, hashes if tie is None else tie)
-        self.priority = _joined(self.priority, priority)
-        self.state = _joined(self.state, np.full(n, state, np.uint8))
-        self._pool = _joined(self._pool, np.arange(old, old + n, dtype=np.int32))
-        self._best_pooled = max(self._best_pooled, float(priority.max(initial=-np.inf)))
+        first, last = self._size, self._size + len(hashes)
+        if last > len(self._hash):
+            self.reserve(max(last, 2 * len(self._hash)))
+        self._size = last
+        self._show()
+        self.hash[first:] = hashes
+        self.row[first:] = -1 if row is None else row
+        self.units[first:] = 1
+        for side, count in enumerate(counts):
+            self.counts[side][first:] = count
+            self.units[first:] *= count
+            self.bands[side][first:] = 0 if bands is None else bands[side]
+        self.tie[first:] = hashes if tie is None else tie
+        self.priority[first:] = priority
+        self.state[first:] = state
+        self._queue.add(first, last, self.priority, self.tie)
 
-    @property
-    def size(self) -> int:
-        """Entries not taken yet."""
-        return self._heaped + len(self._pool)
+    def forget(self, kept: int) -> None:
+        """All but the first `kept` entries, which have been taken."""
+        self._size = kept
+        self._queue = Queue()
+        self._show()
 
-    @property
-    def live(self) -> NDArray[np.int32]:
+    def members(self) -> NDArray[np.int32]:
         """Entries not taken yet, in no particular order."""
-        return np.concatenate((self.heap[: self._heaped], self._pool))
+        return self._queue.members()
 
     def push(self, entries: NDArray[np.int32]) -> None:
         """Put entries back, at the priority they have now."""
-        if self._heaped + len(entries) > len(self.heap):
-            grown = np.empty(2 * len(self.heap) + len(entries), np.int32)
-            grown[: self._heaped] = self.heap[: self._heaped]
-            self.heap = grown
-        self._heaped = kernels.push(self.heap, self._heaped, entries, self.priority, self.tie)
+        self._queue.push(entries, self.priority, self.tie)
 
     def pop(self, state: np.uint8, most_units: int, most_entries: int) -> NDArray[np.int32]:
-        """The best entries while they are in that state, best first: at least one if the best is."""
-        out = np.empty(most_entries, np.int32)
-        while True:
-            if len(self._pool) and (not self._heaped or self.priority[self.heap[0]] <= self._best_pooled):
-                self._sort_out()
-            columns = (self.priority, self.tie, self.state)
-            floor = self._best_pooled if len(self._pool) else -np.inf
-            taken = kernels.pop(self.heap, self._heaped, *columns, state, self.units, most_units, floor, out)
-            self._heaped -= taken
-            if taken or not len(self._pool) or self.priority[self.heap[0]] > self._best_pooled:
-                return out[:taken]
-
-    def _sort_out(self) -> None:
-        """Move the best of the pool to the heap: few queries want all entries in order, so most are left unordered."""
-        pooled = self.priority[self._pool]
-        if len(pooled) <= 2 * self._refill:
-            chosen = np.ones(len(pooled), np.bool_)
-        else:
-            last = len(pooled) - self._refill
-            chosen = pooled >= np.partition(pooled, last)[last]  # ties with the last one included
-        self._refill *= 2
-        best, self._pool = self._pool[chosen], self._pool[~chosen]
-        self._best_pooled = float(pooled[~chosen].max(initial=-np.inf))
-        if len(best) < self._heaped:
-            self.push(best)
-            return
-        self.heap = np.concatenate((self.heap[: self._heaped], best))
-        self._heaped = len(self.heap)
-        kernels.heapify(self.heap, self._heaped, self.priority, self.tie)
+        """The best entries while they are in that state, or ANY, best first: at least one if the best is."""
+        columns = (self.priority, self.tie, self.state)
+        return self._queue.pop(*columns, state, self.units, most_units, most_entries)
 
     def take_out(self, state: np.uint8) -> NDArray[np.int32]:
         """Remove all entries in that state, in order of their ties."""
-        live = self.live
-        chosen = self.state[live] == state
-        out, self._pool = live[chosen], live[~chosen]
-        self._heaped = 0
-        self._best_pooled = float(self.priority[self._pool].max(initial=-np.inf))
+        members = self.members()
+        chosen = self.state[members] == state
+        out, kept = members[chosen], members[~chosen]
+        self._queue = Queue()
+        self._queue.push(kept, self.priority, self.tie)
         order = np.argsort(self.tie[out], kind="stable")
         return np.ascontiguousarray(out[order])
 
 
-def _joined(old: NDArray[A], new: NDArray[A]) -> NDArray[A]:
-    return np.concatenate((old, new)) if len(old) else new
+def _wider(array: NDArray[A], size: int) -> NDArray[A]:
+    out = np.empty(size, array.dtype)
+    out[: len(array)] = array
+    return out

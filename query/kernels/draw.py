@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from query.kernels.heap import sift_down
+from query.kernels.heap import sift_down, within
 from summaries.kernels.jit import kernel
 
 ROUNDS = 6
@@ -82,38 +82,42 @@ def permuted(start, n, key, out):
 
 
 @kernel("void(float64[::1], int64[::1], int64[::1], float64[::1], uint64)")
-def set_clocks(priority, tie, units, weight, seed):
-    """The priority of an entry is the time of its next ring, negated; without weight it never rings."""
-    for e in range(priority.size):
+def set_clocks(clocks, tie, units, weight, seed):
+    """The time of each entry's next ring, negated, so that the first is the highest; without weight it never rings."""
+    for e in range(clocks.size):
         rate = weight[e] * np.float64(units[e])
         key = mix(np.uint64(tie[e]) ^ seed)
-        priority[e] = -ring(key, np.uint64(0)) / rate if rate > 0.0 else -np.inf
+        clocks[e] = -ring(key, np.uint64(0)) / rate if rate > 0.0 else -np.inf
 
 
 @kernel(
-    "int64(int32[::1], int64[::1], float64[::1], int64[::1], int64[::1], int64[::1], float64[::1], uint64,"
-    " int32[::1], int64[::1])"
+    "int64(int32[::1], int64[::1], float64[::1], int64[::1], int64[::1], int64[::1], float64[::1], uint64, float64,"
+    " int64, int32[::1], int64[::1])"
 )
-def draw(heap, size, priority, tie, units, drawn, weight, seed, entries, numbers):
-    """The next draws: which entry, and which of its units. Returns how many there were; size[0] is kept."""
+def draw(heap, size, clocks, tie, units, drawn, weight, seed, least, last, entries, numbers):
+    """The next draws: which entry, and which of its units; none later than `least` and `last` say.
+
+    Returns how many there were; size[0] is kept.
+    """
     left = size[0]
-    for i in range(entries.size):
-        if left == 0:
-            size[0] = left
-            return i
+    made = 0
+    while made < entries.size and left > 0:
         e = heap[0]
+        if not within(clocks[e], tie[e], least, last):
+            break
         key = mix(np.uint64(tie[e]) ^ seed)
-        entries[i] = e
-        numbers[i] = permute(drawn[e], units[e], key)
+        entries[made] = e
+        numbers[made] = permute(drawn[e], units[e], key)
+        made += 1
         drawn[e] += 1
         rest = units[e] - drawn[e]
         if rest > 0:
             if weight[e] > 0.0:
-                priority[e] -= ring(key, np.uint64(drawn[e])) / (weight[e] * np.float64(rest))
+                clocks[e] -= ring(key, np.uint64(drawn[e])) / (weight[e] * np.float64(rest))
         else:
             left -= 1
             heap[0] = heap[left]
         if left > 0:
-            sift_down(heap, left, 0, priority, tie)
+            sift_down(heap, left, 0, clocks, tie)
     size[0] = left
-    return entries.size
+    return made

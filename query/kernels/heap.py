@@ -56,20 +56,43 @@ def push(heap, size, entries, priority, tie):
     return size
 
 
-@kernel("int64(int32[::1], int64, float64[::1], int64[::1], uint8[::1], uint8, int64[::1], int64, float64, int32[::1])")
-def pop(heap, size, priority, tie, state, wanted, units, most, floor, out):
-    """Take entries off the top while they are in the state wanted, or any if that is 255, have a priority above
-    `floor`, and promise fewer than `most` units together.
+@kernel("boolean(float64, int64, float64, int64)", inline="always")
+def within(priority, tie, least, last):
+    """Whether an entry comes no later than one with the priority `least` and the tie `last`."""
+    return priority > least or (priority == least and tie <= last)
 
-    At least one is taken if the top is in that state. Returns how many; the heap is smaller by as many.
+
+@kernel("int64(float64[::1], int64[::1], uint8[::1], int64, float64, int64, int32[::1])")
+def sort_out(priority, tie, pooled, size, least, last, out):
+    """Take entries that come no later than that out of the pool, as many as fit; returns how many."""
+    taken = 0
+    for e in range(size):
+        if pooled[e] and within(priority[e], tie[e], least, last):
+            if taken == out.size:
+                return taken
+            pooled[e] = 0
+            out[taken] = e
+            taken += 1
+    return taken
+
+
+@kernel(
+    "int64(int32[::1], int64, float64[::1], int64[::1], uint8[::1], uint8, int64[::1], int64, float64, int64,"
+    " int32[::1])"
+)
+def pop(heap, size, priority, tie, state, wanted, units, most, least, last, out):
+    """Take entries off the top while they are in the state wanted, or any if that is 255, come no later than `least`
+    and `last` say, and promise fewer than `most` units together.
+
+    At least one is taken if the top is such an entry. Returns how many; the heap is smaller by as many.
     """
     taken = 0
     total = np.int64(0)
     while size > 0 and taken < out.size:
         top = heap[0]
-        if priority[top] <= floor and floor > -np.inf:
+        if not within(priority[top], tie[top], least, last) or (wanted != 255 and state[top] != wanted):
             break
-        if (wanted != 255 and state[top] != wanted) or (taken > 0 and total + units[top] > most):
+        if taken > 0 and total + units[top] > most:
             break
         total += units[top]
         out[taken] = top

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from query.kernels import draw as kernels
-from query.kernels.heap import heapify
-from query.keys import Lists
+from query.keys import SLICE, Lists
 from query.operators.base import Batch, Guess, Operator, Pace, Sampler, Slices
 from query.operators.promising import Promising
+from query.queue import Queue
+from summaries.errors import Overflow
 
 Draws: TypeAlias = Generator[tuple[NDArray[np.int32], NDArray[np.int64]] | None, None, None]
 """Entries and numbers of their candidates, slice by slice."""
@@ -38,18 +39,12 @@ class Drawing(Sampler):
             yield from self.promising.plan()
         if self.weighted:
             yield from self.promising.refine_all()
-        live = self.promising.set.live
-        self.entries = len(live)
-        weight = self._weights(live)
-        units = self.promising.set.units[live].astype(np.float64).sum()
+        members = self.promising.set.members()
+        self.entries = len(members)
         yield None
         arenas = [_Arena(len(self.promising.set)) for _ in self.promising.sides]
-        alike = weight is None or weight[live].min(initial=1.0) == weight[live].max(initial=1.0)
-        if weight is None or (alike and units < MOST_UNITS):
-            draws = self._all_alike(live)
-        else:
-            draws = self._by_clock(live, weight)
-        for drawn in draws:
+        alike = not self.weighted or self.promising.even
+        for drawn in self._all_alike(members) if alike else self._by_clock(members):
             if drawn is None:
                 yield None
                 continue
@@ -60,9 +55,12 @@ class Drawing(Sampler):
                     arena.add(missing, (yield from self.promising.lists(side, missing)))
             yield self._batch(arenas, ids, numbers)
 
-    def _all_alike(self, live: NDArray[np.int32]) -> Draws:
+    def _all_alike(self, members: NDArray[np.int32]) -> Draws:
         """All candidates have one number line; a permutation of it is the order."""
-        units = self.promising.set.units[live]
+        units = self.promising.set.units[members]
+        if self.promising.total >= MOST_UNITS:
+            raise Overflow(f"{self.promising.total:.3g} candidates are more than can be drawn from; narrow the WINDOW")
+        yield None
         ends = np.cumsum(units)
         total = int(ends[-1]) if len(ends) else 0
         yield None
@@ -72,35 +70,40 @@ class Drawing(Sampler):
             kernels.permuted(drawn, total, self.seed, numbers)
             drawn += len(numbers)
             at = np.searchsorted(ends, numbers, side="right")
-            yield live[at], numbers - (ends[at] - units[at])
+            yield members[at], numbers - (ends[at] - units[at])
 
-    def _by_clock(self, live: NDArray[np.int32], weight: NDArray[np.float64]) -> Draws:
+    def _by_clock(self, members: NDArray[np.int32]) -> Draws:
         """See `query/kernels/draw.py`."""
         entries = self.promising.set
-        clocks = np.empty(len(entries))
-        kernels.set_clocks(clocks, entries.tie, entries.units, weight, self.seed)
+        n = len(entries)
+        clocks, weight = np.empty(n), np.zeros(n)
+        for first in range(0, len(members), SLICE):
+            part = members[first : first + SLICE]
+            weight[part] = self._weights(part)
+            yield None
+        most = weight.max(initial=0.0)
+        if most > 0:  # only ratios matter, and small ones must not vanish
+            weight /= most
+        for first in range(0, n, SLICE):
+            at = slice(first, first + SLICE)
+            kernels.set_clocks(clocks[at], entries.tie[at], entries.units[at], weight[at], self.seed)
+            yield None
+        queue = Queue()
+        queue.add(0, n, clocks, entries.tie)
+        queue.keep(members)
         yield None
-        heapify(live, len(live), clocks, entries.tie)
-        yield None
-        size = np.array([len(live)])
-        used = np.zeros(len(entries), np.int64)
-        while size[0]:
+        used = np.zeros(n, np.int64)
+        columns = (clocks, entries.tie, entries.units, used, weight, self.seed)
+        while queue.ready(clocks, entries.tie):
             ids, numbers = np.empty(self.pace(), np.int32), np.empty(self.pace(), np.int64)
-            made = kernels.draw(live, size, clocks, entries.tie, entries.units, used, weight, self.seed, ids, numbers)
+            made = kernels.draw(queue.heap, queue.heaped, *columns, queue.least, queue.last, ids, numbers)
             yield ids[:made], numbers[:made]
 
-    def _weights(self, live: NDArray[np.int32]) -> NDArray[np.float64] | None:
-        """Of a candidate of each entry; None if all are alike.
-
-        Only ratios matter; the greatest is 1, so that small ones do not vanish.
-        """
+    def _weights(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Of a candidate of each entry: the entry's priority, shared out among its candidates."""
         entries = self.promising.set
-        if not self.weighted:
-            return None
         with np.errstate(all="ignore"):
-            weight = np.maximum(np.nan_to_num(entries.priority / entries.units), 0.0)
-            most = weight[live].max(initial=0.0)
-            return weight / most if most > 0 else weight
+            return np.maximum(np.nan_to_num(entries.priority[ids] / entries.units[ids]), 0.0)
 
     def _batch(self, arenas: "list[_Arena]", ids: NDArray[np.int32], numbers: NDArray[np.int64]) -> Batch:
         """Candidate number n of an entry with p x q tuples is the pair (n // q, n % q)."""
@@ -129,7 +132,7 @@ class Drawing(Sampler):
         if not self.promising.planned:
             return None
         left = max(self.promising.total - self.done, 0.0)
-        return Guess(left, left if self.promising.exact else 0.0, left)
+        return Guess(left, left if self.promising.certain else 0.0, left)
 
 
 class _Arena:

@@ -74,8 +74,7 @@ class Promising(Operator):
         self.planned = False
         self.total = 0.0  # candidates of all entries, at most
         self.listed = 0  # keys looked at
-        self.until: NDArray[np.int64] = np.empty(0, np.int64)
-        """How many of each entry's candidates have been worked."""
+        self._until: NDArray[np.int64] = np.zeros(0, np.int64)
         self._refining = REFINED
         self.top: NDArray[np.int32] = np.empty(0, np.int32)
         self._tried: Hashes = np.empty(0, np.int64)
@@ -91,6 +90,24 @@ class Promising(Operator):
     def exact(self) -> bool:
         """Whether counts are those of the snapshot."""
         return all(s.keys is not None and s.keys.exact for s in self.sides)
+
+    @property
+    def even(self) -> bool:
+        """Whether the preference makes every candidate as likely as any other: the product of all counts does."""
+        preference = self.preference
+        if preference is None:
+            return True
+        wanted = {(number, side.attribute) for number, side in enumerate(self.sides)}
+        return (
+            preference.counts_only
+            and not self.banded
+            and {(e.side, e.attribute) for e in preference.estimates} == wanted
+        )
+
+    @property
+    def until(self) -> NDArray[np.int64]:
+        """How many of each entry's candidates have been worked."""
+        return self._until[: len(self.set)]
 
     def plan(self) -> Generator[None, None, None]:
         """Fill the promising set."""
@@ -110,17 +127,19 @@ class Promising(Operator):
         return keys
 
     def _plan_keys(self) -> Generator[None, None, None]:
-        lister = min(range(len(self.sides)), key=lambda s: self._keys(s).postings.lines)
-        hashes, _ = yield from self._keys(lister).listed()
-        if len(self._tried):
-            hashes = hashes[~np.isin(hashes, self._tried)]
-        self.listed += len(hashes)
-        parts = []
-        for first in range(0, len(hashes), SLICE):
-            parts.append(self._present(hashes[first : first + SLICE]))
-            yield
-        if parts:
-            self._add(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        lister = self._keys(min(range(len(self.sides)), key=lambda s: self._keys(s).postings.lines))
+        tried, entries, total = len(self.set), self.entries, self.total
+        self.set.reserve(tried + lister.postings.keys)
+        for listed in lister.listed():
+            if listed is None:  # it begins again
+                self.set.forget(tried)
+                self._until[tried:] = 0
+                self.entries, self.total, self.listed = entries, total, tried
+                continue
+            hashes = listed[~np.isin(listed, self._tried)] if len(self._tried) else listed
+            for first in range(0, len(hashes), SLICE):
+                self._enter(hashes[first : first + SLICE])
+                yield
 
     def _present(self, hashes: Hashes) -> tuple[NDArray[np.int64], ...]:
         """Those that every side has, and how many tuples of each."""
@@ -154,14 +173,17 @@ class Promising(Operator):
     def _grow(self, before: int) -> None:
         fresh = len(self.set) - before
         self.entries += fresh
-        self.until = np.concatenate((self.until, np.zeros(fresh, np.int64)))
+        if len(self.set) > len(self._until):
+            grown = np.zeros(max(len(self.set), 2 * len(self._until)), np.int64)
+            grown[: len(self._until)] = self._until
+            self._until = grown
         self.total += float(self.set.units[before:].astype(np.float64).sum())
 
     def _plan_tuples(self, side: int) -> Generator[None, None, None]:
         """An entry for each tuple of one side."""
         snapshot, hasher = self.sides[side].snapshot, self.sides[side].hasher
         assert self.value_of is not None and self.preference is not None
-        parts = []
+        self.set.reserve(snapshot.size)
         for first in range(0, snapshot.size, SLICE):
             numbers = np.arange(first, min(first + SLICE, snapshot.size))
             with snapshot.holding():
@@ -185,13 +207,11 @@ class Promising(Operator):
             if self.banded:
                 with snapshot.holding():
                     value = self.preference.faded(value, [snapshot.granularity(rows)])
-            parts.append((hashes, *counts, self.preference.priority(value), rows, numbers))
+            before = len(self.set)
+            self.set.add(hashes, counts, self.preference.priority(value), READY, row=rows, tie=numbers)
+            self.listed += len(rows)
+            self._grow(before)
             yield
-        if parts:
-            hashes, *counts, priority, rows, numbers = (np.concatenate(c) for c in zip(*parts, strict=True))
-            self.set.add(hashes, counts, priority, READY, row=rows, tie=numbers)
-            self.listed = len(rows)
-            self._grow(0)
 
     def _newest(self) -> None:
         """Entries for the keys of the newest tuples of the smaller side: frequent keys are among them."""
@@ -343,15 +363,17 @@ class Promising(Operator):
 
     def _work_all(self) -> Slices:
         """Entries in the order they are in: nothing is preferred."""
-        ids = self.set.live
-        ends = np.cumsum(self.set.units[ids].astype(np.float64))
-        first = 0
-        while first < len(ids):
-            before = ends[first - 1] if first else 0.0
-            last = int(np.searchsorted(ends, before + self.pace(), side="right"))
-            last = min(max(last, first + 1), first + MOST_ENTRIES)
-            yield from self._join(ids[first:last])
-            first = last
+        members = self.set.members()
+        for block in range(0, len(members), SLICE):
+            ids = members[block : block + SLICE]
+            ends = np.cumsum(self.set.units[ids].astype(np.float64))
+            first = 0
+            while first < len(ids):
+                before = ends[first - 1] if first else 0.0
+                last = int(np.searchsorted(ends, before + self.pace(), side="right"))
+                last = min(max(last, first + 1), first + MOST_ENTRIES)
+                yield from self._join(ids[first:last])
+                first = last
 
     def _join(self, ids: NDArray[np.int32]) -> Slices:
         """The candidates of these entries, entry by entry."""
@@ -424,4 +446,13 @@ class Promising(Operator):
         if not self.planned:
             return None
         left = max(self.total - self.done, 0.0)
-        return Guess(left, left if self.exact else 0.0, left)
+        return Guess(left, left if self.certain else 0.0, left)
+
+    @property
+    def certain(self) -> bool:
+        """Whether all candidates are there: none was counted that is outside the snapshot."""
+        return self.exact and not any(s.snapshot.grown for s in self.sides if s.keys is not None and not s.keys.built)
+
+    @property
+    def nbytes(self) -> int:
+        return self.set.nbytes

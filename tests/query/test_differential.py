@@ -18,7 +18,7 @@ import pytest
 from tests.query.random_queries import Generator, Query
 from tests.query.random_streams import World
 
-BLOCKS = 44
+BLOCKS = 41
 QUERIES = 50
 PHASES = 5
 
@@ -35,7 +35,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.parametrize("block", [int(ONLY_BLOCK)] if ONLY_BLOCK else range(BLOCKS))
 def test_as_duckdb(block: int, duck: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch):
     world = World(block, monkeypatch)
-    size = world.rng.choice((4, 60, 60, 120, 120, 250))
+    size = world.rng.choice((4, 40, 40, 80, 80, 160))
     if block % 8 == 7:  # before the first tuple
         _queries(world, block, -3, 0, duck)
     for phase in range(PHASES):
