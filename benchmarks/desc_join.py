@@ -43,7 +43,8 @@ x AS (SELECT key, ts, pairs FROM a JOIN needed USING (key)
   QUALIFY row_number() OVER (PARTITION BY key) <= {rows}),
 y AS (SELECT key, ts FROM b JOIN needed USING (key) QUALIFY row_number() OVER (PARTITION BY key) <= {rows})
 {pairs} x JOIN y USING (key) ORDER BY x.pairs DESC LIMIT {rows}""",
-    "counts": COUNTS + "{pairs} best JOIN a AS x USING (key) JOIN b AS y USING (key) ORDER BY best.pairs DESC LIMIT {rows}",
+    "counts": COUNTS
+    + "{pairs} best JOIN a AS x USING (key) JOIN b AS y USING (key) ORDER BY best.pairs DESC LIMIT {rows}",
     "whole": COUNTS.replace(" ORDER BY pairs DESC, key LIMIT {rows}", "")
     + "{pairs} a AS x JOIN b AS y USING (key) JOIN best USING (key) ORDER BY best.pairs DESC LIMIT {rows}",
 }

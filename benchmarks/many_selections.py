@@ -60,7 +60,15 @@ def run(report: Report, effort: Effort) -> None:
                     best = min(("Polars, lazy", "Polars, eager"), key=lambda w: took[w])
                     sizes = {"tuples": n, "queries": number}
                     figures += [
-                        Figure(f"{column} ranges", costs[number], took[w] / number / 1e6, w, "CPU ms/query", "", dict(sizes))
+                        Figure(
+                            f"{column} ranges",
+                            costs[number],
+                            took[w] / number / 1e6,
+                            w,
+                            "CPU ms/query",
+                            "",
+                            dict(sizes),
+                        )
                         for w in ("DuckDB", best)
                     ]
                 few, many = list(costs)[-2:]

@@ -30,7 +30,9 @@ def run(report: Report, effort: Effort) -> None:
         with duck_with(streams) as duck:
             del streams
             found = [_compare(session, duck, name, sql, n, effort) for name, sql in ASKED.items()]
-        report.part("sum", "a sum within 1 % (95 %) against the exact sum, one thread", [f for part in found for f in part])
+        report.part(
+            "sum", "a sum within 1 % (95 %) against the exact sum, one thread", [f for part in found for f in part]
+        )
 
 
 def _compare(
@@ -56,9 +58,13 @@ def _compare(
     sizes = {"tuples": n, "read": answer.progress.read}
     judged = n >= JUDGED
     return [
-        Figure(name, took["ours"] / 1e6, took["exact"] / 1e6, "ours, exact", "CPU ms", "<= 0.05" if judged else "", sizes),
+        Figure(
+            name, took["ours"] / 1e6, took["exact"] / 1e6, "ours, exact", "CPU ms", "<= 0.05" if judged else "", sizes
+        ),
         Figure(name, took["ours"] / 1e6, took["DuckDB"] / 1e6, "DuckDB, exact", "CPU ms", "", sizes),
-        Figure(f"{name}: within 1 %", close / seeds, goal=_likely(seeds), unit="share", sizes={**sizes, "seeds": seeds}),
+        Figure(
+            f"{name}: within 1 %", close / seeds, goal=_likely(seeds), unit="share", sizes={**sizes, "seeds": seeds}
+        ),
     ]
 
 

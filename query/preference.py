@@ -52,7 +52,7 @@ class Preference:
         out = np.ones(rows, np.float64)
         with np.errstate(all="ignore"):
             for factor in self.factors:
-                column = factor.evaluate(columns, rows).cast(pa.float64())
+                column = factor.evaluate(columns, rows).cast(pa.float64(), safe=False)
                 out *= column.to_numpy(zero_copy_only=False)  # a null becomes NaN
         return out
 

@@ -356,6 +356,8 @@ def test_values():
     assert values("part = '2'") == [True, False, False, False]
     assert values("CAST('TRUE' AS BOOLEAN)") == [True] * 4
     assert values(f"3 IN ({', '.join(map(str, range(20)))})") == [True] * 4
+    others = ", ".join(f"{n}.5" for n in range(20))
+    assert values(f"0.0 IN (-0.0, {others}) AND -0.0 IN (0.0, {others})") == [True] * 4
     assert values(f"NULL + 1 IN ({', '.join(map(str, range(20)))})") == [None] * 4
     assert values("-9223372036854775808") == [-(2**63)] * 4
 

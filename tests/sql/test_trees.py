@@ -1,5 +1,8 @@
 """Trees of all kinds, made from nodes and not from text, are written and read back equal."""
 
+from collections.abc import Callable, Iterator
+
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
@@ -234,6 +237,69 @@ def definitions(draw: st.DrawFn) -> exp.Expression:
     return nodes.Describe(this=name)
 
 
+def holes() -> Iterator[tuple[str, Callable[[exp.Expression], exp.Expression]]]:
+    """Every node that holds others, with one place left open; the rest is columns and words."""
+
+    def column() -> exp.Expression:
+        return exp.Column(this=exp.Identifier(this="a", quoted=False))
+
+    def left(kind: type[exp.Expression]) -> Callable[[exp.Expression], exp.Expression]:
+        return lambda x: kind(this=x, expression=column())
+
+    def right(kind: type[exp.Expression]) -> Callable[[exp.Expression], exp.Expression]:
+        return lambda x: kind(this=column(), expression=x)
+
+    for kind in (*BINARY, exp.Like, exp.ILike):
+        yield f"{kind.__name__} left", left(kind)
+        yield f"{kind.__name__} right", right(kind)
+    yield "And first", lambda x: connected(exp.And, [x, column(), column()])
+    yield "And last", lambda x: connected(exp.And, [column(), x])
+    yield "Or first", lambda x: connected(exp.Or, [x, column(), column()])
+    yield "Or last", lambda x: connected(exp.Or, [column(), x])
+    yield "Not", lambda x: exp.Not(this=x)
+    yield "Neg", lambda x: exp.Neg(this=x)
+    yield "Is", lambda x: exp.Is(this=x, expression=exp.Null())
+    yield "Is not", lambda x: exp.Not(this=exp.Is(this=x, expression=exp.Boolean(this=True)))
+    yield "Between", lambda x: exp.Between(this=x, low=column(), high=column())
+    yield "Between low", lambda x: exp.Between(this=column(), low=x, high=column())
+    yield "Between high", lambda x: exp.Not(this=exp.Between(this=column(), low=column(), high=x))
+    yield "In", lambda x: exp.In(this=x, expressions=[column()])
+    yield "In list", lambda x: exp.Not(this=exp.In(this=column(), expressions=[column(), x]))
+    yield "Not like", lambda x: exp.Not(this=exp.Like(this=x, expression=column()))
+    yield "Cast", lambda x: exp.Cast(this=x, to=exp.DataType(this=exp.DType.TIMESTAMP, nested=False))
+    yield "Case", lambda x: exp.Case(this=x, ifs=[exp.If(this=column(), true=column())])
+    yield "Case when", lambda x: exp.Case(ifs=[exp.If(this=x, true=column())])
+    yield "Case then", lambda x: exp.Case(ifs=[exp.If(this=column(), true=x)], default=column())
+    yield "Case else", lambda x: exp.Case(ifs=[exp.If(this=column(), true=column())], default=x)
+    yield "Abs", lambda x: exp.Abs(this=x)
+    yield "Extract", lambda x: exp.Extract(this=exp.Var(this="HOUR"), expression=x)
+    yield "Count", lambda x: exp.Count(this=exp.Distinct(expressions=[x]))
+    yield "Alias", lambda x: exp.Alias(this=x, alias=exp.Identifier(this="b", quoted=False))
+
+
+HOLES = dict(holes())
+LEAVES = [
+    exp.Column(this=exp.Identifier(this="a", quoted=False), table=exp.Identifier(this="t", quoted=False)),
+    exp.Literal(this="1", is_string=False),
+    exp.Literal(this="x", is_string=True),
+    exp.Interval(this=exp.Literal(this="5", is_string=True), unit=exp.Var(this="MINUTE")),
+]
+
+
+@pytest.mark.parametrize("outer", HOLES)
+def test_every_node_inside_of_every_other(outer):
+    """Where parentheses are needed, and where not, for each pair of nodes, and for each leaf in the inner one."""
+    for inner, hole in HOLES.items():
+        if inner != "Alias":
+            for leaf in LEAVES:
+                tree = selected(HOLES[outer](hole(leaf.copy())))
+                assert parse(generate(tree)) == tree, generate(tree)
+
+
+def selected(node: exp.Expression) -> exp.Expression:
+    return nodes.Select(expressions=[node], from_=exp.From(this=exp.Table(this=exp.to_identifier("s"))))
+
+
 def assert_round_trip(tree: exp.Expression) -> None:
     text = generate(tree)
     assert parse(text) == tree, text
@@ -251,7 +317,7 @@ def examples(count: int) -> settings:
 @given(expressions)
 @example(exp.Neg(this=exp.Neg(this=exp.Literal.number("1"))))
 def test_expressions(node):
-    assert_round_trip(nodes.Select(expressions=[node], from_=exp.From(this=exp.Table(this=exp.to_identifier("s")))))
+    assert_round_trip(selected(node))
 
 
 @examples(80)
