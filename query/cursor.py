@@ -22,6 +22,7 @@ LEAST, MOST = 256, 1 << 16  # candidates in a slice
 ROWS = 1 << 16  # waiting rows that make a frame
 PATIENCE = 50 * MS  # CPU time after which a frame comes, rows or not
 FIRST_LOOK = 2048  # draws before the first estimate
+CLOSING = 500  # nanoseconds that a group and aggregate takes in the last frame, roughly
 FEWEST = 30  # rows of a group in a sample before its error is believed
 SAMPLED = 16  # one in so many candidates is drawn before all are read
 
@@ -52,6 +53,11 @@ class Cursor:
 
     def _pace(self) -> int:
         return max(min(self._slice, self._ahead), 1)
+
+    @property
+    def nbytes(self) -> int:
+        """What it holds on to, roughly."""
+        return self.plan.worker.nbytes + self.plan.result.nbytes
 
     # --- the work ------------------------------------------------------------------------------------------------
 
@@ -164,7 +170,7 @@ class Cursor:
         if isinstance(result, Plain):
             return 20_000
         if isinstance(result, Aggregated):
-            return max(self._closing, MS // 2) if self.plan.sampler is not None else MS // 2
+            return max(self._closing, MS // 2 + CLOSING * result.groups.size * (1 + len(self.bound.aggregates)))
         return 300 * result.held * (1 + len(self.bound.order))
 
     def _step(self, limit: int | None) -> bool:

@@ -292,7 +292,9 @@ def value_hasher(snapshot: Snapshot, value: Compiled, *, as_float: bool) -> Hash
         if value.kind == "string":
             return hash_keys(made.fill_null(""), seed).view(np.int64), missing
         if value.kind == "float" or as_float:
-            numbers = made.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
+            numbers = (
+                made.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+            )  # -0.0 is 0.0
             words = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
         else:
             whole = made.cast(pa.int8()).cast(pa.int64()) if value.kind == "bool" else made.view(pa.int64())

@@ -42,6 +42,10 @@ class Plain:
         self._fresh: list[pa.Table] = []
 
     @property
+    def nbytes(self) -> int:
+        return sum(t.nbytes for t in self._fresh)
+
+    @property
     def full(self) -> bool:
         """Whether the LIMIT is reached."""
         return self.bound.limit is not None and self.count >= self.bound.limit
@@ -79,6 +83,10 @@ class Sorted:
         self.full = bound.limit == 0
         self._kept: list[tuple[list[pa.Array], list[pa.Array]]] = []  # sort keys, outputs
         self._held = 0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for part in self._kept for columns in part for a in columns)
 
     @property
     def held(self) -> int:
@@ -131,6 +139,10 @@ class Aggregated:
         self.groups = Groups([k.kind for k in bound.group_keys], bound.aggregates)
         self.count = 0
         self._parts: list[tuple[list[pa.Array], list[pa.Array | None], NDArray[np.int64]]] = []
+
+    @property
+    def nbytes(self) -> int:
+        return 64 * self.groups.size * (1 + len(self.bound.aggregates))
 
     def _columns(self, batch: Batch) -> tuple[list[pa.Array], list[pa.Array | None]]:
         made = self.pipeline.compute([*self.bound.group_keys, *self.bound.arguments], batch)

@@ -10,6 +10,7 @@ from query.cursor import Cursor
 from summaries.errors import BadToken, TokenExpired
 
 MOST = 256  # answers put away at one time
+MOST_BYTES = 1 << 30  # and what they may take together
 KEPT = 600_000_000  # microseconds that one is kept
 
 
@@ -28,9 +29,17 @@ class Shelf:
         now = self._clock()
         with self._lock:
             self._cursors[name] = (now + KEPT, cursor)
-            while self._cursors and (len(self._cursors) > MOST or next(iter(self._cursors.values()))[0] < now):
+            while self._crowded(now):
                 self._cursors.popitem(last=False)
         return f"{name}.{self._sign(name)}"
+
+    def _crowded(self, now: int) -> bool:
+        """Whether the oldest must go. The newest stays, however large."""
+        if len(self._cursors) < 2:
+            return False
+        oldest, _ = next(iter(self._cursors.values()))
+        held = sum(cursor.nbytes for _, cursor in self._cursors.values())
+        return oldest < now or len(self._cursors) > MOST or held > MOST_BYTES
 
     def take(self, token: str) -> Cursor:
         """The cursor of a token, which is of no further use."""

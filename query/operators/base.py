@@ -47,6 +47,11 @@ class Operator:
         self.entries = 0  # of the promising set
         self.rank = 0  # how many of them have been worked
 
+    @property
+    def nbytes(self) -> int:
+        """What it holds on to between slices."""
+        return 0
+
     def work(self) -> Slices:
         """All candidates, each once."""
         raise NotImplementedError

@@ -128,6 +128,10 @@ class Drawing(Sampler):
         left = float((entries.units - until).astype(np.float64).sum())
         return numbers >= until[ids], left
 
+    @property
+    def nbytes(self) -> int:
+        return self.promising.nbytes + sum(12 * len(ids) for ids, _ in self._drawn)
+
     def remaining(self) -> Guess | None:
         if not self.promising.planned:
             return None

@@ -103,7 +103,9 @@ class Generator:
         if joins:
             query = self.join(query)
         if rng.random() < 0.7:
-            query = replace(query, where=[self.predicate(rng.choice((0, 1, 1, 2))) for _ in range(rng.choice((1, 1, 2)))])
+            query = replace(
+                query, where=[self.predicate(rng.choice((0, 1, 1, 2))) for _ in range(rng.choice((1, 1, 2)))]
+            )
         query = self.grouped(query) if rng.random() < 0.5 else self.plain(query)
         if rng.random() < 0.45:
             query = replace(query, window=self.window())
@@ -339,7 +341,9 @@ class Generator:
         return self.ordered(replace(query, items=items))
 
     def direction(self, term: str) -> str:
-        return term + self.rng.choice(("", "", " ASC", " DESC")) + self.rng.choice(("", "", " NULLS FIRST", " NULLS LAST"))
+        return (
+            term + self.rng.choice(("", "", " ASC", " DESC")) + self.rng.choice(("", "", " NULLS FIRST", " NULLS LAST"))
+        )
 
     def ordered(self, query: Query) -> Query:
         """Sorted by some of the columns shown, named by text, by place or by alias."""

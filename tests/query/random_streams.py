@@ -34,12 +34,30 @@ COLUMNS = {
 }
 KEYS = ("k", "w", "n", "u")
 STRUCTURES = ("none", "time", "grid", "adaptive")
-SMALL = "OPTIONS (buckets = 4, depth = 3, width = 8, maxlength = 256, tolerance = 4, filter_bits = 256, coarse_bits = 512)"
+SMALL = (
+    "OPTIONS (buckets = 4, depth = 3, width = 8, maxlength = 256, tolerance = 4, filter_bits = 256, coarse_bits = 512)"
+)
 
 WORDS = ["", "a", "A", "tea", "Tea", "tea%", "jam_1", "é", "日本", "😀", " x", "it's", "zz", "long " * 9]
 NUMBERS = [0, 0, 1, 2, 3, 5, 7, -1, -4, 12, 100]
 GIANTS = [2**63 - 1, -(2**63), 2**53, 2**53 + 1, 2**53 - 1, -(2**53), -(2**53) - 1, 0, 3]
-FLOATS = [0.0, -0.0, 0.25, 0.5, 1.0, 1.5, 2.0, -2.5, 3.0, 7.75, 12.0, 2.0**53, float("nan"), float("inf"), float("-inf")]
+FLOATS = [
+    0.0,
+    -0.0,
+    0.25,
+    0.5,
+    1.0,
+    1.5,
+    2.0,
+    -2.5,
+    3.0,
+    7.75,
+    12.0,
+    2.0**53,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+]
 
 Row = dict[str, Any]
 

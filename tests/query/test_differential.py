@@ -87,7 +87,7 @@ def difference(query: Query, got: list[Column], expected: list[Column]) -> str |
     for place, (mine, other) in enumerate(zip(got, expected, strict=True)):
         types = {type(v) for v in mine} - {type(None)}
         if not types <= {type(v) for v in other}:
-            return f"column {place}: {types}, DuckDB {({type(v) for v in other})}"
+            return f"column {place}: {types}, DuckDB { ({type(v) for v in other}) }"
     if query.total:
         for place, (mine, other) in enumerate(zip(got, expected, strict=True)):
             if (at := _first_unequal(mine, other)) is not None:
@@ -99,7 +99,11 @@ def difference(query: Query, got: list[Column], expected: list[Column]) -> str |
     if found == whole and query.grouped:
         return _about_equal(got, expected)
     if query.grouped:
-        return None if all(_near_any(row, expected) for row in zip(*got, strict=True)) else "a row that is not in the answer"
+        return (
+            None
+            if all(_near_any(row, expected) for row in zip(*got, strict=True))
+            else "a row that is not in the answer"
+        )
     mine, other = (Counter(zip(*map(_plain, columns), strict=True)) for columns in (got, expected))
     extra, missing = mine - other, other - mine if found == whole else Counter()
     if extra or missing:
