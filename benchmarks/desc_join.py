@@ -137,5 +137,5 @@ def _products(found: pa.Table, streams: dict[str, data.Columns]) -> NDArray[np.i
         raise AssertionError(f"{len(key):,} rows, of which {int(true.sum()):,} are true")
     if len(set(zip(a.tolist(), b.tolist(), strict=True))) != ROWS:
         raise AssertionError("a pair came twice")
-    counts = _counts(streams)
-    return counts[0][key] * counts[1][key]
+    of_a, of_b = _counts(streams)
+    return np.asarray(of_a[key] * of_b[key])

@@ -1,25 +1,31 @@
 """Many selections over one window, all rows of each as Arrow, against the same one after the other elsewhere.
 
 Each selection keeps a range of prices, or of keys, that 5-10 % of the tuples are in. DuckDB and Polars have one thread,
-hold the same window in memory, and answer query by query; of Polars' two ways, lazy and eager, the faster counts. What
-is judged is our cost of a query when there are 1,000 of them against the same when there are 100.
+hold the same window in memory, and answer query by query, each answer let go before the next; ours are all there at the
+end. Of Polars' two ways, lazy and eager, the faster counts. What is judged is our cost of a query when there are 1,000
+of them against the same when there are 100.
 """
 
 import importlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
 from benchmarks import data
 from benchmarks.harness import PROCESS, Contender, Effort, Figure, Report, alternate
 from benchmarks.query_data import arrow_of, digest, drawn, duck_with, session_with
+from query import Session
 
 KEYS = 40_000
 NUMBERS = (1, 10, 100, 1_000)
+SHOWN = ("key", "ts", "price")
+UNIT = "CPU ms/query"
+Answers: TypeAlias = Callable[[], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -41,49 +47,62 @@ def run(report: Report, effort: Effort) -> None:
         columns = drawn(n, KEYS, 0.0, 1)
         session = session_with({"a": columns})
         frame = polars.from_arrow(arrow_of(columns))
-        figures = []
         with duck_with({"a": columns}) as duck:
-            for column in ("price", "key"):
-                costs = {}
-                for number in NUMBERS[:3] if effort.quick else NUMBERS:
-                    asked = _selections(column, number)
-                    ways: dict[str, Callable[[], Iterable[Any]]] = {
-                        "ours": lambda asked=asked: session.query_many([s.sql for s in asked]),
-                        "DuckDB": lambda asked=asked: (duck.sql(s.sql).to_arrow_table() for s in asked),
-                        "Polars, lazy": lambda asked=asked: (_lazy(polars, frame, s) for s in asked),
-                        "Polars, eager": lambda asked=asked: (_eager(polars, frame, s) for s in asked),
-                    }
-                    _check(ways, column)
-                    contenders: dict[str, Contender] = {w: lambda f=f: lambda: _drain(f()) for w, f in ways.items()}
-                    took = alternate(contenders, 3 if number < 1000 else 1, PROCESS)
-                    costs[number] = took["ours"] / number / 1e6
-                    best = min(("Polars, lazy", "Polars, eager"), key=lambda w: took[w])
-                    sizes = {"tuples": n, "queries": number}
-                    figures += [
-                        Figure(
-                            f"{column} ranges",
-                            costs[number],
-                            took[w] / number / 1e6,
-                            w,
-                            "CPU ms/query",
-                            "",
-                            dict(sizes),
-                        )
-                        for w in ("DuckDB", best)
-                    ]
-                few, many = list(costs)[-2:]
-                figures.append(
-                    Figure(
-                        f"{column} ranges: {many:,} against {few:,}",
-                        costs[many],
-                        costs[few],
-                        f"ours, {few:,} queries",
-                        "CPU ms/query",
-                        "<= 1",
-                        {"tuples": n},
-                    )
-                )
+            holders = Holders(session, duck, polars, frame)
+            figures = [f for column in ("price", "key") for f in _growing(holders, column, n, effort)]
         report.part("many", "selections of 5-10 % over one window, one thread", figures)
+
+
+@dataclass(frozen=True)
+class Holders:
+    """Whoever has the window."""
+
+    session: Session
+    duck: duckdb.DuckDBPyConnection
+    polars: Any
+    frame: Any
+
+    def answers(self, asked: list[Selection]) -> dict[str, Answers]:
+        """Each one's answers, one after the other; ours come all at once."""
+        return {
+            "ours": lambda: self.session.query_many([s.sql for s in asked]),
+            "DuckDB": lambda: (self.duck.sql(s.sql).to_arrow_table() for s in asked),
+            "Polars, lazy": lambda: (self._lazy(s) for s in asked),
+            "Polars, eager": lambda: (self._eager(s) for s in asked),
+        }
+
+    def _kept(self, s: Selection) -> Any:
+        return self.polars.col(s.column).is_between(s.low, s.high)
+
+    def _lazy(self, s: Selection) -> Any:
+        return self.frame.lazy().filter(self._kept(s)).select(*SHOWN).collect()
+
+    def _eager(self, s: Selection) -> Any:
+        return self.frame.select(*SHOWN).filter(self._kept(s))
+
+
+def _growing(holders: Holders, column: str, n: int, effort: Effort) -> list[Figure]:
+    """Few selections, then more and more."""
+    figures, costs = [], {}
+    for number in NUMBERS[:3] if effort.quick else NUMBERS:
+        ways = holders.answers(_selections(column, number))
+        _check(ways, column)
+        took = alternate({name: _drained(way) for name, way in ways.items()}, 1 if number >= 1000 else 3, PROCESS)
+        cost = {name: ns / number / 1e6 for name, ns in took.items()}
+        costs[number] = cost["ours"]
+        polars = min(("Polars, lazy", "Polars, eager"), key=lambda name: took[name])
+        figures += [
+            Figure(f"{column} ranges", cost["ours"], cost[name], name, UNIT, sizes={"tuples": n, "queries": number})
+            for name in ("DuckDB", polars)
+        ]
+    few, many = list(costs)[-2:]
+    name, opponent = f"{column} ranges: {many:,} against {few:,}", f"ours, {few:,} queries"
+    return [*figures, Figure(name, costs[many], costs[few], opponent, UNIT, "<= 1", {"tuples": n})]
+
+
+def _drained(answers: Answers) -> Contender:
+    """Takes each answer and lets it go."""
+    return lambda: lambda: sum(len(table) for table in answers())
 
 
 def _polars() -> Any:
@@ -105,21 +124,7 @@ def _selections(column: str, number: int) -> list[Selection]:
     return [Selection(column, int(a * span), int((a + w) * span)) for a, w in zip(low, wide, strict=True)]
 
 
-def _lazy(polars: Any, frame: Any, s: Selection) -> Any:
-    kept = polars.col(s.column).is_between(s.low, s.high)
-    return frame.lazy().filter(kept).select("key", "ts", "price").collect()
-
-
-def _eager(polars: Any, frame: Any, s: Selection) -> Any:
-    return frame.select("key", "ts", "price").filter(polars.col(s.column).is_between(s.low, s.high))
-
-
-def _drain(tables: Iterable[Any]) -> int:
-    """Take each answer and let it go."""
-    return sum(len(table) for table in tables)
-
-
-def _check(ways: dict[str, Callable[[], Iterable[Any]]], column: str) -> None:
+def _check(ways: dict[str, Answers], column: str) -> None:
     """Equal rows in the first and the last answer."""
     seen = {}
     for way, answers in ways.items():

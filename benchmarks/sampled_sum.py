@@ -55,7 +55,7 @@ def _compare(
         PROCESS,
     )
     answer = session.query(sql + TARGET).run()
-    sizes = {"tuples": n, "read": answer.progress.read}
+    sizes: dict[str, int | float | str] = {"tuples": n, "read": answer.progress.read}
     judged = n >= JUDGED
     return [
         Figure(

@@ -188,6 +188,9 @@ class BadQuestion(PromisingError):
 # --- statements --------------------------------------------------------------------------------------------------
 
 
+SHOWN = 160  # characters of a line that an error shows
+
+
 class StatementError(PromisingError):
     """A statement that cannot be carried out as written.
 
@@ -205,7 +208,12 @@ class StatementError(PromisingError):
             shown = sql[start : len(sql) if stop < 0 else stop]
             self.line = sql.count("\n", 0, offset) + 1
             self.column = offset - start + 1
-            lead = "".join(c if c == "\t" else " " for c in shown[: offset - start])
+            at = offset - start
+            if len(shown) > SHOWN:  # of a long line what is around the place
+                first = max(at - SHOWN // 2, 0)
+                before, after = "..." if first else "", "..." if first + SHOWN < len(shown) else ""
+                shown, at = before + shown[first : first + SHOWN] + after, at - first + len(before)
+            lead = "".join(c if c == "\t" else " " for c in shown[:at])
             message = f"{message}\nline {self.line}, column {self.column}:\n  {shown}\n  {lead}^"
         super().__init__(message)
 

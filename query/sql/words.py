@@ -28,9 +28,6 @@ RESERVED = _set(
 CALLABLE = frozenset({"LEFT", "RIGHT"})
 """Reserved, but before a parenthesis the name of a function."""
 
-CLAUSES = ("WITH", "FADE", "WINDOW", "BUDGET", "LIMIT")
-"""The first words of the clauses that end a query, in any order."""
-
 UNITS: dict[str, str] = {
     **dict.fromkeys(("US", "USEC", "USECS", "MICROSECOND", "MICROSECONDS"), "MICROSECOND"),
     **dict.fromkeys(("MS", "MSEC", "MSECS", "MILLISECOND", "MILLISECONDS"), "MILLISECOND"),

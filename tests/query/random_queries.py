@@ -1,7 +1,7 @@
 """Random queries over the streams of `random_streams`, in two spellings: ours, and DuckDB's for the same meaning.
 
-Nothing here can fail while it runs, and no scalar depends on the order of additions, so rows can be compared bit by bit;
-`random_expressions` is about the rest.
+Nothing here can fail while it runs, and no scalar depends on the order of additions, so rows can be compared bit by
+bit; `random_expressions` is about the rest.
 """
 
 import random
@@ -24,8 +24,8 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 class Query:
     """A SELECT. `window` is in microseconds; `sorted_by` are the places of columns that the answer is sorted by.
 
-    `total` says that ORDER BY leaves no two rows equal; `floats` are the places of aggregates that may differ in the last
-    digits; `keys` the equality of two columns that the join rests on, if there is one that summaries may know.
+    `total` says that ORDER BY leaves no two rows equal; `keys` are the columns of an equality that the join will rest
+    on, if summaries may know them.
     """
 
     items: list[str]
@@ -123,7 +123,8 @@ class Generator:
         rows = self.model(0).accepted
         if now is None or not rows or rng.random() < 0.3:
             return rng.choice((1, SECOND, 10 * SECOND, 77 * SECOND, 100_000 * SECOND))
-        return max(1, now - rng.choice(rows[-300:])["ts"] + rng.choice((-1, 0, 1, 2)))
+        start: int = rng.choice(rows[-300:])["ts"]
+        return max(1, now - start + rng.choice((-1, 0, 1, 2)))
 
     # --- scalars -------------------------------------------------------------------------------------------------
 
@@ -253,7 +254,7 @@ class Generator:
             return f"({column} = {values[0]})"
         if pick == 3 and kind == "int":
             return f"{column} = {rng.choice(('2.0', '2.5', '-1', '99999999999', '1 + 1'))}"
-        return f"{column} IN ({', '.join(values + [self.literal(kind)] + values[:1])})"
+        return f"{column} IN ({', '.join([*values, self.literal(kind), *values[:1]])})"
 
     # --- joins ---------------------------------------------------------------------------------------------------
 
@@ -438,14 +439,14 @@ class Generator:
         rng = self.rng
         self.sources = query.sources
         if len(query.sources) == 1:
-            known = sorted(self.model(0).keys())
+            known = sorted(self.model(0).known)
             if not known:
                 return []
             aliases = ["", f"{query.sources[0][1]}."]
             pool = [f"{rng.choice(aliases)}{k}" for k in known]
             mine = ""
         else:
-            if query.keys is None or not all(k in self.model(side).keys() for side, k in enumerate(query.keys)):
+            if query.keys is None or not all(k in self.model(side).known for side, k in enumerate(query.keys)):
                 return []
             pool = [f"x.{query.keys[0]}", f"y.{query.keys[1]}"]
             mine = rng.choice(("x.", "y."))
@@ -455,7 +456,7 @@ class Generator:
                 continue
             columns = rng.choices(pool, k=rng.choice((1, 1, 2)))
             factors = [f"SUMMARY.Estimate.{rng.choice(('Count', 'Count', 'Upper', 'Lower'))}({c})" for c in columns]
-            pick = rng.randrange(6)
+            pick = rng.randrange(8)
             if pick == 0:
                 factors[0] += f" * {mine}{rng.choice(('f', 'n', 'id'))}"
             elif pick == 1:
@@ -464,6 +465,8 @@ class Generator:
                 factors[0] = f"coalesce(CASE WHEN {mine}b THEN {factors[0]} END, 0)"
             elif pick == 3:
                 factors[0] = f"- {factors[0]}"
+            elif pick == 4:
+                factors.append(f"{mine}{rng.choice(('g', 'n'))}")
             fade = rng.choice(("", "", " FADE FACTOR 0.8", " FADE FACTOR 1", " FADE FACTOR 0.001"))
             text = f"WITH PREFERENCE {direction} {', '.join(factors)}{fade}"
             order = query.order if query.grouped else []

@@ -85,7 +85,9 @@ class Model:
             oracle.advance(self.watermark)
         self._reach.append(oracle)
 
-    def keys(self) -> set[str]:
+    @property
+    def known(self) -> set[str]:
+        """Columns that have a summary."""
         return {key for key, _ in self.summaries.values()}
 
     @property
@@ -204,7 +206,7 @@ class World:
     def _ingest(self, model: Model, rows: list[Row]) -> None:
         table = as_table(rows)
         if self.rng.random() < 0.05 and model.summaries:  # refused as a whole: nothing may remain of it
-            key = self.rng.choice(sorted(model.keys()))
+            key = self.rng.choice(sorted(model.known))
             with pytest.raises(BatchError):
                 self.session.ingest(model.name, as_table([{**row, key: None} for row in rows]))
         before = len(model.accepted), dict(model.refused)
@@ -235,7 +237,7 @@ class World:
         row["f"] = rng.choice(FLOATS) if rng.random() < 0.7 else rng.gauss(0, 50)
         row["b"] = rng.random() < 0.5
         row["t"] = ts - ts % SECOND - rng.choice((0, 0, SECOND, MINUTE, 86_400 * SECOND))
-        must = {"ts", "id", *model.keys()} | (set(KEYS) if model.name in self.waiting else set())
+        must = {"ts", "id", *model.known} | (set(KEYS) if model.name in self.waiting else set())
         return {c: v if c in must or rng.random() > 0.12 else None for c, v in row.items()}
 
     # --- what DuckDB sees ----------------------------------------------------------------------------------------

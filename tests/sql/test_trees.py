@@ -58,7 +58,20 @@ estimates = st.builds(
     columns,
     st.sampled_from(["COUNT", "LOWER", "UPPER"]),
 )
-BINARY = [exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.DPipe, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod]
+BINARY: list[type[exp.Expression]] = [
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.DPipe,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.Mod,
+]
 OTHER_NAMES = ["foo", "left", "now", "approx_distinct", "count_if", "ǰ"]
 
 

@@ -1,0 +1,208 @@
+"""The order that preferences promise: most expected output first, and rarest first without a false outlier."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from numpy.typing import NDArray
+
+from promising import journey
+from query import Session
+from tests.query.stores import SECOND, Stores, filled, rows_of, stores, tuples
+
+STORES = (367, 406)
+"""The two with the most purchases, 41,334 and 32,602."""
+DAY = 86_400
+PAIRS = "SELECT a.k, a.id, b.id FROM a, b WHERE a.k = b.k"
+COUNTS = "SUMMARY.Estimate.Count(a.k), SUMMARY.Estimate.Count(b.k)"
+
+
+def ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    """From 0 on, ties sharing the mean of theirs."""
+    _, place, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    mean: NDArray[np.float64] = np.cumsum(counts) - (counts + 1) / 2
+    return mean[place]
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+    return float(np.corrcoef(ranks(first), ranks(second))[0, 1])
+
+
+def in_order(keys: Sequence[Any]) -> list[Any]:
+    """Each key once, where it comes first."""
+    return list(dict.fromkeys(keys))
+
+
+# --- DESC ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def retail() -> tuple[Session, dict[str, dict[str, NDArray[Any]]]]:
+    """A stream for each of two stores of Complete Journey, and what is in them."""
+    log = journey.transactions()
+    session = Session(clock=lambda: 1 << 60, seed=3)
+    held = {}
+    for name, store in zip("ab", STORES, strict=True):
+        session.execute(f"CREATE STREAM {name} (ts TIMESTAMP, k BIGINT) TIMESTAMP BY ts")
+        session.execute(f"CREATE SUMMARY by_{name} ON {name} (k) WITH GRANULARITY 7 DAYS AND COLLAPSE (4, 4)")
+        mine = log.filter(pc.equal(log["StoreID"], store))
+        columns = {"ts": mine["TimeStamp"].to_numpy().astype(np.int64), "k": mine["ItemID"].to_numpy()}
+        assert session.ingest(name, columns).accepted == mine.num_rows
+        held[name] = columns
+    return session, held
+
+
+@pytest.mark.parametrize("days", [None, 300, 200, 120, 30])
+def test_desc_follows_the_exact_counts_on_complete_journey(retail, days):
+    session, held = retail
+    window = "" if days is None else f"WINDOW {days} DAYS"
+    end = max(int(c["ts"].max()) for c in held.values())
+    since = -1 if days is None else end - days * DAY * SECOND
+    counts = [Counter(c["k"][c["ts"] > since].tolist()) for c in held.values()]
+    exact = {key: n * counts[1][key] for key, n in counts[0].items() if key in counts[1]}
+    sql = f"SELECT a.k FROM a, b WHERE a.k = b.k WITH PREFERENCE DESC {COUNTS} {window}"
+    order = in_order(session.query(sql).to_arrow().column(0).to_pylist())
+    assert set(order) == set(exact) and len(order) > 300
+    values = [exact[key] for key in order]
+    assert spearman(range(len(order)), [-v for v in values]) >= 0.95
+    assert days is not None or values == sorted(values, reverse=True)
+
+
+@pytest.mark.parametrize("window", [None, 25])
+@pytest.mark.parametrize("preference", ["COUNT", "LOWER", "UPPER"])
+def test_without_fade_a_key_comes_in_one_piece(preference, window):
+    made = filled(900, 60)
+    within = "" if window is None else f"WINDOW {window} SECONDS"
+    rows = rows_of(made.session.query(f"{PAIRS} WITH PREFERENCE DESC SUMMARY.Estimate.{preference}(a.k) {within}"))
+    keys = [row[0] for row in rows]
+    changes = sum(x != y for x, y in zip(keys, keys[1:], strict=False))
+    assert changes == len(set(keys)) - 1 > 20
+
+
+def test_exact_counts_give_the_exact_order():
+    made = filled(900, 60)
+    a, b = (Counter(made.columns(name)["k"].tolist()) for name in "ab")
+    rows = rows_of(made.session.query(f"{PAIRS} WITH PREFERENCE DESC {COUNTS}"))
+    values = [a[row[0]] * b[row[0]] for row in rows]
+    assert values == sorted(values, reverse=True)
+    rows = rows_of(made.session.query(f"{PAIRS} WITH PREFERENCE DESC 1.0 / SUMMARY.Estimate.Count(b.k)"))
+    counts = [b[row[0]] for row in rows]
+    assert counts == sorted(counts)
+
+
+@pytest.mark.parametrize("window", [None, 25])
+@pytest.mark.parametrize("direction", ["DESC", "ASC"])
+def test_tuples_come_by_count_and_price(direction, window):
+    made = filled(900, 60)
+    within = "" if window is None else f"WINDOW {window} SECONDS"
+    counts = Counter(made.window(window, "a")[0]["k"].tolist())
+    sql = f"SELECT k, price FROM a WITH PREFERENCE {direction} SUMMARY.Estimate.Count(k) * price {within}"
+    values = [counts[k] * price for k, price in rows_of(made.session.query(sql))]
+    assert values == sorted(values, reverse=direction == "DESC")
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_fade_lets_recent_entries_come_first(joined):
+    """Each entry's share of the value falls by the factor for each granularity back; entries come by what is left."""
+    made = filled(900, 60)
+    bands = [of_granularity(made, name) for name in "ab"]
+    counts = [Counter(zip(made.columns(n)["k"].tolist(), g.values(), strict=True)) for n, g in zip("ab", bands, strict=True)]
+    if joined:
+        rows = rows_of(made.session.query(f"{PAIRS} WITH PREFERENCE DESC {COUNTS} FADE FACTOR 0.5"))
+        at = [(k, bands[0][x], bands[1][y]) for k, x, y in rows]
+        values = [counts[0][k, i] * counts[1][k, j] * 0.5 ** (i + j - 2) for k, i, j in at]
+    else:
+        sql = "SELECT k, id FROM a WITH PREFERENCE DESC SUMMARY.Estimate.Count(k) FADE FACTOR 0.5"
+        values = [counts[0][k, bands[0][x]] * 0.5 ** (bands[0][x] - 1) for k, x in rows_of(made.session.query(sql))]
+    assert len({b for g in bands for b in g.values()}) >= 3
+    assert values == sorted(values, reverse=True)
+
+
+def of_granularity(made: Stores, stream: str) -> dict[int, int]:
+    """The granularity of each tuple, by its id, in order of arrival."""
+    columns = made.columns(stream)
+    out = np.zeros(len(columns["ts"]), int)
+    for region in made.session.regions(f"by_{stream}", sorted(set(columns["k"].tolist()))):
+        out[(columns["ts"] >= region.start) & (columns["ts"] < region.end)] = region.granularity
+    assert (out > 0).all()
+    return dict(zip(columns["id"].tolist(), out.tolist(), strict=True))
+
+
+# --- ASC -------------------------------------------------------------------------------------------------------------
+
+
+def crowded(structure: str, strings: bool) -> Stores:
+    """Keys so many that no sketch tells rare from frequent, and a few rare ones among them."""
+    made = stores(structure=structure, strings=strings)
+    for number, name in enumerate("ab"):
+        made.ingest(name, tuples(6_000, 500, seed=51 + number, exponent=0.6, strings=strings))
+    return made
+
+
+def rare(counts: Counter[Any], share: float = 0.05) -> tuple[set[Any], int]:
+    """The keys with the lowest frequencies: as many as are surely within that share, ties left in."""
+    ordered = sorted(counts.values())
+    limit = ordered[max(int(share * len(ordered)) - 1, 0)]
+    return {key for key, n in counts.items() if n <= limit}, limit
+
+
+@pytest.mark.parametrize("fade", ["", "FADE FACTOR 1"])
+@pytest.mark.parametrize("window", [None, 15])
+@pytest.mark.parametrize(("structure", "strings"), [("adaptive", False), ("adaptive", True), ("none", False), ("time", False), ("grid", False)])
+def test_asc_selects_no_false_outlier(structure, strings, window, fade):
+    made = crowded(structure, strings)
+    within = "" if window is None else f"WINDOW {window} SECONDS"
+    counts = Counter(made.window(window, "a")[0]["k"].tolist())
+    outliers, _ = rare(counts)
+    few = sum(counts[key] for key in outliers)
+    sql = f"SELECT k FROM a WITH PREFERENCE ASC SUMMARY.Estimate.Count(k) {fade} {within}"
+    first = [row[0] for row in rows_of(made.session.query(f"{sql} LIMIT {few}"))]
+    assert Counter(first) == {key: counts[key] for key in outliers}
+    everything = [counts[row[0]] for row in rows_of(made.session.query(sql))]
+    assert everything == sorted(everything)
+
+
+@pytest.mark.parametrize("window", [None, 15])
+def test_asc_joins_no_false_outlier(window):
+    made = crowded("adaptive", False)
+    within = "" if window is None else f"WINDOW {window} SECONDS"
+    a, b = (Counter(c["k"].tolist()) for c in made.window(window, "a", "b"))
+    counts = Counter({key: n * b[key] for key, n in a.items() if key in b})
+    outliers, limit = rare(counts)
+    sql = f"{PAIRS} WITH PREFERENCE ASC {COUNTS} {within} LIMIT {sum(counts[key] for key in outliers)}"
+    rows = rows_of(made.session.query(sql))
+    assert {row[0] for row in rows} == outliers
+    assert max(counts[row[0]] for row in rows) <= limit
+
+
+@pytest.mark.parametrize("slices", range(1, 12))
+def test_a_budget_that_ends_among_the_rare_keys_shows_only_those(slices):
+    made = crowded("adaptive", False)
+    counts = Counter(made.columns("a")["k"].tolist())
+    outliers, _ = rare(counts)
+    few = sum(counts[key] for key in outliers)
+    sql = "SELECT k FROM a WITH PREFERENCE ASC SUMMARY.Estimate.Count(k)"
+    answer = made.session.query(sql, budget=0.02 * slices)
+    rows = [row[0] for row in rows_of(answer)]
+    assert set(rows[:few]) <= outliers
+    values = [counts[key] for key in rows]
+    assert values == sorted(values)
+
+
+def test_a_key_that_grows_while_the_answer_waits_is_judged_as_it_was():
+    """The rare keys of the snapshot, although others are rare by the time that they are listed."""
+    made = crowded("adaptive", False)
+    counts = Counter(made.columns("a")["k"].tolist())
+    outliers, _ = rare(counts)
+    sql = f"SELECT k FROM a WITH PREFERENCE ASC SUMMARY.Estimate.Count(k) LIMIT {sum(counts[k] for k in outliers)}"
+    answer = made.session.query(sql, budget=0)
+    assert rows_of(answer) == []
+    more = tuples(2_000, 500, seed=91, start=40, seconds=1)
+    more["k"] = np.random.default_rng(1).choice(sorted(outliers), 2_000)
+    made.ingest("a", more)
+    assert answer.progress.token is not None
+    rows = rows_of(made.session.resume(answer.progress.token))
+    assert {row[0] for row in rows} == outliers
