@@ -104,7 +104,10 @@ def _budgets(session: Session, kinds: dict[str, str], queries: int, n: int) -> l
     ]
     for low, high in ((0.001, 0.01), (0.01, 0.1), (0.1, 1.0)):
         chosen = (budgets >= low) & (budgets < high)
-        span: dict[str, int | float | str] = {"queries": int(chosen.sum()), "budget": f"{low * 1e3:g}-{high * 1e3:g} ms"}
+        span: dict[str, int | float | str] = {
+            "queries": int(chosen.sum()),
+            "budget": f"{low * 1e3:g}-{high * 1e3:g} ms",
+        }
         figures.append(Figure("p99", float(np.quantile(over[chosen], 0.99)) * 1e3, unit="ms", sizes=span))
     for name in kinds:
         mine = over[[name == other for other in names]]

@@ -24,12 +24,14 @@ class BareState:
         self.log = log
         self.seed = seed
         self.horizons: tuple[int, ...] = ()
+        self.floor: int | None = None
         self.watermark: int | None = None
         self.accepted = 0
 
     @property
     def oldest(self) -> int:
-        return self.horizons[-1] if self.horizons else -(1 << 62)
+        oldest = self.horizons[-1] if self.horizons else -(1 << 62)
+        return oldest if self.floor is None else max(oldest, self.floor)
 
     @property
     def count(self) -> int:

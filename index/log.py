@@ -109,6 +109,16 @@ class TupleLog:
         at = starts // CHUNK
         return starts, self._used[at], self._edges[at, 0], self._edges[at, 1]
 
+    def count_from(self, oldest: int | None) -> int:
+        """Tuples dated `oldest` or later."""
+        if oldest is None:
+            return len(self)
+        return sum(
+            c.used if c.earliest >= oldest else int((self.times[c.start : c.start + c.used] >= oldest).sum())
+            for c in self._chunks
+            if c.latest >= oldest
+        )
+
     def check_room(self, tuples: int, columns: dict[str, Column], oldest: Callable[[], int | None]) -> None:
         """Refuse what would not fit even after everything older than `oldest()` has been given back."""
         if tuples <= len(self._free) * CHUNK and not self._heaps:

@@ -23,7 +23,7 @@ class Postings:
         """Changes whenever a line of the directory moves or goes."""
         self.forgotten = 0
         """Rows given back so far."""
-        self._allot(max(LEAST, 1 << (2 * keys).bit_length()))
+        self._allot(max(LEAST, 1 << (2 * (keys + kernels.AHEAD)).bit_length() if keys else 0))
 
     def _allot(self, lines: int) -> None:
         self._entries = np.zeros((lines, 4), np.int64)
@@ -102,11 +102,18 @@ class Postings:
         """Size of the directory, empty lines included."""
         return len(self._entries)
 
-    def listed(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Hashes of the keys in lines `start..stop` of the directory."""
-        used = np.flatnonzero(self._tags[start:stop])
-        hashes: NDArray[np.int64] = self._entries[start:stop, 0][used]
-        return hashes
+    def tally(self, start: int, stop: int, sizes: NDArray[np.int64]) -> int:
+        """Add to sizes[n] how many keys of lines `start..stop` have n rows; the last counts all that have more.
+
+        Returns the most rows that one of them has.
+        """
+        return int(kernels.tally(self._small, self._tags, start, stop, sizes))
+
+    def listed(self, start: int, stop: int, least: int = 1, most: int = 1 << 31) -> NDArray[np.int64]:
+        """Hashes of the keys in lines `start..stop` that have from `least` to `most` rows."""
+        out = np.empty(stop - start, np.int64)
+        found = kernels.listed(self._entries, self._small, self._tags, start, stop, least, most, out)
+        return out[:found]
 
     def follow(self, row: int, rows: NDArray[np.int32]) -> int:
         """Fill `rows` with `row` and the next older ones of its key; returns the one after them."""

@@ -48,7 +48,7 @@ class _Sum:
         fine = self.state.fine
         for block in fine.blocks.values():
             whole = block.whole
-            if self.start <= whole.start and whole.start + fine.length <= self.end:
+            if whole.first >= self.start and whole.last < self.end:
                 self.inside += whole.counters
             else:
                 for zone in block.zones:

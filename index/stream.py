@@ -95,6 +95,8 @@ class Stream:
                 raise BadOptions(f"{what} must be whole microseconds, not negative, got {span!r}")
         if not 1 <= max_tuples <= (1 << 31) - CHUNK:
             raise BadOptions(f"max_tuples must be from 1 to {(1 << 31) - CHUNK:,}, got {max_tuples:,}")
+        if not isinstance(max_string_bytes, int) or max_string_bytes < 1:
+            raise BadOptions(f"max_string_bytes must be a positive whole number, got {max_string_bytes!r}")
         if not isinstance(seed, int) or not -(1 << 63) <= seed < 1 << 63:
             raise BadOptions("the seed must be a whole number of 64 bits, signed")
         self.name = name
@@ -106,6 +108,7 @@ class Stream:
         self.watermark: int | None = None
         self.latest: int | None = None
         """The latest event time accepted."""
+        self._floor: int | None = None  # what is older has aged out, whatever summaries come and go
         self._refused: dict[str, int] = {}
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
@@ -158,6 +161,7 @@ class Stream:
                         " depth, width, filter_bits or the stream's max_tuples, or use a granularity nearer to the"
                         " lateness"
                     ) from None
+            state.floor = self.oldest
             if self.watermark is not None:
                 state.advance(self.watermark)
                 rows = self._log.rows()
@@ -247,7 +251,11 @@ class Stream:
         before = np.maximum.accumulate(counted) - self.lateness
         before = np.concatenate(([self._start()], before[:-1]))
         np.maximum(before, self._start(), out=before)
-        oldest = np.minimum.reduce([g.oldest_at(before) for g in self._geometries])
+        oldest = np.full(len(times), -(1 << 62))
+        if self._geometries:
+            oldest = np.minimum.reduce([g.oldest_at(before) for g in self._geometries])
+        if self._floor is not None:
+            oldest = np.maximum(oldest, self._floor)
         old = times < oldest
         if ahead is not None:
             old &= ~ahead
@@ -267,18 +275,21 @@ class Stream:
 
     @property
     def oldest(self) -> int | None:
-        """Tuples before this have aged out of every summary; None as long as nothing ages."""
-        return None if self.watermark is None else self._oldest(self.watermark)
+        """Tuples before this have aged out of every summary, for good; None as long as nothing has aged."""
+        return self._floor if self.watermark is None else self._oldest(self.watermark)
 
     def _oldest(self, watermark: int) -> int | None:
-        """The least timestamp that any summary keeps at that watermark; without summaries everything is kept."""
-        return min((g.oldest(watermark) for g in self._geometries), default=None)
+        """The least timestamp kept at that watermark: by some summary, and not gone before."""
+        least = min((g.oldest(watermark) for g in self._geometries), default=None)
+        if least is None or self._floor is None:
+            return self._floor if least is None else least
+        return max(least, self._floor)
 
     def _advance(self, watermark: int) -> None:
         self.watermark = watermark
         for summary in self._summaries.values():
             summary.state.advance(watermark)
-        oldest = self._oldest(watermark)
+        oldest = self._floor = self._oldest(watermark)
         if oldest is not None:
             gone = self._log.release(oldest)
             for rows in gone:
@@ -309,6 +320,12 @@ class Stream:
         """Tuples in the log, those that no summary keeps any more but whose chunk is still in use included."""
         with self._lock:
             return len(self._log)
+
+    @property
+    def kept(self) -> int:
+        """Tuples that have not aged out."""
+        with self._lock:
+            return self._log.count_from(self.oldest)
 
     @property
     def refused(self) -> dict[str, int]:

@@ -34,6 +34,8 @@ class SummaryState:
         self.log = log
         self.seed = seed
         self.horizons: tuple[int, ...] = ()
+        self.floor: int | None = None
+        """What is older had aged out of the stream before the summary was made."""
         self.watermark: int | None = None
         self._block: int | None = None  # of T_1, that the watermark is in
         self.expired = 0
@@ -44,7 +46,8 @@ class SummaryState:
 
     @property
     def oldest(self) -> int:
-        return self.horizons[-1] if self.horizons else -(1 << 62)
+        oldest = self.horizons[-1] if self.horizons else -(1 << 62)
+        return oldest if self.floor is None else max(oldest, self.floor)
 
     @property
     def count(self) -> int:
@@ -79,21 +82,22 @@ class SummaryState:
 
         No time is before `least` or after `greatest`.
         """
-        if least >= self.horizons[0]:
+        oldest = self.oldest
+        if least >= max(self.horizons[0], oldest):
             self.fine.insert(hashes, rows, times, least, greatest, posted=False)
             return
         self.postings.enter_all(hashes, rows)
-        recent = times >= self.horizons[0]
+        recent = times >= max(self.horizons[0], oldest)
         if recent.any():
             self.fine.insert(hashes[recent], rows[recent], times[recent], self.horizons[0], greatest, posted=True)
         above = self.horizons[0]
         for granularity in range(2, len(self.horizons) + 1):
             horizon = self.horizons[granularity - 1]
-            where = (times >= horizon) & (times < above)
+            where = (times >= max(horizon, oldest)) & (times < above)
             if where.any():
                 self.coarse.insert(granularity, hashes[where], rows[where], times[where])
             above = horizon
-        self.expired += int((times < self.horizons[-1]).sum())
+        self.expired += int((times < oldest).sum())
 
     def forget(self, rows: NDArray[np.int32]) -> None:
         """The log is about to give these rows back, the oldest arrivals it has."""

@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
 import promising
 from promising import journey
 
 PICTURE = Path("promising-coverage.png")
 WINDOW = "60 DAYS"
+RUNS = 9
 JOIN = f"""
     SELECT a.ItemID, a.Price, b.Price FROM even a, odd b WHERE a.ItemID = b.ItemID
     WITH PREFERENCE {{}} SUMMARY.Estimate.Count(a.ItemID), SUMMARY.Estimate.Count(b.ItemID) WINDOW {WINDOW}
@@ -49,12 +50,14 @@ def stores(log: pa.Table) -> promising.Session:
 
 
 def curves(session: promising.Session) -> dict[str, Curve]:
-    """Each preference run to its end; once before, for what only the first time costs."""
+    """Each preference run to its end, some times, of which the fastest counts: the others met with interference."""
     out: dict[str, Curve] = {}
     for direction in LINES:
-        session.query(JOIN.format(direction) + " LIMIT 100000").run()
-        answer = session.query(JOIN.format(direction))
-        out[direction] = [(frame.progress.cpu_seconds, frame.progress.coverage.value) for frame in answer]
+        runs: list[Curve] = []
+        for _ in range(RUNS):
+            answer = session.query(JOIN.format(direction))
+            runs.append([(frame.progress.cpu_seconds, frame.progress.coverage.value) for frame in answer])
+        out[direction] = min(runs, key=lambda run: run[-1][0])
     return out
 
 
@@ -62,13 +65,13 @@ def draw(found: Mapping[str, Curve], rows: int) -> Figure:
     """The curves of one run; `rows` are those of the whole answer."""
     figure = Figure(figsize=(9.0, 5.0), dpi=110)
     FigureCanvasAgg(figure)
-    axes: Axes = figure.add_axes((0.09, 0.125, 0.875, 0.70))
+    axes: Axes = figure.add_axes((0.09, 0.125, 0.875, 0.655))
     figure.text(0.09, 0.945, "How much of a join is there, after how much CPU time", fontsize=14, weight="bold")
     figure.text(
         0.09,
         0.865,
         f"Two streams of a retail log, joined on the item over the last {WINDOW.lower()}: {rows:,} rows in all.\n"
-        "Parsing and planning count. One run on one machine.",
+        f"Parsing and planning count. One machine, the fastest of {RUNS} runs.",
         fontsize=9.5,
         color="#333333",
         linespacing=1.4,
@@ -78,13 +81,23 @@ def draw(found: Mapping[str, Curve], rows: int) -> Figure:
         axes.plot([t for t, _ in curve], [c for _, c in curve], color=colour, ls=dashes, lw=2.4, label=label)
         axes.plot(*curve[-1], marker="o", color=colour, ms=6)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t * 1000:,.0f} ms" if t < 1 else f"{t:g} s"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylim(0, 1.03)
-    axes.set_xlabel("CPU time (each step is ten times the one before)")
+    axes.set_xlabel("CPU time, on a logarithmic scale")
     axes.set_ylabel("coverage")
     axes.grid(color="#DDDDDD", lw=0.7)
-    axes.legend(frameon=True, framealpha=1.0, edgecolor="white", fontsize=10, handlelength=3.2)
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        ncols=3,
+        frameon=False,
+        fontsize=9,
+        handlelength=3,
+        columnspacing=1.2,
+    )
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     return figure

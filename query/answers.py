@@ -29,7 +29,7 @@ class Progress:
     cpu_seconds: CPU time spent, parsing and planning included.
     granularities: the granularities that tuples were read from, 1 for the finest.
     read: tuples read.
-    entries, rank: size of the promising set, and how many of its entries were worked (or drawn from).
+    entries, rank: size of the promising set, and how many of its entries were worked on or drawn from.
     token: with it `resume` goes on from here; None if there is nothing to go on with.
     warnings: what the user should know about the answer.
     """
@@ -97,7 +97,7 @@ class Answer:
                 return
             yield frame
 
-    def _next(self) -> Frame | None:
+    def _next(self, keep: bool = True) -> Frame | None:
         if self._problem is not None:
             raise self._problem
         try:
@@ -109,10 +109,15 @@ class Answer:
             return None
         if frame.mode == "replace":
             self._tables = [frame.rows]
-        elif frame.rows.num_rows:
+        elif frame.rows.num_rows and keep:
             self._tables.append(frame.rows)
         self._last = frame
         return frame
+
+    def stream(self) -> Iterator[Frame]:
+        """Frames as they come, for those who keep the rows themselves: `to_arrow` will not have them."""
+        while (frame := self._next(keep=False)) is not None:
+            yield frame
 
     def run(self) -> "Answer":
         """Do all the work there is."""

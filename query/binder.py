@@ -136,7 +136,8 @@ class _Binder:
             return None
         kinds = {side.kind for side in sides}
         if len(kinds) > 1 and not kinds <= NUMBERS:
-            return None  # compiled as a condition, it says what is wrong
+            compile_predicate(part, self.scope)  # says what is wrong, if anything is
+            return None
         attributes: list[str | None] = []
         for operand, side in zip(operands, sides, strict=True):
             bare = operand.unnest() if isinstance(operand, exp.Paren) else operand
@@ -473,6 +474,7 @@ class _GroupScope:
                 aggregate, argument = self._binder.aggregate(node)
                 self._seen[text] = Input(RESULT, f"a{len(self._bound.aggregates)}", aggregate.result_kind)
                 self._bound.aggregates.append(aggregate)
+                self._bound.calls.append(node)
                 self._bound.arguments.append(argument)
             return self._seen[text]
         if self._keys and not _aggregates(node) and not isinstance(node, exp.Literal):

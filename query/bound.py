@@ -88,6 +88,8 @@ class Bound:
     group_keys: list[Compiled] = field(default_factory=list)
     aggregates: list[Aggregate] = field(default_factory=list)
     arguments: list[Compiled | None] = field(default_factory=list)
+    calls: list[exp.Expression] = field(default_factory=list)
+    """What the aggregates were read from."""
     shown: list[int | None] = field(default_factory=list)
     """For each output the number of the aggregate that it is, None where it is anything else."""
     having: Compiled | None = None

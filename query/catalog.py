@@ -44,12 +44,12 @@ class Catalog:
                 return kind
         return None
 
-    def claim(self, name: str) -> str:
+    def claim(self, name: str, kind: str) -> str:
         """The key for a new name."""
         found = self.what(name)
         if found is not None:
-            article = "a stream" if found == "stream" else f"a {found}"
-            raise DuplicateName(f"{name!r} is {article} already; drop it first, or write IF NOT EXISTS")
+            hint = "drop it first, or write IF NOT EXISTS" if found == kind else "drop it first, or choose another name"
+            raise DuplicateName(f"{name!r} is a {found} already; {hint}")
         return name.lower()
 
     def stream(self, name: exp.Identifier, sql: str) -> Stream:

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from query import totals
 from query.answers import Cut, Frame, Progress
@@ -17,9 +19,10 @@ Clock = Callable[[], int]
 """CPU time of the calling thread, in nanoseconds."""
 
 MS = 1_000_000
-SLICE = 2 * MS  # what a slice is meant to take
-LEAST, MOST = 256, 1 << 16  # candidates in a slice
+SLICE, LONG_SLICE = 2 * MS, 6 * MS  # what a slice is meant to take: under a budget, and without one
+LEAST, MOST = 256, 1 << 17  # candidates in a slice
 ROWS = 1 << 16  # waiting rows that make a frame
+GLANCE = 5 * MS  # CPU time after which a frame comes if there is anything new
 PATIENCE = 50 * MS  # CPU time after which a frame comes, rows or not
 FIRST_LOOK = 2048  # draws before the first estimate
 CLOSING = 500  # nanoseconds that a group and aggregate takes in the last frame, roughly
@@ -46,7 +49,7 @@ class Cursor:
         self._hits = 0  # and among those drawn
         self._sizes: Guess | None = None
         self._closing = 0  # nanoseconds that the last closing of a frame took
-        self._look: Shown | None = None  # estimates not yet handed on
+        self._look: Estimated | None = None  # estimates not yet handed on
         self._reached = False  # the error target
         self._steps = self._run()
         self.spent += clock() - began
@@ -95,7 +98,7 @@ class Cursor:
             if sampler.done < look:
                 continue
             found = self._estimated()
-            self._look = result.shown(found)
+            self._look = found
             look = 2 * sampler.done
             if target is not None:
                 worst = _worst(found)
@@ -119,7 +122,18 @@ class Cursor:
         if not self.finished and (sampler is None or sampler.remaining() is None):  # nothing has been drawn
             rest = worker.remaining() or self.sizes
             left = max(rest.upper, 1.0)
-        return result.estimated(sampler, worker, left, confidence)
+        found = result.estimated(sampler, worker, left, confidence)
+        if not worker.done and (sampler is None or not sampler.done) and not self.bound.group_keys:
+            self._foretell(found)
+        return found
+
+    def _foretell(self, found: Estimated) -> None:
+        """Before any tuple is read: how many rows the summaries expect."""
+        value, lower, upper = (round(x) for x in totals.answer_rows(self.bound, self.sizes))
+        for number, aggregate in enumerate(self.bound.aggregates):
+            if aggregate.function == "count" and aggregate.kind is None:
+                for bounds, told in ((found.value, value), (found.lower, lower), (found.upper, upper)):
+                    bounds[number] = pa.array([told], pa.int64())
 
     # --- frames --------------------------------------------------------------------------------------------------
 
@@ -144,8 +158,9 @@ class Cursor:
             if self._step(limit):
                 break
             waiting = self.plan.result.waiting if isinstance(self.plan.result, Plain) else 0
-            due = self.spent - told >= PATIENCE or waiting >= ROWS or (first and waiting > 0)
-            if due or self._look is not None:
+            fresh = waiting > 0 or self._look is not None
+            due = self.spent - told >= PATIENCE or waiting >= ROWS or (first and fresh)
+            if due or (fresh and self.spent - told >= GLANCE):
                 began = self.clock()
                 frame = self._frame(None, None)
                 self.spent += self.clock() - began
@@ -189,7 +204,7 @@ class Cursor:
         self.spent += took
         done = operator.done + (self.plan.sampler.done if self.plan.sampler is not None else 0) - done
         if done > 0 and took > 0:
-            wanted = SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
+            wanted = LONG_SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
             fits = int(done * wanted / took)
             self._slice = max(LEAST, min(MOST, fits, 4 * self._slice))
         return self.finished
@@ -200,9 +215,9 @@ class Cursor:
             shown, mode = result.take(), "append"
         elif isinstance(result, Aggregated):
             if last:
-                shown, mode = result.shown(self._estimated()), "replace"
+                shown, mode = result.shown(self._look if self._reached and self._look else self._estimated()), "replace"
             elif self._look is not None:
-                shown, mode, self._look = self._look, "replace", None
+                shown, mode, self._look = result.shown(self._look), "replace", None
             else:
                 shown, mode = Shown(result.schema.empty_table()), "append"
         elif last:
@@ -302,8 +317,13 @@ def _worst(found: Estimated) -> float:
     for value, lower, upper in zip(found.value, found.lower, found.upper, strict=True):
         if lower.null_count or upper.null_count or value.null_count:
             return np.inf
-        middle, low, high = (a.cast("float64").to_numpy(zero_copy_only=False) for a in (value, lower, upper))
+        middle, low, high = (_floats(a) for a in (value, lower, upper))
         half = np.maximum(high - middle, middle - low)
         with np.errstate(divide="ignore", invalid="ignore"):
             worst = max(worst, float(np.where(half > 0, half / np.abs(middle), 0.0).max()))
     return worst
+
+
+def _floats(array: pa.Array) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return found

@@ -82,8 +82,10 @@ def estimate(exact: Groups, sample: Sample, draws: int, population: int, confide
     groups = len(keys[0]) if keys else 1
     hits = np.array([sample.rows]) if ids is None else np.bincount(ids, minlength=groups)
     if draws == population:
-        whole = copy.deepcopy(exact)
-        whole.add(sample.keys, sample.arguments, sample.rows)
+        whole = exact
+        if sample.rows:
+            whole = copy.deepcopy(exact)
+            whole.add(sample.keys, sample.arguments, sample.rows)
         values = whole.result().values
         return Estimated(keys, values, values, values, hits, True)
     view = _View(ids, groups, hits, draws, population, confidence)

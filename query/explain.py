@@ -70,7 +70,8 @@ def explain(cursor: Cursor, analyze: bool, budget: int | None) -> Explanation:
     made = Explanation(
         list(cursor.plan.steps), cursor.progress().total, tuple(cursor.plan.warnings), SCHEMA.empty_table()
     )
-    if promising is not None and (planned := _ranked(promising, cursor)) is not None:
+    prefers = promising is not None and promising.preference is not None
+    if promising is not None and prefers and (planned := _ranked(promising, cursor)) is not None:
         made.regions, made.considered, made.pruned = _regions(promising, *planned)
     if analyze:
         for frame in cursor.run(budget, threading.Event()):
@@ -151,7 +152,7 @@ def _lines(made: Explanation) -> list[str]:
     if made.regions.num_rows:
         lines += ["", "the most promising regions:", *_table(made.regions)]
         lines.append(
-            f"pairs of key and zone considered: {made.considered:,}, ruled out by window and filter: {made.pruned:,}"
+            f"pairs of key and zone considered: {made.considered:,}, ruled out without a look: {made.pruned:,}"
         )
     if made.progress is not None:
         lines += ["", *_analysis(made, made.progress)]

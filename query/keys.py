@@ -17,7 +17,9 @@ Hasher: TypeAlias = Callable[[Rows], tuple[Hashes, NDArray[np.bool_] | None]]
 """Key hashes of rows, and which of the rows have no key."""
 
 SLICE = 1 << 14  # tuples read between two looks at the clock
+ENTERED = 1 << 12  # tuples entered between two looks: each may be the first on its page of memory
 LINES = 1 << 17  # lines of a directory listed between two looks
+TALLIED = 4096  # numbers of rows told apart
 STEPS = 1 << 15  # steps along chains between two looks
 
 
@@ -48,9 +50,9 @@ class Keys:
     def build(cls, snapshot: Snapshot, hasher: Hasher) -> Generator[None, None, "Keys"]:
         """A directory of the snapshot's tuples: one pass over them, in slices."""
         postings = Postings(snapshot.capacity, keys=snapshot.size)
-        for first in range(0, snapshot.size, SLICE):
+        for first in range(0, snapshot.size, ENTERED):
             with snapshot.holding():
-                rows = snapshot.rows_between(first, min(first + SLICE, snapshot.size))
+                rows = snapshot.rows_between(first, min(first + ENTERED, snapshot.size))
                 if not snapshot.whole:
                     rows = rows[snapshot.admitted(rows)]
                 hashes, missing = hasher(rows)
@@ -60,8 +62,11 @@ class Keys:
             yield
         return cls(snapshot, postings, exact=True, built=True)
 
-    def listed(self) -> Iterator[Hashes | None]:
-        """Every key, part by part. If lines move meanwhile, None says so and it begins again, at last in one go."""
+    def listed(self, least: int = 1, most: int = 1 << 31) -> Iterator[Hashes | None]:
+        """Every key that has from `least` to `most` rows, part by part.
+
+        If lines move meanwhile, None says so and it begins again, at last in one go.
+        """
         for attempt in range(3):
             version, at = self.postings.version, 0
             step = LINES if attempt < 2 else self.postings.lines
@@ -69,12 +74,29 @@ class Keys:
                 with self.snapshot.holding():
                     if self.postings.version != version:
                         break
-                    found = self.postings.listed(at, min(at + step, self.postings.lines))
+                    found = self.postings.listed(at, min(at + step, self.postings.lines), least, most)
                 at += step
                 yield found
             else:
                 return
             yield None
+
+    def tallied(self) -> Generator[None, None, tuple[NDArray[np.int64], int]]:
+        """How many keys have how many rows (the last for all that have more), and the most that one has.
+
+        Lines that move meanwhile may be counted twice or not at all: it is a help in choosing, and the most is taken
+        again, for sure, if there was any such change.
+        """
+        sizes, most = np.zeros(TALLIED, np.int64), 0
+        version = self.postings.version
+        for at in range(0, self.postings.lines, LINES):
+            with self.snapshot.holding():
+                most = max(most, self.postings.tally(at, min(at + LINES, self.postings.lines), sizes))
+            yield
+        if self.postings.version != version:
+            with self.snapshot.holding():
+                most = self.postings.tally(0, self.postings.lines, np.zeros(TALLIED, np.int64))
+        return sizes, most
 
     def counts(self, hashes: Hashes) -> Counts:
         """How many rows each key has, at most."""

@@ -15,7 +15,7 @@ from query.planner import snapshots_of
 from query.results import schema
 from query.scope import Input, Scope
 
-FEWEST = 8  # selections from which on it pays to put a window in order
+FEWEST = 16  # selections from which on it pays to put a window in order
 TURNED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.LTE: exp.GTE}
 NUMBER = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ)
 
@@ -137,7 +137,7 @@ class _Window:
                 rows = rows[~missing]
             values = snapshot.column(column.name, rows)
         self.values: NDArray[Any] = values.to_numpy(zero_copy_only=False)
-        order = np.argsort(self.values, kind="stable")  # NaN comes last, as the greatest
+        order = np.argsort(self.values)  # NaN comes last, as the greatest
         self.values = self.values[order]
         self._rows = rows[order]
         self._columns: dict[str, pa.Array] = {column.name: pa.array(self.values)}

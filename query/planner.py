@@ -194,7 +194,9 @@ class _Planner:
             self.steps.append(f"{what}: {of}, {order}{fade}")
         for number, side in enumerate(sides):
             if side.keys is None:
-                why = "the window is narrow" if side.summary is not None else "no summary"
+                why = "the window is narrow"
+                if side.summary is None or side.summary.structure == "none":
+                    why = "no summary" if side.summary is None else "no structure"
                 how = f"a directory built for this query ({why})"
             else:
                 how = f"summary {side.summary.name}" if side.summary is not None else "a directory"

@@ -110,10 +110,18 @@ class PromisingSet:
         """Put entries back, at the priority they have now."""
         self._queue.push(entries, self.priority, self.tie)
 
-    def pop(self, state: np.uint8, most_units: int, most_entries: int) -> NDArray[np.int32]:
-        """The best entries while they are in that state, or ANY, best first: at least one if the best is."""
+    def pop(self, state: np.uint8, most_units: int, most_entries: int, above: float = np.nan) -> NDArray[np.int32]:
+        """The best entries while they are in that state, or ANY, and over `above`, best first.
+
+        At least one if the best is such an entry. Nothing is over infinity; NaN sets no limit.
+        """
         columns = (self.priority, self.tie, self.state)
-        return self._queue.pop(*columns, state, self.units, most_units, most_entries)
+        return self._queue.pop(*columns, state, self.units, most_units, most_entries, above)
+
+    def beyond(self, above: float) -> bool:
+        """Whether the best entry is over that."""
+        best = self._queue.best(self.priority, self.tie)
+        return best is not None and not best <= above
 
     def take_out(self, state: np.uint8) -> NDArray[np.int32]:
         """Remove all entries in that state, in order of their ties."""

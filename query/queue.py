@@ -81,6 +81,10 @@ class Queue:
             self.least, self.last = -np.inf, (1 << 63) - 1
         return bool(self.heaped[0])
 
+    def best(self, priority: NDArray[np.float64], tie: NDArray[np.int64]) -> float | None:
+        """The highest priority there is; None if nothing is left."""
+        return float(priority[self.heap[0]]) if self.ready(priority, tie) else None
+
     def _move_border(self, priority: NDArray[np.float64], tie: NDArray[np.int64]) -> None:
         """Let the next best of the pool into the heap: about as many as `_next`, judged by a sample."""
         used = min(len(self.pooled), len(priority))
@@ -109,12 +113,14 @@ class Queue:
         units: NDArray[np.int64],
         most_units: int,
         most_entries: int,
+        above: float,
     ) -> Numbers:
-        """The best entries while they are in the state wanted, best first: at least one if the best is."""
+        """The best entries while they are in the state wanted and their priority is over `above`, best first: at least
+        one if the best is such an entry; NaN sets no limit."""
         out = np.empty(most_entries, np.int32)
         if not self.ready(priority, tie):
             return out[:0]
-        rest = (state, wanted, units, most_units, self.least, self.last)
+        rest = (state, wanted, units, most_units, self.least, self.last, above)
         taken = kernels.pop(self.heap, self.heaped[0], priority, tie, *rest, out)
         self.heaped[0] -= taken
         return out[:taken]

@@ -12,8 +12,10 @@ from query.estimators import Estimated, Sample, estimate
 from query.operators.base import Batch, Operator, Sampler
 from query.order import sorted_places
 from query.pipeline import Pipeline
+from query.places import offset_of
 from query.scope import Input
 from query.types import ARROW
+from summaries.errors import Overflow
 
 CROWDED = 1 << 16  # rows kept beyond a LIMIT before the worst are let go
 
@@ -171,7 +173,12 @@ class Aggregated:
             drawn, population = sampler.rest(worker)
         keys, arguments, rows = self._sample(drawn)
         sample = Sample(keys, arguments, rows)
-        return estimate(self.groups, sample, int(drawn.sum()), int(population), confidence)
+        try:
+            return estimate(self.groups, sample, int(drawn.sum()), int(population), confidence)
+        except Overflow as problem:
+            calls = zip(self.bound.aggregates, self.bound.calls, strict=True)
+            at = next((c for a, c in calls if a.function == "sum" and a.kind == "int"), None)
+            raise Overflow(problem.problem, self.bound.scope.sql, None if at is None else offset_of(at)) from None
 
     def _sample(self, left: NDArray[np.bool_]) -> tuple[list[pa.Array], list[pa.Array | None], int]:
         """The draws that the worker has not come to."""

@@ -16,8 +16,13 @@ from query.sql import generate, nodes
 from query.types import kind_of_type
 from summaries.errors import (
     BadClause,
+    BadGranularity,
+    BadOptions,
+    BadStructure,
+    CeilingTooLow,
     DefinitionError,
     InUse,
+    NoSuchName,
     StatementError,
 )
 
@@ -73,7 +78,7 @@ class Definitions:
             return done
         name = node.this.name
         with _placed(sql, node.this):
-            key = self.catalog.claim(name)
+            key = self.catalog.claim(name, "stream")
         types: dict[str, str] = {}
         for column in node.args["columns"]:
             if column.this.name.lower() in map(str.lower, types):
@@ -82,14 +87,15 @@ class Definitions:
         time = node.args["time"]
         found = [c for c in types if c.lower() == time.name.lower()]
         if not found:
-            raise BadClause(
+            raise NoSuchName(
                 f"TIMESTAMP BY {time.name}: no such column{suggest(time.name, types)}", sql, offset_of(time)
             )
         lateness = node.args.get("lateness")
         options = _options(node, STREAM_OPTIONS, sql)
         if "max_future_seconds" in options:
             options["max_future"] = round(options.pop("max_future_seconds") * 1_000_000)
-        with _placed(sql, lateness if lateness is not None else time):
+        given = (node.args.get("options") or [lateness or time])[0]
+        with _placed(sql, lateness or time, {BadOptions: given}):
             made = Stream(
                 name,
                 types,
@@ -107,20 +113,28 @@ class Definitions:
             return done
         name = node.this.name
         with _placed(sql, node.this):
-            key = self.catalog.claim(name)
+            key = self.catalog.claim(name, "summary")
         stream = self.catalog.stream(node.args["stream"], sql)
         wanted = node.args["key"]
         found = [c for c in stream.schema.types if c.lower() == wanted.name.lower()]
         if not found:
             hint = suggest(wanted.name, stream.schema.types)
-            raise BadClause(f"no column {wanted.name!r} in {stream.name}{hint}", sql, offset_of(wanted))
+            raise NoSuchName(f"no column {wanted.name!r} in {stream.name}{hint}", sql, offset_of(wanted))
         options = _options(node, SUMMARY_OPTIONS, sql)
         rate, depth = (_whole(node.args[part], part, sql) for part in ("rate", "depth"))
         with _placed(sql, node.args["granularity"]):
             granularity = node.args["granularity"].micros
         with _placed(sql, wanted):
             stream.schema.check_key(found[0])
-        with _placed(sql, node.args["rate"]):
+        given = (node.args.get("options") or [node.this])[0]
+        places = {
+            BadGranularity: node.args["granularity"],
+            BadStructure: node.args.get("structure") or node.this,
+            BadOptions: given,
+            CeilingTooLow: given,
+        }
+        before = stream.kept
+        with _placed(sql, node.args["rate"] if rate < 2 else node.args["depth"], places):
             made = stream.create_summary(
                 name,
                 found[0],
@@ -130,14 +144,16 @@ class Definitions:
                 options=Options(**options),
             )
         self.catalog.summaries[key] = SummaryEntry(stream.name, made)
-        return Done(f"summary {name} created on {stream.name} ({found[0]})", True)
+        gone = before - stream.kept
+        aged = f"; {gone:,} tuples were older than it keeps, and are gone" if gone else ""
+        return Done(f"summary {name} created on {stream.name} ({found[0]}){aged}", True)
 
     def _create_query(self, node: nodes.CreateContinuousQuery, sql: str) -> Done:
         if (done := self._there(node, "query")) is not None:
             return done
         name = node.this.name
         with _placed(sql, node.this):
-            key = self.catalog.claim(name)
+            key = self.catalog.claim(name, "query")
         bound = bind(node.args["query"], sql, self.catalog)
         reads = {s.stream.name.lower() for s in bound.sources}
         if bound.preference is not None:
@@ -200,7 +216,7 @@ class Definitions:
                 {
                     "name": pa.array([s.name for s in streams], pa.string()),
                     "time": pa.array([s.schema.time for s in streams], pa.string()),
-                    "tuples": pa.array([s.count for s in streams], pa.int64()),
+                    "tuples": pa.array([s.kept for s in streams], pa.int64()),
                     "refused": pa.array([sum(s.refused.values()) for s in streams], pa.int64()),
                     "watermark": pa.array([s.watermark for s in streams], pa.timestamp("us")),
                     "bytes": pa.array([s.nbytes for s in streams], pa.int64()),
@@ -272,22 +288,24 @@ class Definitions:
 
 
 class _placed:
-    """Errors of the index, told with their place in the statement."""
+    """Errors of the index, told with their place in the statement: that of their kind, or else the one given."""
 
-    def __init__(self, sql: str, node: exp.Expression) -> None:
+    def __init__(
+        self, sql: str, node: exp.Expression, places: Mapping[type[DefinitionError], exp.Expression] | None = None
+    ) -> None:
         self._sql = sql
         self._node = node
+        self._places = places or {}
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
-        at = offset_of(self._node)
         if isinstance(problem, StatementError) and problem.line is None:
-            raise type(problem)(problem.problem, self._sql, at) from None
+            raise type(problem)(problem.problem, self._sql, offset_of(self._node)) from None
         if isinstance(problem, DefinitionError):
-            place = StatementError(str(problem), self._sql, at)
-            raise type(problem)(str(place)) from None
+            node = self._places.get(type(problem), self._node)
+            raise type(problem)(str(StatementError(str(problem), self._sql, offset_of(node)))) from None
 
 
 def _options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[str, Any]:

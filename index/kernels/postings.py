@@ -253,6 +253,32 @@ def walk(older, newest, counts, probe, rows):
                 lane_left[lane] = lane_left[busy]
 
 
+@kernel("int64(int32[:,::1], uint8[::1], int64, int64, int64[::1])")
+def tally(small, tags, start, stop, sizes):
+    """Count the keys of lines start..stop by their rows, into sizes[rows], the last for all that have more.
+
+    Returns the most rows that one of them has.
+    """
+    most = np.int64(0)
+    for at in range(start, stop):
+        if tags[at] != 0:
+            count = np.int64(small[at, 2])
+            most = max(most, count)
+            sizes[min(count, sizes.size - 1)] += 1
+    return most
+
+
+@kernel("int64(int64[:,::1], int32[:,::1], uint8[::1], int64, int64, int64, int64, int64[::1])")
+def listed(entries, small, tags, start, stop, least, most, out):
+    """Hashes of the keys of lines start..stop that have from `least` to `most` rows; returns how many."""
+    found = 0
+    for at in range(start, stop):
+        if tags[at] != 0 and least <= small[at, 2] <= most:
+            out[found] = entries[at, 0]
+            found += 1
+    return found
+
+
 @kernel("int32(int32[::1], int32, int32[::1])")
 def follow(older, row, rows):
     """One key's rows from `row` on, as many as fit; returns the row after them."""

@@ -77,12 +77,12 @@ def sort_out(priority, tie, pooled, size, least, last, out):
 
 
 @kernel(
-    "int64(int32[::1], int64, float64[::1], int64[::1], uint8[::1], uint8, int64[::1], int64, float64, int64,"
+    "int64(int32[::1], int64, float64[::1], int64[::1], uint8[::1], uint8, int64[::1], int64, float64, int64, float64,"
     " int32[::1])"
 )
-def pop(heap, size, priority, tie, state, wanted, units, most, least, last, out):
+def pop(heap, size, priority, tie, state, wanted, units, most, least, last, above, out):
     """Take entries off the top while they are in the state wanted, or any if that is 255, come no later than `least`
-    and `last` say, and promise fewer than `most` units together.
+    and `last` say, have a priority over `above`, and promise fewer than `most` units together.
 
     At least one is taken if the top is such an entry. Returns how many; the heap is smaller by as many.
     """
@@ -92,7 +92,7 @@ def pop(heap, size, priority, tie, state, wanted, units, most, least, last, out)
         top = heap[0]
         if not within(priority[top], tie[top], least, last) or (wanted != 255 and state[top] != wanted):
             break
-        if taken > 0 and total + units[top] > most:
+        if (taken > 0 and total + units[top] > most) or priority[top] <= above:
             break
         total += units[top]
         out[taken] = top

@@ -51,6 +51,7 @@ class Drawing(Sampler):
             ids, numbers = drawn
             for side, arena in enumerate(arenas):
                 missing = np.unique(ids[arena.starts[ids] < 0])
+                self.rank += len(missing) if side == 0 else 0
                 if len(missing):
                     arena.add(missing, (yield from self.promising.lists(side, missing)))
             yield self._batch(arenas, ids, numbers)
@@ -115,7 +116,6 @@ class Drawing(Sampler):
         draws = np.arange(self.done, self.done + len(ids))[there]
         self._drawn.append((ids, numbers))
         self.done += len(ids)
-        self.rank += len(ids)
         self.read += len(draws)
         rows = [a.rows[a.starts[ids[there]] + p[there]] for a, p in zip(arenas, places, strict=True)]
         return Batch(tuple(rows), draws)

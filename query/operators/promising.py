@@ -19,6 +19,7 @@ from query.scope import Input
 
 MOST_ENTRIES = 4096  # worked in one go
 REFINED, MOST_REFINED = 64, 1024  # rough entries looked at in one go: at first, and later on
+BAND = 4096  # keys listed at first, from the most frequent down; then eight times as many each time
 AHEAD = 1 << 13  # newest tuples whose keys are tried first when there is no time to list all keys
 
 ValueOf = Callable[[Rows], NDArray[np.float64]]
@@ -118,7 +119,7 @@ class Promising(Operator):
         elif self.restrict is not None:
             self._enter(np.unique(self.restrict))
         else:
-            yield from self._plan_keys()
+            yield from self._list(self._lister)
         self.planned = True
 
     def _keys(self, side: int) -> Keys:
@@ -126,17 +127,23 @@ class Promising(Operator):
         assert keys is not None
         return keys
 
-    def _plan_keys(self) -> Generator[None, None, None]:
-        lister = self._keys(min(range(len(self.sides)), key=lambda s: self._keys(s).postings.lines))
-        tried, entries, total = len(self.set), self.entries, self.total
-        self.set.reserve(tried + lister.postings.keys)
-        for listed in lister.listed():
-            if listed is None:  # it begins again
-                self.set.forget(tried)
-                self._until[tried:] = 0
-                self.entries, self.total, self.listed = entries, total, tried
+    def _list(self, lister: int, least: int = 1, most: int = 1 << 31) -> Generator[None, None, None]:
+        """Enter the keys that have from `least` to `most` tuples on the side that lists them."""
+        known, keys = len(self.set), self._keys(lister)
+        if known and (self.snapshots[lister].grown or not keys.exact):
+            most = 1 << 31  # a key may have more tuples by now than when it was passed over
+        again = known > 0 and (most == 1 << 31 or len(self._tried) > 0)
+        before = np.unique(self.set.hash) if again else np.empty(0, np.int64)
+        entries, total, listed = self.entries, self.total, self.listed
+        if least == 1:
+            self.set.reserve(known + keys.postings.keys)
+        for part in keys.listed(least, most):
+            if part is None:  # it begins again; none of what came meanwhile has been taken
+                self.set.forget(known)
+                self._until[known:] = 0
+                self.entries, self.total, self.listed = entries, total, listed
                 continue
-            hashes = listed[~np.isin(listed, self._tried)] if len(self._tried) else listed
+            hashes = part[~np.isin(part, before)] if again else part
             for first in range(0, len(hashes), SLICE):
                 self._enter(hashes[first : first + SLICE])
                 yield
@@ -157,18 +164,20 @@ class Promising(Operator):
     def _add(self, hashes: Hashes, *counts: Counts) -> None:
         """Entries for keys, at the priority that their counts give them."""
         preference = self.preference
-        if preference is None:
-            priority = np.zeros(len(hashes))
-        else:
-            known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, counts, strict=True))}
-            columns = exact_counts(preference.estimates, known)
-            priority = preference.priority(preference.value(columns, len(hashes)))
+        priority = np.zeros(len(hashes)) if preference is None else self._priorities(*counts)
         rough = self.banded or (preference is not None and not self.exact and preference.direction == "DESC")
         if rough and preference is not None and not preference.rising and not self.banded:
             priority = np.full(len(hashes), np.inf)  # nothing bounds it: all are looked at before any is worked
         before = len(self.set)
         self.set.add(hashes, list(counts), priority, ROUGH if rough else READY)
         self._grow(before)
+
+    def _priorities(self, *counts: Counts) -> NDArray[np.float64]:
+        """What keys with so many tuples on each side are worth."""
+        assert self.preference is not None
+        known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, counts, strict=True))}
+        columns = exact_counts(self.preference.estimates, known)
+        return self.preference.priority(self.preference.value(columns, len(counts[0])))
 
     def _grow(self, before: int) -> None:
         fresh = len(self.set) - before
@@ -227,9 +236,9 @@ class Promising(Operator):
 
     # --- refining ------------------------------------------------------------------------------------------------
 
-    def _refine_top(self) -> Generator[None, None, None]:
+    def _refine_top(self, above: float = np.nan) -> Generator[None, None, None]:
         """Refine what is rough among the best entries, more of them each time."""
-        ids = self.set.pop(ANY, 1 << 62, self._refining)
+        ids = self.set.pop(ANY, 1 << 62, self._refining, above)
         self._refining = min(2 * self._refining, MOST_REFINED)
         rough = self.set.state[ids] == ROUGH
         self.set.push(ids[~rough])
@@ -338,28 +347,67 @@ class Promising(Operator):
     # --- working -------------------------------------------------------------------------------------------------
 
     def work(self) -> Slices:
+        for side in self.sides:
+            yield from side.ready()
         if self.hurry:
-            for side in self.sides:
-                yield from side.ready()
             self._newest()
             yield from self._work()
         if not self.planned:
+            if self._by_bands:
+                yield from self._work_bands()
+                return
             yield from self.plan()
         yield from self._work()
 
-    def _work(self) -> Slices:
+    def _work(self, above: float = np.nan) -> Slices:
+        """All entries with a priority over `above`, which may be NaN for no limit."""
         if self.preference is None:
             yield from self._work_all()
             return
         while True:
-            ids = self.set.pop(READY, self.pace(), MOST_ENTRIES)
+            ids = self.set.pop(READY, self.pace(), MOST_ENTRIES, above)
             if len(ids):
                 yield from self._join(ids)
                 continue
-            if not self.set.size:
+            if not self.set.beyond(above):
                 return
-            yield from self._refine_top()
+            yield from self._refine_top(above)
             yield None
+
+    @property
+    def _by_bands(self) -> bool:
+        """Whether keys are listed from the most frequent down: then those left have a bound."""
+        preference = self.preference
+        if preference is None or preference.direction != "DESC" or not preference.rising or preference.side is not None:
+            return False
+        return self.restrict is None and self._keys(self._lister).postings.keys > 4 * BAND
+
+    @property
+    def _lister(self) -> int:
+        """The side with the smaller directory."""
+        return min(range(len(self.sides)), key=lambda s: self._keys(s).postings.lines)
+
+    def _work_bands(self) -> Slices:
+        """Keys with many tuples first: those not listed yet have fewer than `least`, and so a bound."""
+        lister = self._lister
+        sizes, _ = yield from self._keys(lister).tallied()
+        most = [1] * len(self.sides)
+        for side in range(len(self.sides)):
+            if side != lister:
+                _, most[side] = yield from self._keys(side).tallied()
+        above, top, band = np.cumsum(sizes[::-1])[::-1], 1 << 31, BAND  # above[n]: keys with n rows or more
+        while not self.planned:
+            taken = above[top] if top < len(above) else 0
+            least = max(int(np.searchsorted(-above, -(taken + band), side="right")) - 1, 1)
+            least = min(least, top - 1)
+            yield from self._list(lister, least, top - 1)
+            top, band = least, 8 * band
+            if least == 1:
+                self.planned = True
+                yield from self._work()
+                return
+            most[lister] = least - 1
+            yield from self._work(self._priorities(*(np.array([m]) for m in most))[0])
 
     def _work_all(self) -> Slices:
         """Entries in the order they are in: nothing is preferred."""
@@ -380,16 +428,18 @@ class Promising(Operator):
         lists = []
         for side in range(len(self.sides)):
             lists.append((yield from self.lists(side, ids)))
-        began = self.done
+        began, before = self.done, self.rank
         units = self.set.units[ids]
         if len(lists) == 1:
+            rows = lists[0].rows
             ends = np.cumsum(lists[0].counts)
-            for first in range(0, len(lists[0].rows), self.pace()):
-                last = min(first + self.pace(), len(lists[0].rows))
+            last = 0
+            while last < len(rows):
+                first, last = last, min(last + self.pace(), len(rows))
                 at = int(np.searchsorted(ends, last, side="right"))
-                self._reached(ids, at, last - int(ends[at - 1] if at else 0))
+                self._reached(ids, before, at, last - int(ends[at - 1] if at else 0))
                 self.done = began + last
-                yield Batch((lists[0].rows[first:last],))
+                yield Batch((rows[first:last],))
         else:
             mine, theirs = lists
             left = int((mine.counts.astype(np.float64) * theirs.counts).sum())
@@ -403,19 +453,20 @@ class Promising(Operator):
                 left -= made
                 self.done += made
                 at = int(place[0])
-                if at < len(ids):
-                    self._reached(ids, at, int(place[1] * self.set.counts[1][ids[at]] + place[2]))
+                reached = int(place[1] * self.set.counts[1][ids[at]] + place[2]) if at < len(ids) else 0
+                self._reached(ids, before, at, reached)
                 yield Batch((a[:made], b[:made]))
         self.done = began + int(units.astype(np.float64).sum())
         self.until[ids] = units
-        self.rank += len(ids)
+        self.rank = before + len(ids)
         yield None
 
-    def _reached(self, ids: NDArray[np.int32], at: int, candidate: int) -> None:
-        """Entries before `at` are done, that one up to a candidate; pair (i, j) of p x q tuples is number i * q + j."""
+    def _reached(self, ids: NDArray[np.int32], before: int, at: int, candidate: int) -> None:
+        """Entries up to `at` are done, that one up to a candidate; pair (i, j) of p x q tuples is number i * q + j."""
         self.until[ids[:at]] = self.set.units[ids[:at]]
         if at < len(ids):
             self.until[ids[at]] = candidate
+        self.rank = before + min(at + 1, len(ids))
 
     def lists(self, side: int, ids: NDArray[np.int32]) -> Generator[None, None, Lists]:
         """The rows that entries have on one side, in the snapshot."""

@@ -196,3 +196,75 @@ def test_an_empty_log():
     assert not log.has_nulls("s")
     assert log.take(log.rows()).num_rows == 0
     assert log.release(1 << 60) == []
+
+
+# --- strings at random rows, and what chunks hold ----------------------------------------------------------------
+
+WORDS = [None, "", "", "a", "tea", "é" * 3, "日本 " * 5, "x" * 300]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 16, 64])
+@pytest.mark.parametrize("seed", range(4))
+def test_strings_are_gathered_from_many_chunks_in_any_order(monkeypatch, chunk, seed):
+    """Empty ones, nulls and repeated rows among them; also from chunks that have been used again."""
+    small_chunks(monkeypatch, chunk)
+    rng = np.random.default_rng(seed)
+    schema = {"ts": "timestamp", "s": "string", "k": "int"}
+    stream = Stream("s", schema, "ts", clock=ManualClock(1 << 50), max_tuples=1024)
+    options = Options(buckets=1, depth=1, width=2, maxlength=256, filter_bits=64, coarse_bits=64)
+    stream.create_summary("a", "k", granularity=100, collapse=(2, 1), options=options)
+    for turn in range(4):
+        words = [WORDS[int(i)] for i in rng.integers(0, len(WORDS), 300)]
+        stream.append({"ts": [1000 * turn + t for t in range(300)], "s": words, "k": range(300)})
+        log = stream._log
+        by_row = dict(zip(log.rows().tolist(), words[-len(log.rows()) :], strict=True))
+        for n in (0, 1, 2, 50, 700):
+            rows = rng.choice(log.rows(), n)
+            assert log.array("s", rows).to_pylist() == [by_row[r] for r in rows.tolist()]
+            plain = log._strings("s", rows)
+            plain.validate(full=True)
+            assert plain.to_pylist() == [by_row[r] or "" for r in rows.tolist()]
+            missing = log.nulls("s", rows)
+            expected = [by_row[r] is None for r in rows.tolist()]
+            assert ([False] * n if missing is None else missing.tolist()) == expected
+        falling = log.rows()[::-1].copy()
+        assert log.array("s", falling).to_pylist() == [by_row[r] for r in falling.tolist()]
+
+
+def test_strings_that_are_all_empty():
+    stream = Stream("s", {"ts": "timestamp", "s": "string"}, "ts", clock=ManualClock(0), max_tuples=40_000)
+    stream.append({"ts": [0] * 20_000, "s": [""] * 20_000})
+    rows = np.array([19_999, 0, CHUNK, CHUNK - 1], np.int32)
+    assert stream.take(rows, ["s"]).column("s").to_pylist() == [""] * 4
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.lists(st.integers(-9, 30), min_size=1, max_size=20), min_size=1, max_size=8),
+    st.sampled_from([1, 4, 16]),
+)
+def test_spans_and_counts_say_what_the_chunks_hold(steps, chunk):
+    with pytest.MonkeyPatch.context() as patch:
+        small_chunks(patch, chunk)
+        stream = Stream("s", {"ts": "timestamp", "k": "int"}, "ts", clock=ManualClock(1 << 50), max_tuples=1024)
+        options = Options(buckets=1, depth=1, width=2, maxlength=256, filter_bits=64, coarse_bits=64)
+        stream.create_summary("a", "k", granularity=10, collapse=(2, 2), options=options)
+        log, now, arrived = stream._log, 0, 0
+        for step in steps:
+            times = [now + t for t in step]
+            done = stream.append({"ts": times, "k": [1] * len(times)})
+            now, arrived = max(now, *times), arrived + done.accepted
+            starts, used, earliest, latest = log.spans()
+            held = [log.times[s : s + n] for s, n in zip(starts.tolist(), used.tolist(), strict=True)]
+            assert log.rows().tolist() == [r for s, n in zip(starts, used, strict=True) for r in range(s, s + n)]
+            assert earliest.tolist() == [int(t.min()) for t in held]
+            assert latest.tolist() == [int(t.max()) for t in held]
+            assert log.arrived == arrived
+            bases = log.bases[starts // chunk] + used
+            assert bases.tolist() == (arrived - np.cumsum(used[::-1])[::-1] + used).tolist()
+            everything = np.concatenate(held)
+            for oldest in (None, now - 40, now - 7, now, now + 1):
+                count = len(everything) if oldest is None else int((everything >= oldest).sum())
+                assert log.count_from(oldest) == count
+            assert stream.oldest is not None
+            assert stream.kept == int((everything >= stream.oldest).sum())

@@ -147,3 +147,99 @@ def test_forgetting_what_is_not_there_is_noticed():
     postings.enter_all(np.array([5], np.int64), np.array([0], np.int32))
     with pytest.raises(AssertionError, match="2 rows"):
         postings.forget(np.array([6, 5, 5], np.int64))
+
+
+# --- listing, following, room from the start ---------------------------------------------------------------------
+
+
+def listed_by(postings: Postings, step: int) -> list[int]:
+    parts = [postings.listed(at, min(at + step, postings.lines)) for at in range(0, postings.lines, step)]
+    return [int(h) for part in parts for h in part]
+
+
+@pytest.mark.kernel
+@settings(max_examples=5 if NO_JIT else 40)
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=6),
+    st.integers(0, 99),
+    st.sampled_from([64, 100, LEAST, 1 << 20]),
+)
+def test_every_key_is_in_one_line(steps, seed, step):
+    """In whatever parts the directory is listed; by how many rows they have as well."""
+    rng = np.random.default_rng(seed)
+    model = Model()
+    for entered, forgotten in steps:
+        model.enter(rng.choice(POOL, entered))
+        model.forget(forgotten)
+        assert sorted(listed_by(model.postings, step)) == sorted(model.rows)
+        lengths = {h: len(rows) for h, rows in model.rows.items()}
+        parts = [(at, min(at + step, model.postings.lines)) for at in range(0, model.postings.lines, step)]
+        sizes = np.zeros(6, np.int64)
+        assert max(model.postings.tally(*part, sizes) for part in parts) == max(lengths.values(), default=0)
+        expected = Counter(min(n, 5) for n in lengths.values())
+        assert sizes.tolist() == [expected[n] for n in range(6)], "the last counts all that have more"
+        for least, most in [(1, 1), (2, 3), (3, 1 << 31), (5, 4)]:
+            found = [model.postings.listed(*part, least, most) for part in parts]
+            chosen = sorted(h for h, n in lengths.items() if least <= n <= most)
+            assert sorted(np.concatenate(found).tolist()) == chosen
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("stretch", [1, 3, 40, 100])
+def test_a_chain_can_be_followed_stretch_by_stretch(stretch):
+    model = Model()
+    rng = np.random.default_rng(4)
+    model.enter(rng.choice(POOL[:4], 300))
+    model.forget(50)
+    model.enter(rng.choice(POOL[:4], 30))
+    for h, chain in model.rows.items():
+        newest, counts, _ = model.postings.counts(np.array([h]))
+        row, left, found = int(newest[0]), int(counts[0]), []
+        while left:
+            rows = np.full(min(stretch, left), -1, np.int32)
+            row = model.postings.follow(row, rows)
+            left -= len(rows)
+            found += rows.tolist()
+        assert found == list(chain)
+    none = np.empty(0, np.int32)
+    assert model.postings.follow(17, none) == 17
+
+
+def test_with_room_for_its_keys_a_directory_never_moves():
+    for keys in (0, 1, 511, 512, 513, 3000):
+        postings = Postings(CAPACITY, keys=keys)
+        lines = postings.lines
+        hashes = np.random.default_rng(keys).integers(-(1 << 62), 1 << 62, keys)
+        postings.enter_all(hashes, np.arange(keys, dtype=np.int32))
+        postings.enter_all(hashes, np.arange(keys, dtype=np.int32))
+        assert (postings.keys, postings.version, postings.lines) == (keys, 0, lines)
+        assert LEAST <= lines <= max(LEAST, 8 * keys)
+    assert Postings(CAPACITY).lines == LEAST
+
+
+@pytest.mark.kernel
+def test_the_version_tells_that_lines_have_moved():
+    """As long as it stays, a key is in the line that it was in."""
+    model = Model()
+    rng = np.random.default_rng(8)
+    version = model.postings.version
+    lines: dict[int, int] = {}
+    grown = kept = 0
+    for turn in range(40):
+        if turn % 8 == 7:
+            gone = model.postings.forgotten
+            model.forget(100)
+            assert model.postings.forgotten == gone + 100
+            assert model.postings.version > version
+        else:
+            model.enter(rng.integers(0, 10_000, 60))
+        places = model.postings._entries[:, 0]
+        now = {h: int(np.flatnonzero((places == h) & (model.postings._tags != 0))[0]) for h in list(model.rows)[:50]}
+        if model.postings.version == version:
+            kept += 1
+            assert all(now[h] == at for h, at in lines.items() if h in now)
+        else:
+            grown += turn % 8 != 7
+        version, lines = model.postings.version, now
+    assert grown and kept
+    assert model.postings.forgotten == 500

@@ -34,7 +34,14 @@ class Ticking:
 
 
 def tuples(
-    n: int, keys: int, *, seed: int, start: float = 0.0, seconds: float = 40.0, exponent: float = 1.0, strings: bool = False
+    n: int,
+    keys: int,
+    *,
+    seed: int,
+    start: float = 0.0,
+    seconds: float = 40.0,
+    exponent: float = 1.0,
+    strings: bool = False,
 ) -> Columns:
     """`n` tuples with keys by Zipf's law, in order of time over `seconds` from `start` on; `id` numbers them."""
     rng = np.random.default_rng(seed)
@@ -76,7 +83,9 @@ class Stores:
         after = max(int(c["ts"].max()) for c in all_of) - int(seconds * SECOND)
         return [{name: c[columns["ts"] > after] for name, c in columns.items()} for columns in all_of]
 
-    def pairs(self, seconds: float | None = None, where: Callable[[Row, Row], bool] | None = None) -> set[tuple[int, int]]:
+    def pairs(
+        self, seconds: float | None = None, where: Callable[[Row, Row], bool] | None = None
+    ) -> set[tuple[int, int]]:
         """Ids of all pairs with one key."""
         a, b = (_rows(c) for c in self.window(seconds, "a", "b"))
         of_key = defaultdict(list)
@@ -152,7 +161,10 @@ def frames(answer: Answer) -> list[Frame]:
 
 
 def pieces(
-    made: Stores, sql: str, budgets: Callable[[int], float | None], seed: int | None = None,
+    made: Stores,
+    sql: str,
+    budgets: Callable[[int], float | None],
+    seed: int | None = None,
     between: Callable[[int], None] | None = None,
 ) -> tuple[list[list[Row]], list[Progress]]:
     """Ask, and go on with the token until nothing is left: the rows of each piece, and every progress on the way.

@@ -21,6 +21,8 @@ from tests.query.stores import MS, Stores, as_rows, filled
 
 TRIALS = 1_000
 LEAST, MOST = 0.93, 0.99
+FEWER = 400
+"""Trials where the law is the same as in another test; the limits give way as chance does."""
 AGGREGATES = "count(*), sum(a.price), sum(a.n), avg(a.price), avg(a.n), median(a.price), quantile(a.price, 0.9)"
 Counts = NDArray[np.float64]
 JOIN = "FROM a, b WHERE a.k = b.k"
@@ -39,7 +41,7 @@ def last_frames(made: Stores, sql: str, budget_ms: int | None, seeds: range) -> 
 
 
 def covered(frames: Iterator[Frame], exact: pa.Table, keys: int = 0) -> tuple[Counts, Counts]:
-    """Of each aggregate, how often its interval was given and how often it held; groups are told by the first columns."""
+    """Of each aggregate, how often its interval was given and how often it held; groups are told by their keys."""
     truth = {row[:keys]: row[keys:] for row in as_rows(exact)}
     wide = exact.num_columns - keys
     given, held = np.zeros(wide), np.zeros(wide)
@@ -62,10 +64,14 @@ def judge(exact: pa.Table, given: Counts, held: Counts, trials: int, keys: int =
     names = exact.column_names[keys:]
     shares = {name: round(float(h / g), 4) for name, g, h in zip(names, given, held, strict=True)}
     assert given.min() >= 0.99 * trials, dict(zip(names, given.tolist(), strict=True))
-    assert min(shares.values()) >= LEAST and max(s for s in shares.values() if s < 1) <= MOST, shares
+    room = 0.015 if trials == FEWER else 0.0
+    assert min(shares.values()) >= LEAST - room, shares
+    assert max(s for s in shares.values() if s < 1) <= MOST + room / 2, shares
 
 
-def check(made: Stores, select: str, budget_ms: int | None, tail: str = "", keys: int = 0, trials: int = TRIALS) -> None:
+def check(
+    made: Stores, select: str, budget_ms: int | None, tail: str = "", keys: int = 0, trials: int = TRIALS
+) -> None:
     """Ask `select`, with `tail` and a budget, as often as there are trials, and compare with its exact answer."""
     exact = made.session.query(select).to_arrow()
     frames = last_frames(made, f"{select} {tail}", budget_ms, range(trials))
@@ -109,10 +115,10 @@ def test_of_groups(made, source, budget_ms):
     ids=["window", "window join", "partly read"],
 )
 def test_of_windows_and_of_what_was_partly_read(made, select, budget_ms):
-    check(made, f"SELECT {AGGREGATES} {select}", budget_ms, trials=400)
+    check(made, f"SELECT {AGGREGATES} {select}", budget_ms, trials=FEWER)
 
 
 @pytest.mark.parametrize("direction", ["DESC", "ASC", "WEIGHTED"])
 def test_with_a_preference(made, direction):
     tail = f"WITH PREFERENCE {direction} SUMMARY.Estimate.Count(a.k)"
-    check(made, f"SELECT {AGGREGATES} {JOIN} AND b.n > 5", 70, tail, trials=400)
+    check(made, f"SELECT {AGGREGATES} {JOIN} AND b.n > 5", 70, tail, trials=FEWER)

@@ -1,5 +1,6 @@
 """The order that preferences promise: most expected output first, and rarest first without a false outlier."""
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -78,7 +79,7 @@ def test_without_fade_a_key_comes_in_one_piece(preference, window):
     within = "" if window is None else f"WINDOW {window} SECONDS"
     rows = rows_of(made.session.query(f"{PAIRS} WITH PREFERENCE DESC SUMMARY.Estimate.{preference}(a.k) {within}"))
     keys = [row[0] for row in rows]
-    changes = sum(x != y for x, y in zip(keys, keys[1:], strict=False))
+    changes = sum(x != y for x, y in itertools.pairwise(keys))
     assert changes == len(set(keys)) - 1 > 20
 
 
@@ -109,7 +110,9 @@ def test_fade_lets_recent_entries_come_first(joined):
     """Each entry's share of the value falls by the factor for each granularity back; entries come by what is left."""
     made = filled(900, 60)
     bands = [of_granularity(made, name) for name in "ab"]
-    counts = [Counter(zip(made.columns(n)["k"].tolist(), g.values(), strict=True)) for n, g in zip("ab", bands, strict=True)]
+    counts = [
+        Counter(zip(made.columns(n)["k"].tolist(), g.values(), strict=True)) for n, g in zip("ab", bands, strict=True)
+    ]
     if joined:
         rows = rows_of(made.session.query(f"{PAIRS} WITH PREFERENCE DESC {COUNTS} FADE FACTOR 0.5"))
         at = [(k, bands[0][x], bands[1][y]) for k, x, y in rows]
@@ -151,7 +154,10 @@ def rare(counts: Counter[Any], share: float = 0.05) -> tuple[set[Any], int]:
 
 @pytest.mark.parametrize("fade", ["", "FADE FACTOR 1"])
 @pytest.mark.parametrize("window", [None, 15])
-@pytest.mark.parametrize(("structure", "strings"), [("adaptive", False), ("adaptive", True), ("none", False), ("time", False), ("grid", False)])
+@pytest.mark.parametrize(
+    ("structure", "strings"),
+    [("adaptive", False), ("adaptive", True), ("none", False), ("time", False), ("grid", False)],
+)
 def test_asc_selects_no_false_outlier(structure, strings, window, fade):
     made = crowded(structure, strings)
     within = "" if window is None else f"WINDOW {window} SECONDS"

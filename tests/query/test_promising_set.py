@@ -56,7 +56,7 @@ def test_the_columns_keep_what_they_have_while_they_grow():
         if size == 3:
             made.reserve(20)
             made.reserve(5)
-        found = (made.hash, *made.counts, made.row, *made.bands, made.units, made.priority, made.tie)
+        found: list[Any] = [made.hash, *made.counts, made.row, *made.bands, made.units, made.priority, made.tie]
         assert list(zip(*(c.tolist() for c in found), strict=True)) == told
         assert len(made) == made.size == len(told)
     assert made.pop(ANY, MANY, 1000).tolist() == sorted(range(len(told)), key=lambda e: (-told[e][7], told[e][8]))
@@ -88,6 +88,18 @@ def test_entries_come_up_to_so_many_units_and_one_at_least():
     made = PromisingSet(1)
     made.add(keyed(1, 2, 3, 4), [keyed(100, 10, 20, 1)], np.array([4.0, 3.0, 2.0, 1.0]), READY)
     assert [made.pop(READY, 30, 9).tolist() for _ in range(3)] == [[0], [1, 2], [3]]
+
+
+def test_entries_come_while_they_are_over_a_limit():
+    made = filled([9.0, 7.0, 5.0, -np.inf])
+    assert made.beyond(8.5) and not made.beyond(9.0) and not made.beyond(np.inf)
+    assert made.pop(ANY, MANY, 9, 5.0).tolist() == [0, 1]
+    assert made.pop(ANY, MANY, 9, 5.0).tolist() == []
+    assert made.beyond(-np.inf) and made.beyond(np.nan)
+    assert made.pop(ANY, MANY, 9, -np.inf).tolist() == [2]
+    assert not made.beyond(-np.inf) and made.beyond(np.nan)
+    assert made.pop(ANY, MANY, 9).tolist() == [3]
+    assert not made.beyond(np.nan), "nothing is left"
 
 
 def test_an_entry_put_back_comes_at_its_new_priority():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import query.queue
 from query.queue import Queue
 
-INF = math.inf
+INF, NAN = math.inf, math.nan
 ANY = np.uint8(255)
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
@@ -51,13 +51,15 @@ class Model:
     def expected(self) -> list[int]:
         return sorted(self.inside, key=lambda e: (-self.priority[e], self.tie[e]))
 
-    def pop(self, most_entries: int, most_units: int = 1 << 62, wanted: np.uint8 = ANY) -> list[int]:
+    def pop(
+        self, most_entries: int, most_units: int = 1 << 62, wanted: np.uint8 = ANY, above: float = NAN
+    ) -> list[int]:
         columns = (self.priority, self.tie, self.state, wanted, self.units)
-        taken: list[int] = self.queue.pop(*columns, most_units, most_entries).tolist()
+        taken: list[int] = self.queue.pop(*columns, most_units, most_entries, above).tolist()
         best: list[int] = []
         for e in self.expected()[:most_entries]:
             too_many = best and self.units[best].sum() + self.units[e] > most_units
-            if too_many or (wanted != ANY and self.state[e] != wanted):
+            if too_many or self.priority[e] <= above or (wanted != ANY and self.state[e] != wanted):
                 break
             best.append(e)
         assert taken == best[: len(taken)]
@@ -79,6 +81,11 @@ class Model:
         assert self.queue.size == len(self.inside)
         assert sorted(self.queue.members().tolist()) == sorted(self.inside)
 
+    def best(self) -> None:
+        expected = self.expected()
+        assert self.queue.best(self.priority, self.tie) == (self.priority[expected[0]] if expected else None)
+        self.check()
+
     def drain(self, step: int = 7) -> list[int]:
         order: list[int] = []
         while taken := self.pop(step):
@@ -88,10 +95,13 @@ class Model:
 
 
 priority = st.one_of(st.sampled_from([-INF, INF, 0.0, -0.0, 1.0, 1.0, 1.0, 2.0]), st.floats(allow_nan=False))
+limit = st.sampled_from([NAN, NAN, -INF, 0.0, 1.0, INF])
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.lists(priority, max_size=60)),
-        st.tuples(st.just("pop"), st.tuples(st.integers(0, 25), st.integers(0, 20), st.sampled_from([0, 1, 255]))),
+        st.tuples(
+            st.just("pop"), st.tuples(st.integers(0, 25), st.integers(0, 20), st.sampled_from([0, 1, 255]), limit)
+        ),
         st.tuples(st.just("push"), st.tuples(st.integers(0, 25), st.lists(priority, max_size=25))),
     ),
     max_size=20,
@@ -110,9 +120,11 @@ def test_added_taken_and_put_back_in_any_turn(turns, first, sampled, seed):
                 mine = [ties.pop() for _ in how]
                 model.add(how, mine, rng.integers(0, 2, len(how)).tolist())
             elif what == "pop":
-                model.pop(how[0], how[1], np.uint8(how[2]))
+                model.pop(how[0], how[1], np.uint8(how[2]), how[3])
             else:
                 model.push(*how)
+            if seed % 2:  # to look at it may put more in order
+                model.best()
         model.drain()
 
 
@@ -146,13 +158,13 @@ def test_only_what_is_reached_is_put_in_order():
     queue.add(0, n, priority, tie)
     assert queue.size == n and queue.heaped[0] == 0
     state, units = np.zeros(n, np.uint8), np.ones(n, np.int64)
-    best = queue.pop(priority, tie, state, ANY, units, 1 << 62, 10)
+    best = queue.pop(priority, tie, state, ANY, units, 1 << 62, 10, NAN)
     order = np.lexsort((tie, -priority))
     assert best.tolist() == order[:10].tolist()
     assert query.queue.FIRST // 2 < queue.heaped[0] < 2 * query.queue.FIRST
     taken = [best]
     while queue.size:
-        taken.append(queue.pop(priority, tie, state, ANY, units, 1 << 62, 3000))
+        taken.append(queue.pop(priority, tie, state, ANY, units, 1 << 62, 3000, NAN))
     assert np.concatenate(taken).tolist() == order.tolist()
 
 
@@ -192,7 +204,7 @@ def test_the_columns_may_be_longer_than_the_queue():
     priority[:3] = [1.0, 3.0, 2.0]
     queue = Queue()
     queue.add(0, 3, priority, tie)
-    taken = queue.pop(priority, tie, np.zeros(50, np.uint8), ANY, np.ones(50, np.int64), 9, 9)
+    taken = queue.pop(priority, tie, np.zeros(50, np.uint8), ANY, np.ones(50, np.int64), 9, 9, NAN)
     assert taken.tolist() == [1, 2, 0]
 
 
@@ -213,5 +225,6 @@ def test_an_empty_queue():
     queue.add(0, 0, none, ties)
     queue.push(np.empty(0, np.int32), none, ties)
     assert not queue.ready(none, ties)
+    assert queue.best(none, ties) is None
     assert queue.size == 0 and queue.members().tolist() == []
-    assert queue.pop(none, ties, np.empty(0, np.uint8), ANY, ties, 10, 10).tolist() == []
+    assert queue.pop(none, ties, np.empty(0, np.uint8), ANY, ties, 10, 10, NAN).tolist() == []

@@ -12,7 +12,7 @@ from tests.query.stores import MS, Row, Stores, filled, pieces, rows_of, stores,
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
 BUDGETS = (0, 0.02, 0.05, 0.1, 0.3)
-"""Seconds, while a slice takes one hundredth."""
+"""Seconds, while a slice takes one hundredth of one or less."""
 
 BOTH = "SUMMARY.Estimate.Count(a.k), SUMMARY.Estimate.Count(b.k)"
 PREFERENCES = {
@@ -37,7 +37,9 @@ class Query:
     limit: int | None
 
 
-def query(join: bool, preference: str, *, fade: bool, window: int | None, where: bool, limit: int | None = None) -> Query:
+def query(
+    join: bool, preference: str, *, fade: bool, window: int | None, where: bool, limit: int | None = None
+) -> Query:
     sql = "SELECT a.id, b.id FROM a, b WHERE a.k = b.k" if join else "SELECT a.id FROM a"
     if where:
         sql += " AND a.price > b.price" if join else " WHERE a.price > 8"
@@ -95,26 +97,37 @@ def test_the_pieces_are_the_answer(preference, structure, strings):
         assert got[0] == whole[: len(got[0])]
 
 
+def arriving(made: Stores) -> Callable[[int], None]:
+    """Tuples arrive between pieces; granularities collapse, keys appear, and others become the frequent ones."""
+
+    def arrive(piece: int) -> None:
+        if piece <= 8:
+            for number, name in enumerate("ab"):
+                more = tuples(60, 30, seed=9_000 + 10 * piece + number, start=38 + 2.0 * piece, seconds=2)
+                more["k"] += 5 * piece
+                made.ingest(name, more)
+
+    return arrive
+
+
+@pytest.mark.parametrize("join", [False, True])
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("preference", PREFERENCES)
-def test_the_pieces_are_the_answer_of_the_beginning_while_tuples_arrive(preference, structure):
-    """Meanwhile granularities collapse, keys appear, and frequent keys change."""
-    rng = random.Random(f"{preference} {structure}")
-    for join in (False, True):
-        made = filled(360, 90, structure=structure)
-        asked = query(join, preference, fade=rng.random() < 0.5, window=rng.choice([None, 15]), where=False)
-        truth, whole = asked.truth(made), rows_of(made.session.query(asked.sql, seed=3))
-
-        def arrive(piece: int, made: Stores = made) -> None:
-            if piece <= 8:
-                for number, name in enumerate("ab"):
-                    more = tuples(60, 30, seed=9_000 + 10 * piece + number, start=38 + 2.0 * piece, seconds=2)
-                    more["k"] += 5 * piece
-                    made.ingest(name, more)
-
-        got, _ = pieces(made, asked.sql, budgets(rng), seed=3, between=arrive)
-        assert len(got) > 1
-        check(asked, whole, truth, [row for piece in got for row in piece])
+def test_the_pieces_are_the_answer_of_the_beginning_while_tuples_arrive(preference, structure, join):
+    rng = random.Random(f"{preference} {structure} {join}")
+    made = filled(360, 90, structure=structure)
+    asked = query(join, preference, fade=rng.random() < 0.5, window=rng.choice([None, 15]), where=False)
+    truth, whole = asked.truth(made), rows_of(made.session.query(asked.sql, seed=3))
+    budgets = [rng.choice((0.01, 0.02, 0.03)) for _ in range(12)]
+    got, progress = pieces(
+        made, asked.sql, lambda n: budgets[n] if n < len(budgets) else None, seed=3, between=arriving(made)
+    )
+    assert len(got) > 1
+    flat = [row for piece in got for row in piece]
+    assert len(set(flat)) == len(flat) and set(flat) == truth
+    assert flat == whole, "the order of the beginning"
+    for each in progress:
+        assert each.total.lower <= len(truth) <= each.total.upper
 
 
 def test_late_tuples_that_arrive_meanwhile_are_not_in_the_answer():
@@ -168,7 +181,14 @@ def test_a_token_is_good_once_and_only_in_its_session():
     made = filled(360, 90)
     token = made.session.query("SELECT id FROM a", budget=0).run().progress.token
     assert token is not None
-    for wrong in ("", "x", token + "0", token[:-1] + ("0" if token[-1] != "0" else "1"), token.partition(".")[0], "é.é"):
+    for wrong in (
+        "",
+        "x",
+        token + "0",
+        token[:-1] + ("0" if token[-1] != "0" else "1"),
+        token.partition(".")[0],
+        "é.é",
+    ):
         with pytest.raises(BadToken):
             made.session.resume(wrong)
     with pytest.raises(BadToken):

@@ -25,7 +25,7 @@ BY_TUPLES = "WITH PREFERENCE WEIGHTED SUMMARY.Estimate.Count(k)"
 def normal(chi_square: float, freedom: int) -> float:
     """How many standard deviations a chi-square is off, by Wilson and Hilferty."""
     spread = 2 / (9 * freedom)
-    return ((chi_square / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+    return (math.cbrt(chi_square / freedom) - (1 - spread)) / math.sqrt(spread)
 
 
 def misfit(seen: Mapping[Hashable, float], expected: Mapping[Hashable, float], correction: float = 1.0) -> float:

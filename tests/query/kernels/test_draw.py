@@ -186,7 +186,7 @@ class Draws:
     def draw(self, room, border=(-math.inf, LAST)):
         entries, numbers = np.full(room, -1, np.int32), np.full(room, -1, np.int64)
         columns = (self.clocks, self.tie, self.units, self.drawn, self.weight, self.seed)
-        made = kernels.draw(self.heap, self.size, *columns, *border, entries, numbers)
+        made = kernels.draw(self.heap, self.size, *columns, border[0], border[1], entries, numbers)
         assert (entries[made:] == -1).all() and (numbers[made:] == -1).all()
         return list(zip(entries[:made].tolist(), numbers[:made].tolist(), strict=True))
 
@@ -199,7 +199,8 @@ def test_every_unit_comes_once_in_whatever_slices(given_entries, seed, rooms):
     units, weight = [u for u, _ in given_entries], [w for _, w in given_entries]
     whole = Draws(units, weight, seed).draw(sum(units) + 5)
     assert sorted(whole) == [(e, i) for e, n in enumerate(units) for i in range(n)]
-    draws, parts = Draws(units, weight, seed), []
+    draws = Draws(units, weight, seed)
+    parts: list[tuple[int, int]] = []
     while draws.size[0]:
         parts += draws.draw(rooms[len(parts) % len(rooms)])
     assert parts == whole

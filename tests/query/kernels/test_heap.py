@@ -1,5 +1,7 @@
 """The heap kernels against sorted lists."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from query.kernels import heap as kernels
 
 pytestmark = pytest.mark.kernel
 
-INF = float("inf")
+INF = math.inf
 FIRST, LAST = -(1 << 63), (1 << 63) - 1
 EVERYTHING = (-INF, LAST)
 """A border that nothing comes after."""
@@ -28,12 +30,26 @@ def in_order(entries, priority, tie):
     return sorted(entries, key=lambda e: (-priority[e], tie[e]))
 
 
-def popped(heap, size, priority, tie, border=EVERYTHING, state=None, wanted=255, units=None, most=1 << 62, room=1000):
+def popped(
+    heap,
+    size,
+    priority,
+    tie,
+    border=EVERYTHING,
+    state=None,
+    wanted=255,
+    units=None,
+    most=1 << 62,
+    above=math.nan,
+    room=100,
+):
     n = len(priority)
     state = np.zeros(n, np.uint8) if state is None else state
     units = np.ones(n, np.int64) if units is None else units
     out = np.full(room, -1, np.int32)
-    taken = kernels.pop(heap, size, priority, tie, state, np.uint8(wanted), units, most, *border, out)
+    taken = kernels.pop(
+        heap, size, priority, tie, state, np.uint8(wanted), units, most, border[0], border[1], above, out
+    )
     assert (out[taken:] == -1).all()
     return out[:taken].tolist()
 
@@ -136,6 +152,16 @@ def test_popping_stops_at_another_state():
     assert popped(heaped(priority, tie), 4, priority, tie, state=state, wanted=255) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("above", "expected"),
+    [(math.nan, [0, 1, 2, 3]), (-INF, [0, 1, 2]), (4.25, [0, 1]), (4.5, [0]), (INF, [])],
+)
+def test_popping_stops_at_a_priority_that_is_not_over_a_limit(above, expected):
+    """Nothing is over infinity, and nothing that has the lowest priority is over it; NaN is no limit."""
+    priority, tie = columns([INF, 4.5, 4.25, -INF])
+    assert popped(heaped(priority, tie), 4, priority, tie, above=above) == expected
+
+
 @pytest.mark.parametrize(("most", "expected"), [(0, [0]), (4, [0]), (5, [0]), (7, [0]), (8, [0, 1]), (9, [0, 1, 2])])
 def test_popping_stops_at_the_units_wanted_but_takes_one_at_least(most, expected):
     priority, tie = columns([9.0, 8.0, 7.0, 6.0])
@@ -150,11 +176,7 @@ def test_what_comes_no_later_than_a_border_is_sorted_out(values, at, room, seed)
     border = at % n
     pooled = np.random.default_rng(seed).integers(0, 2, n).astype(np.uint8)
     size = max(n - 1, 1)  # the last may be beyond what is looked at
-    expected = [
-        e
-        for e in range(size)
-        if pooled[e] and (-priority[e], tie[e]) <= (-priority[border], tie[border])
-    ]
+    expected = [e for e in range(size) if pooled[e] and (-priority[e], tie[e]) <= (-priority[border], tie[border])]
     before, out = pooled.copy(), np.full(room, -1, np.int32)
     taken = kernels.sort_out(priority, tie, pooled, size, priority[border], tie[border], out)
     assert out[:taken].tolist() == expected[:room]

@@ -36,9 +36,7 @@ def test_every_pair_comes_once_whatever_room_there_is(counts, rooms):
     for turn in range(200):
         room = rooms[turn % len(rooms)] if turn < 20 else 30
         out_a, out_b = np.full(room, -7, np.int32), np.full(room, -7, np.int32)
-        made = kernels.cross(
-            starts_a, counts_a, starts_b, counts_b, rows_a, rows_b, place, out_a, out_b
-        )
+        made = kernels.cross(starts_a, counts_a, starts_b, counts_b, rows_a, rows_b, place, out_a, out_b)
         assert made == min(room, len(expected) - len(found))
         assert (out_a[made:] == -7).all() and (out_b[made:] == -7).all()
         found += zip(out_a[:made].tolist(), out_b[:made].tolist(), strict=True)
