@@ -1,14 +1,20 @@
-"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts are desc, exact, sum and many."""
+"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts are desc, exact, sum, many and overshoot."""
 
 import argparse
 import time
 
 import pyarrow as pa
 
-from benchmarks import desc_join, exact_join, many_selections, sampled_sum
+from benchmarks import desc_join, exact_join, many_selections, overshoot, sampled_sum
 from benchmarks.harness import Effort, Report
 
-PARTS = {"desc": desc_join.run, "exact": exact_join.run, "sum": sampled_sum.run, "many": many_selections.run}
+PARTS = {
+    "desc": desc_join.run,
+    "exact": exact_join.run,
+    "sum": sampled_sum.run,
+    "many": many_selections.run,
+    "overshoot": overshoot.run,
+}
 
 
 def main() -> None:

@@ -126,7 +126,10 @@ class Answer:
         return self
 
     def cancel(self) -> None:
-        """Stop after the slice of work that is under way; from any thread. The frame that comes then is the last."""
+        """Stop after the slice of work that is under way; from any thread. The frame that comes then is the last.
+
+        Rows that are to be sorted are left out of it; they come after `resume`.
+        """
         self._stop.set()
 
     @property

@@ -1,5 +1,6 @@
 """Runs a plan in slices: watches the clock, hands on frames, and can be put away and taken up again."""
 
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 
@@ -48,7 +49,8 @@ class Cursor:
         self._matched = 0  # candidates that met the conditions
         self._hits = 0  # and among those drawn
         self._sizes: Guess | None = None
-        self._closing = 0  # nanoseconds that the last closing of a frame took
+        self._limit: int | None = None
+        self._looking = 0.0  # nanoseconds that an estimate takes for each draw
         self._look: Estimated | None = None  # estimates not yet handed on
         self._reached = False  # the error target
         self._steps = self._run()
@@ -97,7 +99,12 @@ class Cursor:
             yield
             if sampler.done < look:
                 continue
+            if self._limit is not None and self.spent + 3 * self._reserve() >= self._limit:
+                look, self._ahead = sys.maxsize, MOST  # the last frame will have to look
+                continue
+            began = self.clock()
             found = self._estimated()
+            self._looking = (self.clock() - began) / sampler.done
             self._look = found
             look = 2 * sampler.done
             if target is not None:
@@ -144,7 +151,7 @@ class Cursor:
 
         keep: puts the cursor away if there is something left to go on with, and returns the token for it.
         """
-        limit = None if budget is None else self.spent + budget
+        limit = self._limit = None if budget is None else self.spent + budget
         told = self.spent
         first = True
         cut: Cut | None = None
@@ -171,8 +178,7 @@ class Cursor:
         began = self.clock()
         token = keep(self) if keep is not None and cut in ("budget", "cancelled") else None
         frame = self._frame(cut, token, last=True)
-        self._closing = self.clock() - began
-        self.spent += self._closing
+        self.spent += self.clock() - began
         yield frame
 
     @property
@@ -185,8 +191,9 @@ class Cursor:
         if isinstance(result, Plain):
             return 20_000
         if isinstance(result, Aggregated):
-            return max(self._closing, MS // 2 + CLOSING * result.groups.size * (1 + len(self.bound.aggregates)))
-        return 300 * result.held * (1 + len(self.bound.order))
+            drawn = 0 if self.plan.sampler is None else int(2.5 * self._looking * self.plan.sampler.done)
+            return MS // 2 + drawn + CLOSING * result.groups.size * (1 + len(self.bound.aggregates))
+        return 400 * result.held * (1 + len(self.bound.order))
 
     def _step(self, limit: int | None) -> bool:
         """One slice; how long it took decides the size of the next. Whether it was the last."""
@@ -220,7 +227,7 @@ class Cursor:
                 shown, mode, self._look = result.shown(self._look), "replace", None
             else:
                 shown, mode = Shown(result.schema.empty_table()), "append"
-        elif last:
+        elif last and cut != "cancelled":  # to sort what there is may take long
             shown, mode = result.take(), "replace"
         else:
             shown, mode = Shown(result.schema.empty_table()), "append"

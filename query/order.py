@@ -12,19 +12,34 @@ from query.bound import Order
 
 def sorted_places(keys: Sequence[pa.Array], orders: Sequence[Order]) -> NDArray[np.int64]:
     """The places of rows in order; rows that tie stay as they are. NaN is greater than every number, as in DuckDB."""
-    columns: dict[str, pa.Array] = {}
-    terms = []
-    for number, (key, order) in enumerate(zip(keys, orders, strict=True)):
-        direction = "descending" if order.descending else "ascending"
-        columns[f"n{number}"] = key.is_null()
-        terms.append((f"n{number}", "descending" if order.nulls_first else "ascending"))
-        if pa.types.is_floating(key.type):
-            columns[f"x{number}"] = pc.fill_null(pc.is_nan(key), False)
-            terms.append((f"x{number}", direction))
-        if not pa.types.is_null(key.type):
-            columns[f"k{number}"] = key
-            terms.append((f"k{number}", direction))
-    columns["at"] = pa.array(np.arange(len(keys[0])))
-    terms.append(("at", "ascending"))
-    found: NDArray[np.int64] = pc.sort_indices(pa.table(columns), sort_keys=terms).to_numpy().astype(np.int64)
+    columns: list[NDArray[np.int64]] = []
+    for key, order in zip(keys, orders, strict=True):
+        if pa.types.is_null(key.type):
+            continue
+        if key.null_count:
+            missing = key.is_null().to_numpy(zero_copy_only=False)
+            columns.append((missing ^ order.nulls_first).astype(np.int64))
+        words = _words(key)
+        columns.append(~words if order.descending else words)
+    if not columns:
+        return np.arange(len(keys[0]))
+    if len(columns) == 1:
+        return np.argsort(columns[0], kind="stable")
+    return np.lexsort(columns[::-1])
+
+
+def _words(key: pa.Array) -> NDArray[np.int64]:
+    """Whole numbers in the order of the values; nulls are any number, the same for all."""
+    found: NDArray[np.int64]
+    if pa.types.is_large_string(key.type):
+        ranks = pc.rank(key.fill_null(""), sort_keys="ascending", tiebreaker="dense")
+        found = ranks.to_numpy().astype(np.int64)
+    elif pa.types.is_floating(key.type):
+        numbers = key.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
+        bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
+        found = bits ^ ((bits >> 63) & np.int64((1 << 63) - 1))  # the bits of negative numbers run backwards
+    elif pa.types.is_boolean(key.type):
+        found = key.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int64)
+    else:
+        found = key.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return found

@@ -17,7 +17,7 @@ from query.scope import Input
 from query.types import ARROW
 from summaries.errors import Overflow
 
-CROWDED = 1 << 16  # rows kept beyond a LIMIT before the worst are let go
+CROWDED = 1 << 14  # rows kept beyond a LIMIT before the worst are let go
 
 
 class Shown(NamedTuple):

@@ -16,6 +16,7 @@ from summaries.errors import Overflow
 Draws: TypeAlias = Generator[tuple[NDArray[np.int32], NDArray[np.int64]] | None, None, None]
 """Entries and numbers of their candidates, slice by slice."""
 
+READ = 1 << 15  # tuples read for entries before the clock is looked at
 MOST_UNITS = float(1 << 62)
 
 
@@ -52,8 +53,11 @@ class Drawing(Sampler):
             for side, arena in enumerate(arenas):
                 missing = np.unique(ids[arena.starts[ids] < 0])
                 self.rank += len(missing) if side == 0 else 0
-                if len(missing):
-                    arena.add(missing, (yield from self.promising.lists(side, missing)))
+                ends = np.cumsum(self.promising.set.counts[side][missing])
+                for part in np.split(missing, np.flatnonzero(np.diff(ends // READ)) + 1):
+                    if len(part):
+                        arena.add(part, (yield from self.promising.lists(side, part)))
+                        yield None
             yield self._batch(arenas, ids, numbers)
 
     def _all_alike(self, members: NDArray[np.int32]) -> Draws:
@@ -155,8 +159,11 @@ class _Arena:
             grown[: self.used] = self.rows[: self.used]
             self.rows = grown
         starts = np.cumsum(lists.counts) - lists.counts
-        within = np.arange(total) - np.repeat(starts, lists.counts)  # lists may share rows
-        self.rows[self.used : self.used + total] = lists.rows[np.repeat(lists.starts, lists.counts) + within]
+        if np.array_equal(starts, lists.starts):
+            self.rows[self.used : self.used + total] = lists.rows
+        else:  # lists that share rows
+            within = np.arange(total) - np.repeat(starts, lists.counts)
+            self.rows[self.used : self.used + total] = lists.rows[np.repeat(lists.starts, lists.counts) + within]
         self.starts[ids] = self.used + starts
         self.counts[ids] = lists.counts
         self.used += total
