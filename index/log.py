@@ -242,6 +242,16 @@ class TupleLog:
             raise UnknownName(f"no tuple at row {given[at]} (place {at}); rows stay good until the next tuples come in")
         return np.ascontiguousarray(given, np.int32)
 
+    def rows_from(self, arrival: int) -> NDArray[np.int32]:
+        """Rows of the tuples that arrived from the `arrival`-th on, in order of arrival."""
+        parts = [np.empty(0, np.int32)]
+        for chunk in reversed(self._chunks):
+            if chunk.base + chunk.used <= arrival:
+                break
+            first = chunk.start + max(arrival - chunk.base, 0)
+            parts.append(np.arange(first, chunk.start + chunk.used, dtype=np.int32))
+        return np.concatenate(parts[::-1])
+
     def rows(self) -> NDArray[np.int32]:
         """All rows, in order of arrival."""
         parts = [np.arange(c.start, c.start + c.used, dtype=np.int32) for c in self._chunks]

@@ -92,9 +92,9 @@ class Snapshot:
             yield
 
     @property
-    def grown(self) -> bool:
-        """Whether tuples have arrived since."""
-        return self._log.arrived != self.until
+    def grown(self) -> int:
+        """How many tuples have arrived since."""
+        return self._log.arrived - self.until
 
     def rows_at(self, numbers: NDArray[np.int64]) -> Rows:
         """Where the tuples with these numbers are."""
@@ -123,6 +123,10 @@ class Snapshot:
         out = np.empty(len(rows), np.int64)
         granularities(self._log.times, rows, self.horizons, out)
         return out
+
+    def later(self) -> Rows:
+        """The rows that have arrived since."""
+        return self._log.rows_from(self.until)
 
     def touched(self, rows: Rows) -> int:
         """The granularities of these rows: bit g is set for granularity g."""

@@ -128,7 +128,7 @@ class Answer:
     def cancel(self) -> None:
         """Stop after the slice of work that is under way; from any thread. The frame that comes then is the last.
 
-        Rows that are to be sorted are left out of it; they come after `resume`.
+        Rows that are to be sorted, and aggregates of many groups, are left out of it; they come after `resume`.
         """
         self._stop.set()
 

@@ -50,6 +50,7 @@ class Cursor:
         self._hits = 0  # and among those drawn
         self._sizes: Guess | None = None
         self._limit: int | None = None
+        self._mark = began
         self._looking = 0.0  # nanoseconds that an estimate takes for each draw
         self._look: Estimated | None = None  # estimates not yet handed on
         self._reached = False  # the error target
@@ -155,7 +156,9 @@ class Cursor:
         told = self.spent
         first = True
         cut: Cut | None = None
+        self._mark = self.clock()
         while not self.finished:
+            self._meter()
             if stop.is_set():
                 cut = "cancelled"
                 break
@@ -168,18 +171,23 @@ class Cursor:
             fresh = waiting > 0 or self._look is not None
             due = self.spent - told >= PATIENCE or waiting >= ROWS or (first and fresh)
             if due or (fresh and self.spent - told >= GLANCE):
-                began = self.clock()
                 frame = self._frame(None, None)
-                self.spent += self.clock() - began
+                self._meter()
                 told, first = self.spent, False
                 yield frame
+                self._mark = self.clock()
         if cut is None:
             cut = "error" if self._reached else ("limit" if self._limited else None)
-        began = self.clock()
         token = keep(self) if keep is not None and cut in ("budget", "cancelled") else None
         frame = self._frame(cut, token, last=True)
-        self.spent += self.clock() - began
+        self._meter()
         yield frame
+
+    def _meter(self) -> None:
+        """Add the CPU time since the last time to what was spent."""
+        now = self.clock()
+        self.spent += now - self._mark
+        self._mark = now
 
     @property
     def _limited(self) -> bool:
@@ -208,7 +216,6 @@ class Cursor:
             self.finished = True
             raise
         took = self.clock() - began
-        self.spent += took
         done = operator.done + (self.plan.sampler.done if self.plan.sampler is not None else 0) - done
         if done > 0 and took > 0:
             wanted = LONG_SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
@@ -221,7 +228,9 @@ class Cursor:
         if isinstance(result, Plain):
             shown, mode = result.take(), "append"
         elif isinstance(result, Aggregated):
-            if last:
+            if last and cut == "cancelled" and self._reserve() > GLANCE:  # to put it together may take long
+                shown, mode = Shown(result.schema.empty_table()), "append"
+            elif last:
                 shown, mode = result.shown(self._look if self._reached and self._look else self._estimated()), "replace"
             elif self._look is not None:
                 shown, mode, self._look = result.shown(self._look), "replace", None
@@ -285,8 +294,13 @@ class Cursor:
         if self.plan.sampler is not None and not complete:
             drawn = float(self.plan.sampler.done)
             whole = self._candidates(complete)
-            rate = 1.0 if not bound.predicates else (self._hits / drawn if drawn else totals.PASS)
-            return Guess(whole.value * min(rate, 1.0), 0.0 if bound.predicates else whole.lower, whole.upper)
+            if not bound.predicates:
+                return whole
+            rate = (self._hits + 2) / (drawn + 4)  # Agresti and Coull's interval for a share, somewhat widened
+            reach = 2.5 * float(np.sqrt(rate * (1 - rate) / (drawn + 4)))
+            share = self._hits / drawn if drawn else totals.PASS
+            lower = max(rate - reach, 0.0) * whole.lower
+            return Guess(whole.value * share, lower, min(rate + reach, 1.0) * whole.upper)
         if complete and not self._limited:
             return Guess(matched, matched, matched)
         left = worker.remaining()

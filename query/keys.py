@@ -18,6 +18,7 @@ Hasher: TypeAlias = Callable[[Rows], tuple[Hashes, NDArray[np.bool_] | None]]
 
 SLICE = 1 << 14  # tuples read between two looks at the clock
 ENTERED = 1 << 12  # tuples entered between two looks: each may be the first on its page of memory
+EXPECTED = 1 << 16  # keys that there is room for at first
 LINES = 1 << 17  # lines of a directory listed between two looks
 TALLIED = 4096  # numbers of rows told apart
 STEPS = 1 << 15  # steps along chains between two looks
@@ -39,17 +40,20 @@ class Keys:
     outside. It never counts too few.
     """
 
-    def __init__(self, snapshot: Snapshot, postings: Postings, exact: bool, built: bool) -> None:
+    def __init__(self, snapshot: Snapshot, hasher: Hasher, postings: Postings, exact: bool, built: bool) -> None:
         self.snapshot = snapshot
+        self.hasher = hasher
         self.postings = postings
         self.exact = exact
         self.built = built
         """Made for this query out of nothing but the snapshot's tuples."""
+        self._seen = 0
+        self._later: tuple[Hashes, Counts] = (np.empty(0, np.int64), np.empty(0, np.int64))  # keys that came since
 
     @classmethod
     def build(cls, snapshot: Snapshot, hasher: Hasher) -> Generator[None, None, "Keys"]:
         """A directory of the snapshot's tuples: one pass over them, in slices."""
-        postings = Postings(snapshot.capacity, keys=snapshot.size)
+        postings = Postings(snapshot.capacity, keys=min(snapshot.size, EXPECTED))
         for first in range(0, snapshot.size, ENTERED):
             with snapshot.holding():
                 rows = snapshot.rows_between(first, min(first + ENTERED, snapshot.size))
@@ -60,7 +64,7 @@ class Keys:
                 hashes, rows = hashes[~missing], rows[~missing]
             postings.enter_all(hashes, rows)
             yield
-        return cls(snapshot, postings, exact=True, built=True)
+        return cls(snapshot, hasher, postings, exact=True, built=True)
 
     def listed(self, least: int = 1, most: int = 1 << 31) -> Iterator[Hashes | None]:
         """Every key that has from `least` to `most` rows, part by part.
@@ -68,17 +72,22 @@ class Keys:
         If lines move meanwhile, None says so and it begins again, at last in one go.
         """
         for attempt in range(3):
-            version, at = self.postings.version, 0
-            step = LINES if attempt < 2 else self.postings.lines
-            while at < self.postings.lines:
+            with self.snapshot.holding():
+                version, lines, at = self.postings.version, self.postings.lines, 0
+                found = self.postings.listed(0, lines, least, most) if attempt == 2 else None
+            if found is not None:
+                yield found
+                return
+            while at < lines:
                 with self.snapshot.holding():
                     if self.postings.version != version:
                         break
-                    found = self.postings.listed(at, min(at + step, self.postings.lines), least, most)
-                at += step
+                    found = self.postings.listed(at, min(at + LINES, lines), least, most)
+                at += LINES
                 yield found
             else:
-                return
+                if self.postings.version == version:
+                    return
             yield None
 
     def tallied(self) -> Generator[None, None, tuple[NDArray[np.int64], int]]:
@@ -99,9 +108,17 @@ class Keys:
         return sizes, most
 
     def counts(self, hashes: Hashes) -> Counts:
-        """How many rows each key has, at most."""
+        """How many rows each key has, at most; those that came after the snapshot do not count."""
         with self.snapshot.holding():
-            return self.postings.counts(hashes)[1]
+            _, counts, _ = self.postings.counts(hashes)
+            if self.built or not self.snapshot.grown:
+                return counts
+            if self.snapshot.grown != self._seen:
+                self._later = np.unique(self.hasher(self.snapshot.later())[0], return_counts=True)
+                self._seen = self.snapshot.grown
+        known, since = self._later
+        at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        return np.maximum(counts - np.where(known[at] == hashes, since[at], 0), 0)
 
     def load(self, hashes: Hashes) -> Generator[None, None, Lists]:
         """The rows of these keys that are in the snapshot, the newest of each first."""
@@ -147,7 +164,7 @@ class Keys:
                 left -= len(rows)
                 yield
             else:
-                whole = np.concatenate(parts)
+                whole = np.concatenate([np.empty(0, np.int32), *parts])
                 return Lists(whole, np.zeros(1, np.int64), np.array([len(whole)]))
 
     def _kept(self, rows: Rows, counts: Counts) -> Lists:

@@ -30,7 +30,7 @@ from query.scope import Input
 from query.sql import generate
 from summaries.hashing import hash_keys
 
-LISTING = 25  # nanoseconds that listing and looking up a key takes, roughly
+LISTING = 5  # nanoseconds that a line of a directory takes to look at, roughly
 CROWDED = 1.5  # pairs a tuple from which on a join goes key by key
 NARROW = 4  # a window that holds less than one in so many of the stream's tuples is read rather than looked up in
 
@@ -127,7 +127,8 @@ class _Planner:
         return Drawing(promising, self.seed, self.pace, weighted=True)
 
     def _hash_join(self, key: JoinKey) -> Operator:
-        found = [self._found(side, key.summaries[side], narrow=True) for side in range(2)]
+        hashers = [self._hasher(side, key.attributes[side]) for side in range(2)]
+        found = [self._found(side, key.summaries[side], hashers[side], narrow=True) for side in range(2)]
         sizes = [s.size for s in self.snapshots]
         known = [side for side in range(2) if found[side] is not None]
         looked_up = max(known or range(2), key=lambda s: sizes[s] if known else -sizes[s])
@@ -145,7 +146,6 @@ class _Planner:
             self.steps.append(
                 f"plain hash join on {key.text} ({why}): build on {self._name(looked_up)}, read {self._name(probe)}"
             )
-        hashers = [self._hasher(side, key.attributes[side]) for side in range(2)]
         return HashJoin(self.snapshots, probe, hashers, keys, self.pace)
 
     def _why(self, key: JoinKey, side: int) -> str:
@@ -161,16 +161,17 @@ class _Planner:
         for number, snapshot in enumerate(self.snapshots):
             attribute, summary = self._keyed(number, preference)
             narrow = preference is not None or bound.constants is None
-            keys = self._found(number, summary, narrow=narrow, exact=exact and bound.constants is None)
-            sides.append(Side(snapshot, self._hasher(number, attribute), attribute, summary, keys))
+            hasher = self._hasher(number, attribute)
+            keys = self._found(number, summary, hasher, narrow=narrow, exact=exact and bound.constants is None)
+            sides.append(Side(snapshot, hasher, attribute, summary, keys))
         restrict = None
         if bound.constants is not None and (bound.join is not None or bound.constants.attribute == sides[0].attribute):
             restrict = hash_keys(bound.constants.values, self.snapshots[0].stream.seed).view(np.int64)
             self.steps.append(f"only keys with {bound.constants.text}")
         self._say(preference, sides)
         lines = min((s.keys.postings.lines for s in sides if s.keys is not None), default=0)
-        hurry = (
-            self.budget is not None
+        hurry = bool(
+            self.budget
             and preference is not None
             and preference.direction == "DESC"
             and preference.side is None
@@ -214,17 +215,19 @@ class _Planner:
             attribute = bound.constants.attribute
         return attribute, best_summary(bound.sources[0].stream.summaries, attribute)
 
-    def _found(self, side: int, summary: SummaryIndex | None, *, narrow: bool, exact: bool = False) -> Keys | None:
+    def _found(
+        self, side: int, summary: SummaryIndex | None, hasher: Hasher, *, narrow: bool, exact: bool = False
+    ) -> Keys | None:
         """The keys that a summary has, if that is better than to read the window."""
         postings = None if summary is None else postings_of(summary)
         if postings is None:
             return None
         snapshot = self.snapshots[side]
         if snapshot.everything:
-            return Keys(snapshot, postings, exact=True, built=False)
+            return Keys(snapshot, hasher, postings, exact=True, built=False)
         if exact or (narrow and snapshot.size * NARROW < snapshot.kept):
             return None
-        return Keys(snapshot, postings, exact=False, built=False)
+        return Keys(snapshot, hasher, postings, exact=False, built=False)
 
     def _value_of(
         self, preference: Preference | None, sides: list[Side]
@@ -239,8 +242,9 @@ class _Planner:
             if (estimated.side, estimated.attribute) not in known:
                 summary = best_summary(self.bound.sources[estimated.side].stream.summaries, estimated.attribute)
                 snapshot = self.snapshots[estimated.side]
-                keys = self._found(estimated.side, summary, narrow=False, exact=True)
-                made = Side(snapshot, column_hasher(snapshot, estimated.attribute), estimated.attribute, summary, keys)
+                hasher = column_hasher(snapshot, estimated.attribute)
+                keys = self._found(estimated.side, summary, hasher, narrow=False, exact=True)
+                made = Side(snapshot, hasher, estimated.attribute, summary, keys)
                 known[estimated.side, estimated.attribute] = made
                 extra.append(made)
         columns = sorted({i for f in preference.factors for i in f.inputs if i.source >= 0}, key=lambda i: i.name)

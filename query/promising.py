@@ -97,10 +97,12 @@ class PromisingSet:
         self._queue.add(first, last, self.priority, self.tie)
 
     def forget(self, kept: int) -> None:
-        """All but the first `kept` entries, which have been taken."""
+        """All but the first `kept` entries."""
+        members = self.members()
         self._size = kept
-        self._queue = Queue()
         self._show()
+        self._queue = Queue()
+        self._queue.push(members[members < kept], self.priority, self.tie)
 
     def members(self) -> NDArray[np.int32]:
         """Entries not taken yet, in no particular order."""

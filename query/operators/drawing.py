@@ -140,7 +140,7 @@ class Drawing(Sampler):
         if not self.promising.planned:
             return None
         left = max(self.promising.total - self.done, 0.0)
-        return Guess(left, left if self.promising.certain else 0.0, left)
+        return Guess(left, left if self.promising.exact else 0.0, left)
 
 
 class _Arena:

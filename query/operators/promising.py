@@ -4,7 +4,6 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from index.regions import Window
@@ -15,10 +14,10 @@ from query.keys import SLICE, Counts, Hasher, Hashes, Keys, Lists
 from query.operators.base import Batch, Guess, Operator, Pace, Slices
 from query.preference import Preference, exact_counts
 from query.promising import ANY, READY, ROUGH, PromisingSet
-from query.scope import Input
 
 MOST_ENTRIES = 4096  # worked in one go
 REFINED, MOST_REFINED = 64, 1024  # rough entries looked at in one go: at first, and later on
+EVERY = 1 << 31  # more tuples than a key can have
 BAND = 4096  # keys listed at first, from the most frequent down; then eight times as many each time
 AHEAD = 1 << 13  # newest tuples whose keys are tried first when there is no time to list all keys
 
@@ -127,23 +126,28 @@ class Promising(Operator):
         assert keys is not None
         return keys
 
-    def _list(self, lister: int, least: int = 1, most: int = 1 << 31) -> Generator[None, None, None]:
+    def _list(self, lister: int, least: int = 1, most: int = EVERY) -> Generator[None, None, None]:
         """Enter the keys that have from `least` to `most` tuples on the side that lists them."""
-        known, keys = len(self.set), self._keys(lister)
-        if known and (self.snapshots[lister].grown or not keys.exact):
-            most = 1 << 31  # a key may have more tuples by now than when it was passed over
-        again = known > 0 and (most == 1 << 31 or len(self._tried) > 0)
-        before = np.unique(self.set.hash) if again else np.empty(0, np.int64)
-        entries, total, listed = self.entries, self.total, self.listed
+        keys, grown = self._keys(lister), self.snapshots[lister].grown
         if least == 1:
-            self.set.reserve(known + keys.postings.keys)
+            self.set.reserve(len(self.set) + keys.postings.keys)
+        if len(self.set) and (grown or not keys.exact):
+            most = EVERY  # by now a key may have more tuples, or fewer, than when it was passed over
+        yield from self._list_between(keys, least, most)
+        if most < EVERY and self.snapshots[lister].grown != grown:
+            yield from self._list_between(keys, least, EVERY)
+
+    def _list_between(self, keys: Keys, least: int, most: int) -> Generator[None, None, None]:
+        known = len(self.set)
+        before = np.unique(self.set.hash) if most == EVERY or len(self._tried) else np.empty(0, np.int64)
+        entries, total, listed = self.entries, self.total, self.listed
         for part in keys.listed(least, most):
             if part is None:  # it begins again; none of what came meanwhile has been taken
                 self.set.forget(known)
                 self._until[known:] = 0
                 self.entries, self.total, self.listed = entries, total, listed
                 continue
-            hashes = part[~np.isin(part, before)] if again else part
+            hashes = part[~np.isin(part, before)] if len(before) else part
             for first in range(0, len(hashes), SLICE):
                 self._enter(hashes[first : first + SLICE])
                 yield
@@ -169,7 +173,9 @@ class Promising(Operator):
         if rough and preference is not None and not preference.rising and not self.banded:
             priority = np.full(len(hashes), np.inf)  # nothing bounds it: all are looked at before any is worked
         before = len(self.set)
-        self.set.add(hashes, list(counts), priority, ROUGH if rough else READY)
+        # At one priority rough entries come first: what they turn into may have to come before the others.
+        tie = np.full(len(hashes), np.iinfo(np.int64).min) if rough else None
+        self.set.add(hashes, list(counts), priority, ROUGH if rough else READY, tie=tie)
         self._grow(before)
 
     def _priorities(self, *counts: Counts) -> NDArray[np.float64]:
@@ -245,10 +251,7 @@ class Promising(Operator):
         yield from self._refine(ids[rough])
 
     def _refine(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
-        if self.banded:
-            yield from self._split(ids)
-        else:
-            self._estimate(ids)
+        yield from self._split(ids) if self.banded else self._count(ids)
 
     def refine_all(self) -> Generator[None, None, None]:
         """Leave no rough entry."""
@@ -257,24 +260,22 @@ class Promising(Operator):
             yield from self._refine(rough[first : first + MOST_REFINED])
             yield
 
-    def _estimate(self, ids: NDArray[np.int32]) -> None:
-        """Ask the summaries how much of each key lies in the window."""
-        assert self.preference is not None
-        columns: dict[Input, pa.Array] = {}
-        for number, side in enumerate(self.sides):
-            asked = [e for e in self.preference.estimates if e.side == number]
-            if not asked:
-                continue
-            known = {(number, side.attribute): self.set.counts[number][ids]}
-            if side.summary is None or self._keys(number).exact:
-                columns |= exact_counts(asked, known)
-                continue
-            found = side.summary.estimate_hashed(self.set.hash[ids], side.window)
-            values = {"COUNT": found.value, "LOWER": found.lower, "UPPER": found.upper}
-            most = self.set.counts[number][ids]
-            columns |= {e.input: pa.array(np.minimum(values[e.what], most)) for e in asked}
-        value = self.preference.value(columns, len(ids))
-        self.set.priority[ids] = self.preference.priority(value)
+    def _count(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
+        """Count how many tuples of each key are in the window, and put the entries back at what they are worth."""
+        counts = []
+        for side in range(len(self.sides)):
+            lists = yield from self._keys(side).load(self.set.hash[ids])
+            counts.append(lists.counts)
+        units = self.set.units[ids].astype(np.float64).sum()
+        there = np.all([c > 0 for c in counts], axis=0)
+        for side, count in enumerate(counts):
+            self.set.counts[side][ids] = count
+        self.set.units[ids] = np.prod(counts, axis=0)
+        self.total += float(self.set.units[ids].astype(np.float64).sum() - units)
+        self.entries -= int((~there).sum())
+        ids = ids[there]
+        self.set.priority[ids] = self._priorities(*(c[there] for c in counts))
+        self.set.tie[ids] = self.set.hash[ids]
         self.set.state[ids] = READY
         self.set.push(ids)
 
@@ -395,7 +396,7 @@ class Promising(Operator):
         for side in range(len(self.sides)):
             if side != lister:
                 _, most[side] = yield from self._keys(side).tallied()
-        above, top, band = np.cumsum(sizes[::-1])[::-1], 1 << 31, BAND  # above[n]: keys with n rows or more
+        above, top, band = np.cumsum(sizes[::-1])[::-1], EVERY + 1, BAND  # above[n]: keys with n rows or more
         while not self.planned:
             taken = above[top] if top < len(above) else 0
             least = max(int(np.searchsorted(-above, -(taken + band), side="right")) - 1, 1)
@@ -497,12 +498,7 @@ class Promising(Operator):
         if not self.planned:
             return None
         left = max(self.total - self.done, 0.0)
-        return Guess(left, left if self.certain else 0.0, left)
-
-    @property
-    def certain(self) -> bool:
-        """Whether all candidates are there: none was counted that is outside the snapshot."""
-        return self.exact and not any(s.snapshot.grown for s in self.sides if s.keys is not None and not s.keys.built)
+        return Guess(left, left if self.exact else 0.0, left)
 
     @property
     def nbytes(self) -> int:

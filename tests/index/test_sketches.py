@@ -117,6 +117,10 @@ def test_a_zone_across_an_edge_is_told_apart():
     whole = window_sketch(summary, (0, 701))
     part = window_sketch(summary, (30, 701))
     assert whole is not None and part is not None
+    for window, inside in [((0, 100), 100), ((0, 99), 0), ((1, 100), 0)]:  # the last is at 99
+        edge = window_sketch(summary, window)
+        assert edge is not None
+        assert (np.abs(edge.inside).max(), np.abs(edge.across).max()) == (inside, 100 - inside)
     assert not whole.across.any() and whole.share == 0.0
     assert np.abs(whole.inside).max() == 100
     assert np.abs(part.inside).max() == 1 and np.abs(part.across).max() == 100

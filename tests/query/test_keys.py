@@ -13,6 +13,7 @@ from index import Stream
 from index.snapshot import Snapshot, postings_of
 from promising.testing import ManualClock
 from query.keys import Keys, Lists
+from query.planner import column_hasher
 from summaries.errors import TokenExpired
 from summaries.hashing import hash_keys
 from tests.index.world import SMALL, small_chunks
@@ -46,7 +47,7 @@ class World:
     def keys(self, snapshot: Snapshot) -> Keys:
         postings = postings_of(self.summary)
         assert postings is not None
-        return Keys(snapshot, postings, exact=snapshot.everything, built=False)
+        return Keys(snapshot, column_hasher(snapshot, "k"), postings, exact=snapshot.everything, built=False)
 
     def expected(self, snapshot: Snapshot, column: int = 1) -> dict[int, list[int]]:
         """Ids of each key in the snapshot, the newest first."""
@@ -202,6 +203,16 @@ def test_exact_counts_are_those_of_the_snapshot(monkeypatch):
     assert keys.counts(world.hashes([3, 2, 1, 0])).tolist() == [3, 4, 2, 0]
 
 
+def test_what_comes_after_a_snapshot_of_everything_is_not_loaded(monkeypatch):
+    world = World(8, monkeypatch)
+    world.append([50] * 6, [1, 2, 1, 2, 2, 3])
+    snapshot = world.snapshot()
+    assert snapshot.everything
+    world.append([50] * 4, [1, 2, 3, 4])
+    lists, _ = drive(world.keys(snapshot).load(world.hashes([1, 2, 3, 4])))
+    assert world.by_key(lists) == [[2, 0], [4, 3, 1], [5], []]
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_the_stream_goes_on_while_rows_are_loaded(monkeypatch, seed):
     """Tuples come, and old chunks go and are used again, while a long chain is followed stretch by stretch."""
@@ -286,7 +297,7 @@ def hasher_of(snapshot: Snapshot) -> query.keys.Hasher:
 @pytest.mark.parametrize("size", [3, 16, 1 << 14])
 def test_a_directory_built_for_a_query_has_the_snapshot_alone(monkeypatch, window, size):
     """Without the tuples that have no key, and without those that come while it is built."""
-    monkeypatch.setattr(query.keys, "SLICE", size)
+    monkeypatch.setattr(query.keys, "ENTERED", size)
     monkeypatch.setattr(query.keys, "STEPS", 5)
     world = World(8, monkeypatch)
     rng = np.random.default_rng(5)
@@ -314,7 +325,7 @@ def test_a_directory_that_is_built_has_room_from_the_start(monkeypatch):
 
 
 def test_building_stops_when_something_needed_has_gone(monkeypatch):
-    monkeypatch.setattr(query.keys, "SLICE", 4)
+    monkeypatch.setattr(query.keys, "ENTERED", 4)
     world = World(4, monkeypatch)
     world.append([45] * 20, [7] * 20)
     snapshot = world.snapshot()

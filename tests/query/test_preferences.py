@@ -68,7 +68,9 @@ def test_desc_follows_the_exact_counts_on_complete_journey(retail, days):
     order = in_order(session.query(sql).to_arrow().column(0).to_pylist())
     assert set(order) == set(exact) and len(order) > 300
     values = [exact[key] for key in order]
-    assert spearman(range(len(order)), [-v for v in values]) >= 0.95
+    assert values == sorted(values, reverse=True)
+    if days != 30:  # there, most products are 1, and no order at all could correlate so well with so many ties
+        assert spearman(range(len(order)), [-v for v in values]) >= 0.95
     assert days is not None or values == sorted(values, reverse=True)
 
 
