@@ -7,16 +7,16 @@ from sqlglot import exp
 
 from index.schema import KEY_TYPES
 from index.summary_index import best_summary
-from query.aggregates import Aggregate, check
+from query.aggregate.aggregates import Aggregate, check
 from query.bound import RESULT, Bound, Constants, JoinKey, Order, Source, Target
 from query.catalog import Catalog
-from query.compiled import Compiled
-from query.expressions import compile_expression, compile_predicate, conjuncts
-from query.places import offset_of
 from query.preference import Direction, Estimated, Preference
-from query.scope import Input, Scope, StreamScope
+from query.scalar.compiled import Compiled
+from query.scalar.expressions import compile_expression, compile_predicate, conjuncts
+from query.scalar.places import offset_of
+from query.scalar.scope import Input, Scope, StreamScope
+from query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 from query.sql import generate, nodes
-from query.types import ARROW, NAMES, NUMBERS, Kind
 from summaries.errors import BadClause, NoSummary, StatementError, TypeMismatch, Unsupported
 
 MOST_STREAMS = 2

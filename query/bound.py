@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from index import Stream, SummaryIndex
-from query.aggregates import Aggregate
-from query.compiled import Compiled
+from query.aggregate.aggregates import Aggregate
 from query.preference import Preference
-from query.scope import Scope
+from query.scalar.compiled import Compiled
+from query.scalar.scope import Scope
 from query.sql import generate
 
 RESULT = -1

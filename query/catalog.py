@@ -7,8 +7,8 @@ from threading import RLock
 from sqlglot import exp
 
 from index import Stream, SummaryIndex
-from query.places import offset_of
-from query.scope import suggest
+from query.scalar.places import offset_of
+from query.scalar.scope import suggest
 from summaries.errors import DuplicateName, NoSuchName
 
 

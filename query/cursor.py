@@ -9,9 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from query import totals
+from query.aggregate.estimators import Estimated
 from query.answers import Cut, Frame, Progress
 from query.bound import Bound
-from query.estimators import Estimated
 from query.operators.base import Guess
 from query.planner import Plan, plan
 from query.results import Aggregated, Plain, Shown

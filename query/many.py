@@ -13,7 +13,7 @@ from sqlglot import exp
 from query.bound import Bound
 from query.planner import snapshots_of
 from query.results import schema
-from query.scope import Input, Scope
+from query.scalar.scope import Input, Scope
 
 FEWEST = 16  # selections from which on it pays to put a window in order
 TURNED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.LTE: exp.GTE}

@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from index.snapshot import Snapshot
 from query.bound import Bound
-from query.compiled import Compiled
 from query.operators.base import Batch
-from query.scope import Input
+from query.scalar.compiled import Compiled
+from query.scalar.scope import Input
 
 
 class Pipeline:

@@ -16,7 +16,6 @@ from index.snapshot import Rows, Snapshot, postings_of
 from index.summary_index import best_summary
 from query import totals
 from query.bound import Bound, JoinKey
-from query.compiled import Compiled
 from query.keys import Hasher, Hashes, Keys
 from query.operators.base import Operator, Pace, Sampler
 from query.operators.drawing import Drawing
@@ -26,7 +25,8 @@ from query.operators.scan import RandomScan, Scan
 from query.pipeline import Pipeline
 from query.preference import Preference, exact_counts
 from query.results import Aggregated, Plain, Sorted
-from query.scope import Input
+from query.scalar.compiled import Compiled
+from query.scalar.scope import Input
 from query.sql import generate
 from summaries.hashing import hash_keys
 

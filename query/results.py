@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.aggregates import Groups
+from query.aggregate.aggregates import Groups
+from query.aggregate.estimators import Estimated, Sample, estimate
 from query.bound import RESULT, Bound
-from query.estimators import Estimated, Sample, estimate
 from query.operators.base import Batch, Operator, Sampler
 from query.order import sorted_places
 from query.pipeline import Pipeline
-from query.places import offset_of
-from query.scope import Input
-from query.types import ARROW
+from query.scalar.places import offset_of
+from query.scalar.scope import Input
+from query.scalar.types import ARROW
 from summaries.errors import Overflow
 
 CROWDED = 1 << 14  # rows kept beyond a LIMIT before the worst are let go

@@ -10,10 +10,10 @@ from sqlglot import exp
 from index import Options, Stream
 from query.binder import bind
 from query.catalog import Catalog, ContinuousQuery, SummaryEntry
-from query.places import offset_of
-from query.scope import suggest
+from query.scalar.places import offset_of
+from query.scalar.scope import suggest
+from query.scalar.types import kind_of_type
 from query.sql import generate, nodes
-from query.types import kind_of_type
 from summaries.errors import (
     BadClause,
     BadGranularity,

@@ -1,4 +1,4 @@
-"""Limits of confidence, a group at a time. The formulas are told in `query.confidence`."""
+"""Limits of confidence, a group at a time. The formulas are told in `query.aggregate.confidence`."""
 
 import math
 

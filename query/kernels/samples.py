@@ -104,7 +104,8 @@ def quantiles(known_starts, known, drawn_starts, drawn, weight, spread, draws, a
     """A quantile of each group from values known in full and values drawn, each of which stands for `weight`.
 
     Both are sorted within their groups. `spread` is how many standard errors to each side. Bounds that lie beyond the
-    values at hand, and values of empty groups, are NaN. See `query.estimators` for the formulas. O(log^2) a group.
+    values at hand, and values of empty groups, are NaN. The formulas are in `query.aggregate.estimators`. O(log^2) a
+    group.
     """
     for g in range(value.size):
         a, a_stop = known_starts[g], known_starts[g + 1]

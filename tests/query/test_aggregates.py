@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from query.aggregates import Aggregate, Function, Groups, check
-from query.grouping import SEED, Strings, Table
+from query.aggregate.aggregates import Aggregate, Function, Groups, check
+from query.aggregate.grouping import SEED, Strings, Table
 from query.kernels.table import hash_text
-from query.types import ARROW, Kind
+from query.scalar.types import ARROW, Kind
 from summaries.errors import Overflow
 from summaries.kernels.hashing import P1, P2, remix
 from tests.conftest import NO_JIT

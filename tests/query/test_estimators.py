@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from query.aggregates import Aggregate, Groups
-from query.confidence import count_bounds
-from query.estimators import Estimated, Sample, estimate
+from query.aggregate.aggregates import Aggregate, Groups
+from query.aggregate.confidence import count_bounds
+from query.aggregate.estimators import Estimated, Sample, estimate
 from query.kernels.limits import FEW, student
 from query.kernels.samples import quantiles
-from query.types import ARROW, Kind
+from query.scalar.types import ARROW, Kind
 from summaries.errors import BadQuestion, Overflow
 from tests.conftest import NO_JIT
 from tests.query.test_aggregates import near

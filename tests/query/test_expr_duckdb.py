@@ -8,10 +8,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from query.expressions import compile_expression
-from query.scope import Input, StreamScope
+from query.scalar.expressions import compile_expression
+from query.scalar.scope import Input, StreamScope
+from query.scalar.types import ARROW, Kind
 from query.sql import parse
-from query.types import ARROW, Kind
 from summaries.errors import QueryError
 from tests.query.random_expressions import COLUMNS, MACROS, TYPES, Generator, Pair, table
 

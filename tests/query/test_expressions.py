@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from query.compiled import Compiled, Frame
-from query.expressions import compile_expression, compile_predicate, conjuncts
-from query.scope import Input, StreamScope
+from query.scalar.compiled import Compiled, Frame
+from query.scalar.expressions import compile_expression, compile_predicate, conjuncts
+from query.scalar.scope import Input, StreamScope
+from query.scalar.types import ARROW, Kind, kind_of_type
 from query.sql import generate, parse
-from query.types import ARROW, Kind, kind_of_type
 from summaries.errors import (
     Ambiguous,
     BadCast,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from query.compiled import Failure, Value
+from query.scalar.compiled import Failure, Value
 from summaries.errors import QueryError
 
 

@@ -9,16 +9,16 @@ from typing import Any, Final
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from query import arithmetic, branches, comparisons
-from query.casts import cast
-from query.coercion import to_kind, unify
-from query.compiled import Compiled, apply, column, literal
-from query.functions import FUNCTIONS, Call
-from query.places import Place
-from query.scope import Scope, suggest
+from query.scalar import arithmetic, branches, comparisons
+from query.scalar.casts import cast
+from query.scalar.coercion import to_kind, unify
+from query.scalar.compiled import Compiled, apply, column, literal
+from query.scalar.functions import FUNCTIONS, Call
+from query.scalar.places import Place
+from query.scalar.scope import Scope, suggest
+from query.scalar.types import NAMES, kind_of_type
 from query.sql.nodes import interval_micros
 from query.sql.words import CALLS
-from query.types import NAMES, kind_of_type
 from summaries.errors import BadClause, NoSuchName, Overflow, TypeMismatch, Unsupported
 
 __all__ = ["Compiled", "compile_expression", "compile_predicate", "conjuncts"]

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from query import arithmetic, branches, comparisons, strings, times
-from query.casts import cast
-from query.coercion import to_kind, unify
-from query.compiled import Compiled, Value, apply, literal, value_of
-from query.failures import checked
-from query.places import Place
-from query.types import ARROW, NAMES, NUMBERS, Kind
+from query.scalar import arithmetic, branches, comparisons, strings, times
+from query.scalar.casts import cast
+from query.scalar.coercion import to_kind, unify
+from query.scalar.compiled import Compiled, Value, apply, literal, value_of
+from query.scalar.failures import checked
+from query.scalar.places import Place
+from query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 from summaries.errors import Overflow, QueryError, TypeMismatch, Unsupported
 
 

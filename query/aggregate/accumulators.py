@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.arrays import Column, Ids, Numbers, text, words
-from query.grouping import Strings, Table
+from query.aggregate.arrays import Column, Ids, Numbers, text, words
+from query.aggregate.grouping import Strings, Table
 from query.kernels.folds import (
     add_floats,
     add_ints,
@@ -27,7 +27,7 @@ from query.kernels.folds import (
     tally,
     total_ints,
 )
-from query.types import ARROW, Kind
+from query.scalar.types import ARROW, Kind
 from summaries.errors import Overflow
 
 A = TypeVar("A", bound=np.generic)

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.scope import Input
-from query.types import ARROW, Kind
+from query.scalar.scope import Input
+from query.scalar.types import ARROW, Kind
 from summaries.errors import QueryError
 
 # An Arrow array with a value for each row, or an Arrow scalar that stands for all rows: constants are never spread

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.types import Kind
+from query.scalar.types import Kind
 
 Ids: TypeAlias = NDArray[np.int32]
 """The group of each row."""

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from query.coercion import unify
-from query.compiled import Compiled, Value, apply, literal, value_of
-from query.places import Place
-from query.types import ARROW, NAMES, Kind
+from query.scalar.coercion import unify
+from query.scalar.compiled import Compiled, Value, apply, literal, value_of
+from query.scalar.places import Place
+from query.scalar.types import ARROW, NAMES, Kind
 from summaries.errors import TypeMismatch, Unsupported
 
 Comparison = Literal["=", "<>", "<", "<=", ">", ">="]

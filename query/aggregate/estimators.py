@@ -25,11 +25,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.accumulators import NO_IDS, Accumulator, Count, Distinct, FloatSum, IntSum, Ordered, in_order
-from query.aggregates import Aggregate, Groups
-from query.arrays import Column, Ids
-from query.confidence import Counts, Floats, count_bounds, mean_margins, normal_quantile
-from query.grouping import Table
+from query.aggregate.accumulators import NO_IDS, Accumulator, Count, Distinct, FloatSum, IntSum, Ordered, in_order
+from query.aggregate.aggregates import Aggregate, Groups
+from query.aggregate.arrays import Column, Ids
+from query.aggregate.confidence import Counts, Floats, count_bounds, mean_margins, normal_quantile
+from query.aggregate.grouping import Table
 from query.kernels.samples import quantiles
 from summaries.errors import BadQuestion
 

@@ -6,11 +6,11 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from query.coercion import to_kind
-from query.compiled import Compiled, Value, apply, literal
-from query.failures import checked
-from query.places import Place
-from query.types import NAMES, NUMBERS, Kind
+from query.scalar.coercion import to_kind
+from query.scalar.compiled import Compiled, Value, apply, literal
+from query.scalar.failures import checked
+from query.scalar.places import Place
+from query.scalar.types import NAMES, NUMBERS, Kind
 from summaries.errors import DivisionByZero, Overflow, QueryError, TypeMismatch
 
 Operator = Literal["+", "-", "*", "/", "%"]

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from query.casts import read_literal, widen
-from query.compiled import Compiled, apply, literal
-from query.places import Place
-from query.types import NAMES, Kind
+from query.scalar.casts import read_literal, widen
+from query.scalar.compiled import Compiled, apply, literal
+from query.scalar.places import Place
+from query.scalar.types import NAMES, Kind
 from summaries.errors import TypeMismatch
 
 

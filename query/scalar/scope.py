@@ -7,8 +7,8 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from query.places import Place
-from query.types import Kind
+from query.scalar.places import Place
+from query.scalar.types import Kind
 from summaries.errors import Ambiguous, NoSuchName
 
 

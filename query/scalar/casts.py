@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from query.compiled import Compiled, Value, apply, literal, overwrite
-from query.failures import checked
-from query.places import Place
-from query.types import ARROW, NAMES, Kind
+from query.scalar.compiled import Compiled, Value, apply, literal, overwrite
+from query.scalar.failures import checked
+from query.scalar.places import Place
+from query.scalar.types import ARROW, NAMES, Kind
 from summaries.errors import BadCast, QueryError, TypeMismatch
 
 _TEXT: Final = ARROW["string"]
