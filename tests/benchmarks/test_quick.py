@@ -12,8 +12,8 @@ from benchmarks.harness import Figure, alternate
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(*args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.index", *args]
+def run(entry: str, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", entry, *args]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -21,12 +21,14 @@ def lines(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-@pytest.mark.parametrize("part", ["join", "search"])
-def test_a_quick_run_prints_a_line_of_json_for_every_row_of_its_tables(part):
-    done = run("--quick", part)
+@pytest.mark.parametrize(
+    ("entry", "part"), [("benchmarks.index", "join"), ("benchmarks.index", "search"), ("benchmarks.query", "exact")]
+)
+def test_a_quick_run_prints_a_line_of_json_for_every_row_of_its_tables(entry, part):
+    done = run(entry, "--quick", part)
     assert done.returncode == 0, done.stderr
     figures = lines(done.stdout)
-    assert len(figures) > 5
+    assert len(figures) > 3
     for figure in figures:
         assert {"bench", "metric", "ours", "theirs", "ratio", "sizes"} <= figure.keys()
         assert figure["bench"] == part
@@ -36,10 +38,11 @@ def test_a_quick_run_prints_a_line_of_json_for_every_row_of_its_tables(part):
     assert sum(line.startswith(metrics) for line in done.stdout.splitlines()) == len(figures)
 
 
-def test_an_unknown_part_is_refused_by_name():
-    done = run("indigestion")
+@pytest.mark.parametrize(("entry", "known"), [("benchmarks.index", "join"), ("benchmarks.query", "overshoot")])
+def test_an_unknown_part_is_refused_by_name(entry, known):
+    done = run(entry, "indigestion")
     assert done.returncode == 2
-    assert "indigestion" in done.stderr and "join" in done.stderr
+    assert "indigestion" in done.stderr and known in done.stderr
 
 
 def test_contenders_take_turns_and_the_first_round_does_not_count():
