@@ -56,15 +56,18 @@ def drawn(n: int, keys: int, exponent: float, seed: int) -> data.Columns:
     }
 
 
-def session_with(named: Mapping[str, data.Columns]) -> Session:
-    """A session that keeps every tuple of these streams, each with a summary on its key."""
+def session_with(named: Mapping[str, data.Columns], *, summaries: bool = True) -> Session:
+    """A session that keeps every tuple of these streams, each with a summary on its key, unless told otherwise."""
     session = promising.open(seed=7)
     for name, columns in named.items():
         session.execute(
             f"CREATE STREAM {name} (key INT, ts TIMESTAMP, price DOUBLE, amount DOUBLE) TIMESTAMP BY ts"
             f" OPTIONS (max_tuples = {max(len(columns['ts']), 1 << 18)})"
         )
-        session.execute(f"CREATE SUMMARY {name}_key ON {name} (key) WITH GRANULARITY 10 MINUTES AND COLLAPSE (4, 5)")
+        if summaries:
+            session.execute(
+                f"CREATE SUMMARY {name}_key ON {name} (key) WITH GRANULARITY 10 MINUTES AND COLLAPSE (4, 5)"
+            )
         for part in data.batches(columns, BATCH):
             session.ingest(name, part)
     return session

@@ -18,7 +18,7 @@ class Postings:
 
     def __init__(self, capacity: int, keys: int = 0) -> None:
         self._older = np.empty(capacity, np.int32)
-        self._heads = np.zeros(3, np.int64)
+        self._heads = np.zeros(4, np.int64)
         self.version = 0
         """Changes whenever a line of the directory moves or goes."""
         self.forgotten = 0
@@ -102,17 +102,31 @@ class Postings:
         """Size of the directory, empty lines included."""
         return len(self._entries)
 
-    def tally(self, start: int, stop: int, sizes: NDArray[np.int64]) -> int:
+    @property
+    def most(self) -> int:
+        """No key has more rows."""
+        return int(self._heads[kernels.MOST])
+
+    def tally(self, start: int, stop: int, sizes: NDArray[np.int64], dense: NDArray[np.uint8]) -> None:
         """Add to sizes[n] how many keys of lines `start..stop` have n rows; the last counts all that have more.
 
-        Returns the most rows that one of them has.
+        dense[line] becomes that number, up to 255, 0 if the line is empty.
         """
-        return int(kernels.tally(self._small, self._tags, start, stop, sizes))
+        kernels.tally(self._small, self._tags, start, stop, sizes, dense)
 
-    def listed(self, start: int, stop: int, least: int = 1, most: int = 1 << 31) -> NDArray[np.int64]:
-        """Hashes of the keys in lines `start..stop` that have from `least` to `most` rows."""
+    def listed(
+        self, start: int, stop: int, least: int = 1, most: int = 1 << 31, dense: NDArray[np.uint8] | None = None
+    ) -> NDArray[np.int64]:
+        """Hashes of the keys in lines `start..stop` that have from `least` to `most` rows.
+
+        dense: what `tally` wrote, if nothing has changed since.
+        """
         out = np.empty(stop - start, np.int64)
-        found = kernels.listed(self._entries, self._small, self._tags, start, stop, least, most, out)
+        between = (start, stop, least, most, out)
+        if dense is None:
+            found = kernels.listed(self._entries, self._small, self._tags, *between)
+        else:
+            found = kernels.listed_dense(self._entries, self._small, dense, *between)
         return out[:found]
 
     def follow(self, row: int, rows: NDArray[np.int32]) -> int:

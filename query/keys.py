@@ -47,6 +47,8 @@ class Keys:
         self.exact = exact
         self.built = built
         """Made for this query out of nothing but the snapshot's tuples."""
+        self._dense: NDArray[np.uint8] | None = None
+        self._unchanged: tuple[int, int] | None = None
         self._seen = 0
         self._later: tuple[Hashes, Counts] = (np.empty(0, np.int64), np.empty(0, np.int64))  # keys that came since
 
@@ -74,6 +76,7 @@ class Keys:
         for attempt in range(3):
             with self.snapshot.holding():
                 version, lines, at = self.postings.version, self.postings.lines, 0
+                step = LINES if self._tallied() is None else 8 * LINES
                 found = self.postings.listed(0, lines, least, most) if attempt == 2 else None
             if found is not None:
                 yield found
@@ -82,30 +85,36 @@ class Keys:
                 with self.snapshot.holding():
                     if self.postings.version != version:
                         break
-                    found = self.postings.listed(at, min(at + LINES, lines), least, most)
-                at += LINES
+                    found = self.postings.listed(at, min(at + step, lines), least, most, self._tallied())
+                at += step
                 yield found
             else:
                 if self.postings.version == version:
                     return
             yield None
 
-    def tallied(self) -> Generator[None, None, tuple[NDArray[np.int64], int]]:
-        """How many keys have how many rows (the last for all that have more), and the most that one has.
+    def tallied(self) -> Generator[None, None, NDArray[np.int64]]:
+        """How many keys have how many rows, the last for all that have more.
 
-        Lines that move meanwhile may be counted twice or not at all: it is a help in choosing, and the most is taken
-        again, for sure, if there was any such change.
+        It is a help in choosing: of a directory that changes meanwhile it may be wrong.
         """
-        sizes, most = np.zeros(TALLIED, np.int64), 0
-        version = self.postings.version
-        for at in range(0, self.postings.lines, LINES):
+        with self.snapshot.holding():
+            lines = self.postings.lines
+            self._unchanged = (self.postings.version, self.snapshot.grown)
+        sizes, dense = np.zeros(TALLIED, np.int64), np.zeros(lines, np.uint8)
+        for at in range(0, lines, LINES):
             with self.snapshot.holding():
-                most = max(most, self.postings.tally(at, min(at + LINES, self.postings.lines), sizes))
+                stop = min(at + LINES, lines, self.postings.lines)
+                if at < stop:
+                    self.postings.tally(at, stop, sizes, dense)
             yield
-        if self.postings.version != version:
-            with self.snapshot.holding():
-                most = self.postings.tally(0, self.postings.lines, np.zeros(TALLIED, np.int64))
-        return sizes, most
+        sizes[0] = 0
+        self._dense = dense
+        return sizes
+
+    def _tallied(self) -> NDArray[np.uint8] | None:
+        """What `tallied` found, if it still holds."""
+        return self._dense if self._unchanged == (self.postings.version, self.snapshot.grown) else None
 
     def counts(self, hashes: Hashes) -> Counts:
         """How many rows each key has, at most; those that came after the snapshot do not count."""

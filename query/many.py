@@ -15,7 +15,7 @@ from query.planner import snapshots_of
 from query.results import schema
 from query.scalar.scope import Input, Scope
 
-FEWEST = 16  # selections from which on it pays to put a window in order
+FEWEST = 8  # selections from which on it pays to put a window in order
 TURNED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.LTE: exp.GTE}
 NUMBER = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ)
 

@@ -25,8 +25,8 @@ AHEAD = 128  # lines fetched together: independent loads hide each other's laten
 LANES = 32
 
 # heads[...]: directory lines in use; keys of the open zone; a place that keeps the fetching loads from being
-# optimised away
-USED, KEYS, FETCHED = range(3)
+# optimised away; the most rows that a key has ever had
+USED, KEYS, FETCHED, MOST = range(4)
 
 
 @kernel("int64(int64[:,::1], int32[:,::1], int64)", inline="always")
@@ -58,6 +58,7 @@ def enter(entries, small, tags, older, heads, keys, sizes, hashes, rows, start, 
     room = entries.shape[0] >> 1
     used = heads[USED]
     found = heads[KEYS]
+    most = np.int32(heads[MOST])
     fetched = np.int32(0)
     i = start
     while i < stop and used + AHEAD <= room:
@@ -88,7 +89,9 @@ def enter(entries, small, tags, older, heads, keys, sizes, hashes, rows, start, 
             older[np.uint64(row)] = small[at, 3]
             small[at, 3] = row
             small[at, 2] = count + 1
+            most = max(most, count + np.int32(1))
             i += 1
+    heads[MOST] = most
     heads[USED] = used
     heads[KEYS] = found
     heads[FETCHED] = fetched
@@ -253,19 +256,31 @@ def walk(older, newest, counts, probe, rows):
                 lane_left[lane] = lane_left[busy]
 
 
-@kernel("int64(int32[:,::1], uint8[::1], int64, int64, int64[::1])")
-def tally(small, tags, start, stop, sizes):
+@kernel("void(int32[:,::1], uint8[::1], int64, int64, int64[::1], uint8[::1])")
+def tally(small, tags, start, stop, sizes, dense):
     """Count the keys of lines start..stop by their rows, into sizes[rows], the last for all that have more.
 
-    Returns the most rows that one of them has.
+    dense[line] is the number of rows as well, up to 255.
     """
-    most = np.int64(0)
     for at in range(start, stop):
-        if tags[at] != 0:
-            count = np.int64(small[at, 2])
-            most = max(most, count)
-            sizes[min(count, sizes.size - 1)] += 1
-    return most
+        count = np.int64(small[at, 2]) if tags[at] != 0 else np.int64(0)
+        sizes[min(count, sizes.size - 1)] += 1
+        dense[at] = min(count, 255)
+
+
+@kernel("int64(int64[:,::1], int32[:,::1], uint8[::1], int64, int64, int64, int64, int64[::1])")
+def listed_dense(entries, small, dense, start, stop, least, most, out):
+    """`listed`, of a directory that has not changed since `tally` wrote `dense`: few lines are looked at."""
+    found = 0
+    for at in range(start, stop):
+        count = np.int64(dense[at])
+        if count >= min(least, 255):
+            if count == 255:
+                count = np.int64(small[at, 2])
+            if least <= count <= most:
+                out[found] = entries[at, 0]
+                found += 1
+    return found
 
 
 @kernel("int64(int64[:,::1], int32[:,::1], uint8[::1], int64, int64, int64, int64, int64[::1])")

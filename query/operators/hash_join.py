@@ -32,7 +32,7 @@ class HashJoin(Operator):
             self.keys = yield from Keys.build(looked_up, self.hashers[1 - self.probe])
         snapshot = self.snapshots[self.probe]
         while self.position < snapshot.size:
-            last = min(self.position + SLICE, snapshot.size)
+            last = min(self.position + min(SLICE, 4 * self.pace()), snapshot.size)
             with snapshot.holding():
                 rows = snapshot.rows_between(self.position, last)
                 if not snapshot.whole:

@@ -10,7 +10,7 @@ from index.regions import Window
 from index.snapshot import Rows, Snapshot
 from index.summary_index import SummaryIndex
 from query.kernels.pairs import compact, cross, group
-from query.keys import SLICE, Counts, Hasher, Hashes, Keys, Lists
+from query.keys import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, Lists
 from query.operators.base import Batch, Guess, Operator, Pace, Slices
 from query.preference import Preference, exact_counts
 from query.promising import ANY, READY, ROUGH, PromisingSet
@@ -199,8 +199,8 @@ class Promising(Operator):
         snapshot, hasher = self.sides[side].snapshot, self.sides[side].hasher
         assert self.value_of is not None and self.preference is not None
         self.set.reserve(snapshot.size)
-        for first in range(0, snapshot.size, SLICE):
-            numbers = np.arange(first, min(first + SLICE, snapshot.size))
+        for first in range(0, snapshot.size, ENTERED):
+            numbers = np.arange(first, min(first + ENTERED, snapshot.size))
             with snapshot.holding():
                 rows = snapshot.rows_at(numbers)
                 if not snapshot.whole:
@@ -391,11 +391,8 @@ class Promising(Operator):
     def _work_bands(self) -> Slices:
         """Keys with many tuples first: those not listed yet have fewer than `least`, and so a bound."""
         lister = self._lister
-        sizes, _ = yield from self._keys(lister).tallied()
-        most = [1] * len(self.sides)
-        for side in range(len(self.sides)):
-            if side != lister:
-                _, most[side] = yield from self._keys(side).tallied()
+        sizes = yield from self._keys(lister).tallied()
+        most = [self._keys(side).postings.most for side in range(len(self.sides))]
         above, top, band = np.cumsum(sizes[::-1])[::-1], EVERY + 1, BAND  # above[n]: keys with n rows or more
         while not self.planned:
             taken = above[top] if top < len(above) else 0

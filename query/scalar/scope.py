@@ -56,12 +56,21 @@ class StreamScope:
             (alias, name, {column.lower(): Input(source, column, kind) for column, kind in columns.items()})
             for source, (alias, name, columns) in enumerate(streams)
         ]
+        self._known: dict[tuple[str, str], Input] = {}  # names that can mean one thing only
+        for alias, _, columns in self._streams:
+            for column, found in columns.items():
+                self._known[alias.lower(), column] = found
+                if sum(column in other for _, _, other in self._streams) == 1:
+                    self._known["", column] = found
 
     @property
     def sql(self) -> str:
         return self._sql
 
     def resolve(self, node: exp.Column) -> Input:
+        known = self._known.get((node.table.lower(), node.name.lower()))
+        if known is not None and not node.args.get("db"):
+            return known
         place = Place.of(node, self._sql)
         if node.args.get("db"):
             raise place.error(NoSuchName, f"no column {node.sql(dialect='duckdb')}: a column is alias.name or name")

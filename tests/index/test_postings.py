@@ -174,14 +174,18 @@ def test_every_key_is_in_one_line(steps, seed, step):
         assert sorted(listed_by(model.postings, step)) == sorted(model.rows)
         lengths = {h: len(rows) for h, rows in model.rows.items()}
         parts = [(at, min(at + step, model.postings.lines)) for at in range(0, model.postings.lines, step)]
-        sizes = np.zeros(6, np.int64)
-        assert max(model.postings.tally(*part, sizes) for part in parts) == max(lengths.values(), default=0)
+        sizes, dense = np.zeros(6, np.int64), np.full(model.postings.lines, 77, np.uint8)
+        for part in parts:
+            model.postings.tally(*part, sizes, dense)
+        assert model.postings.most >= max(lengths.values(), default=0)
         expected = Counter(min(n, 5) for n in lengths.values())
-        assert sizes.tolist() == [expected[n] for n in range(6)], "the last counts all that have more"
+        assert sizes[1:].tolist() == [expected[n] for n in range(1, 6)], "the last counts all that have more"
+        assert Counter(dense[dense > 0].tolist()) == Counter(min(n, 255) for n in lengths.values())
         for least, most in [(1, 1), (2, 3), (3, 1 << 31), (5, 4)]:
-            found = [model.postings.listed(*part, least, most) for part in parts]
             chosen = sorted(h for h, n in lengths.items() if least <= n <= most)
-            assert sorted(np.concatenate(found).tolist()) == chosen
+            for known in (None, dense):
+                found = [model.postings.listed(*part, least, most, known) for part in parts]
+                assert sorted(np.concatenate(found).tolist()) == chosen
 
 
 @pytest.mark.kernel

@@ -22,7 +22,7 @@ class Directory:
         self.small = self.entries.view(np.int32)
         self.tags = np.zeros(lines, np.uint8)
         self.older = np.full(ROOM, -7, np.int32)
-        self.heads = np.zeros(3, np.int64)
+        self.heads = np.zeros(4, np.int64)
         self.keys, self.sizes = np.zeros(ROOM, np.int64), np.zeros(ROOM, np.int32)
 
     def enter(self, hashes, rows, zone: int, start: int = 0) -> int:
