@@ -84,7 +84,7 @@ class Snapshot:
         """Keep the stream still for a slice of work."""
         with self.stream.reading():
             oldest = self.stream.oldest
-            if oldest is not None and oldest > self.start:
+            if oldest is not None and oldest > max(self.start, self._earliest):
                 raise TokenExpired(
                     f"stream {self.stream.name!r} has let go of tuples from before {oldest}, which this answer still"
                     " needs; ask again"
@@ -110,6 +110,11 @@ class Snapshot:
             offset = int(self._starts[chunk]) - chunk * self._chunk
             parts.append(np.arange(low + offset, high + offset, dtype=np.int32))
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, np.int32)])
+
+    def rows_in(self, first: int, last: int) -> Rows:
+        """Where the tuples numbered first..last are that belong."""
+        rows = self.rows_between(first, last)
+        return rows if self.whole else rows[self.admitted(rows)]
 
     def admitted(self, rows: Rows) -> NDArray[np.bool_]:
         """Which rows belong."""

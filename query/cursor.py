@@ -63,7 +63,8 @@ class Cursor:
     @property
     def nbytes(self) -> int:
         """What it holds on to, roughly."""
-        return self.plan.worker.nbytes + self.plan.result.nbytes
+        sampler = self.plan.sampler
+        return self.plan.worker.nbytes + self.plan.result.nbytes + (0 if sampler is None else sampler.nbytes)
 
     # --- the work ------------------------------------------------------------------------------------------------
 

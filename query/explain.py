@@ -109,6 +109,7 @@ def _regions(promising: Promising, shown: Promising, top: NDArray[np.int32]) -> 
     rows: list[dict[str, Any]] = []
     considered = pruned = 0
     preference = promising.preference
+    asc = preference is not None and preference.direction == "ASC"
     for rank, entry in enumerate(top.tolist(), 1):
         for number, side in enumerate(promising.sides):
             if side.summary is None:
@@ -135,7 +136,7 @@ def _regions(promising: Promising, shown: Promising, top: NDArray[np.int32]) -> 
                         "upper": region.upper,
                         "tuples": region.tuples,
                         "fade": 1.0 if preference is None else preference.fade ** (region.granularity - 1),
-                        "priority": abs(float(shown.set.priority[entry])),
+                        "priority": float(shown.set.priority[entry]) * (-1 if asc else 1),
                         "start": region.start,
                         "end": region.end,
                     }

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from index.postings import Postings
 from index.snapshot import Rows, Snapshot
+from index.summary_index import SummaryIndex
 from query.kernels.pairs import compact
+from summaries.errors import TokenExpired
 
 Hashes: TypeAlias = NDArray[np.int64]
 Counts: TypeAlias = NDArray[np.int64]
@@ -40,13 +42,20 @@ class Keys:
     outside. It never counts too few.
     """
 
-    def __init__(self, snapshot: Snapshot, hasher: Hasher, postings: Postings, exact: bool, built: bool) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        hasher: Hasher,
+        postings: Postings,
+        *,
+        exact: bool,
+        summary: SummaryIndex | None = None,
+    ) -> None:
         self.snapshot = snapshot
         self.hasher = hasher
         self.postings = postings
         self.exact = exact
-        self.built = built
-        """Made for this query out of nothing but the snapshot's tuples."""
+        self.summary = summary
         self._dense: NDArray[np.uint8] | None = None
         self._unchanged: tuple[int, int] | None = None
         self._seen = 0
@@ -58,15 +67,13 @@ class Keys:
         postings = Postings(snapshot.capacity, keys=min(snapshot.size, EXPECTED))
         for first in range(0, snapshot.size, ENTERED):
             with snapshot.holding():
-                rows = snapshot.rows_between(first, min(first + ENTERED, snapshot.size))
-                if not snapshot.whole:
-                    rows = rows[snapshot.admitted(rows)]
+                rows = snapshot.rows_in(first, min(first + ENTERED, snapshot.size))
                 hashes, missing = hasher(rows)
             if missing is not None:
                 hashes, rows = hashes[~missing], rows[~missing]
             postings.enter_all(hashes, rows)
             yield
-        return cls(snapshot, hasher, postings, exact=True, built=True)
+        return cls(snapshot, hasher, postings, exact=True)
 
     def listed(self, least: int = 1, most: int = 1 << 31) -> Iterator[Hashes | None]:
         """Every key that has from `least` to `most` rows, part by part.
@@ -116,16 +123,25 @@ class Keys:
         """What `tallied` found, if it still holds."""
         return self._dense if self._unchanged == (self.postings.version, self.snapshot.grown) else None
 
+    @property
+    def built(self) -> bool:
+        """Made for this query out of nothing but the snapshot's tuples."""
+        return self.summary is None
+
     def counts(self, hashes: Hashes) -> Counts:
         """How many rows each key has, at most; those that came after the snapshot do not count."""
         with self.snapshot.holding():
             _, counts, _ = self.postings.counts(hashes)
             if self.built or not self.snapshot.grown:
                 return counts
+            if self.summary is not None and self.summary.dropped:  # it has not seen all that came since
+                raise TokenExpired(f"summary {self.summary.name!r} was dropped while this answer needed it; ask again")
             if self.snapshot.grown != self._seen:
                 self._later = np.unique(self.hasher(self.snapshot.later())[0], return_counts=True)
                 self._seen = self.snapshot.grown
         known, since = self._later
+        if not len(known):
+            return counts
         at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
         return np.maximum(counts - np.where(known[at] == hashes, since[at], 0), 0)
 

@@ -129,9 +129,7 @@ class _Window:
         (self._snapshot,) = snapshots_of(bound, [])
         snapshot = self._snapshot
         with snapshot.holding():
-            rows = snapshot.rows_between(0, snapshot.size)
-            if not snapshot.whole:
-                rows = rows[snapshot.admitted(rows)]
+            rows = snapshot.rows_in(0, snapshot.size)
             missing = snapshot.nulls(column.name, rows)
             if missing is not None:
                 rows = rows[~missing]

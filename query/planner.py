@@ -156,13 +156,21 @@ class _Planner:
 
     def _promising(self, preference: Preference | None) -> Promising:
         bound = self.bound
-        exact = preference is None or preference.direction != "DESC" or preference.side is not None
+        # Only DESC over keys gets along with counts that are too high: it counts again before it works an entry. A
+        # sample that is drawn before needs them as they are.
+        exact = bound.grouped or preference is None or preference.direction != "DESC" or preference.side is not None
         sides = []
         for number, snapshot in enumerate(self.snapshots):
             attribute, summary = self._keyed(number, preference)
             narrow = preference is not None or bound.constants is None
             hasher = self._hasher(number, attribute)
-            keys = self._found(number, summary, hasher, narrow=narrow, exact=exact and bound.constants is None)
+            keys = self._found(
+                number,
+                summary,
+                hasher,
+                narrow=narrow,
+                exact=exact and (bound.constants is None or preference is not None),
+            )
             sides.append(Side(snapshot, hasher, attribute, summary, keys))
         restrict = None
         if bound.constants is not None and (bound.join is not None or bound.constants.attribute == sides[0].attribute):
@@ -224,10 +232,10 @@ class _Planner:
             return None
         snapshot = self.snapshots[side]
         if snapshot.everything:
-            return Keys(snapshot, hasher, postings, exact=True, built=False)
+            return Keys(snapshot, hasher, postings, exact=True, summary=summary)
         if exact or (narrow and snapshot.size * NARROW < snapshot.kept):
             return None
-        return Keys(snapshot, hasher, postings, exact=False, built=False)
+        return Keys(snapshot, hasher, postings, exact=False, summary=summary)
 
     def _value_of(
         self, preference: Preference | None, sides: list[Side]

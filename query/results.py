@@ -144,7 +144,8 @@ class Aggregated:
 
     @property
     def nbytes(self) -> int:
-        return 64 * self.groups.size * (1 + len(self.bound.aggregates))
+        drawn: int = sum(a.nbytes for keys, arguments, _ in self._parts for a in (*keys, *arguments) if a is not None)
+        return drawn + 64 * self.groups.size * (1 + len(self.bound.aggregates))
 
     def _columns(self, batch: Batch) -> tuple[list[pa.Array], list[pa.Array | None]]:
         made = self.pipeline.compute([*self.bound.group_keys, *self.bound.arguments], batch)

@@ -137,7 +137,8 @@ class Session:
 
     def _explain(self, node: nodes.Explain, sql: str, budget: Budget, seed: int | None, began: int) -> Explanation:
         cursor, limit = self._cursor(node.this, sql, budget, seed, began)
-        return explain(cursor, bool(node.args.get("analyze")), limit)
+        left = None if limit is None else max(limit - cursor.spent, 0)
+        return explain(cursor, bool(node.args.get("analyze")), left)
 
     def _cursor(
         self, node: exp.Expression, sql: str, budget: Budget, seed: int | None, began: int

@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 from index import SummaryIndex
 from index.sketches import Sketched, window_sketch
 from index.snapshot import Snapshot
+from index.summary_index import best_summary
 from query.bound import Bound
 from query.operators.base import Guess
 from summaries.adt import BOUNDS
+from summaries.errors import UnknownName
 from summaries.sizing import tail_point
 
 PASS = 1 / 3  # what is taken to meet a condition before any tuple has been looked at
@@ -19,9 +21,11 @@ PASS = 1 / 3  # what is taken to meet a condition before any tuple has been look
 def candidates(bound: Bound, snapshots: list[Snapshot]) -> Guess:
     """Tuples, or pairs with one key, in the window, before the conditions. The bounds hold in 95 of 100 cases."""
     if bound.constants is not None and bound.join is None:
-        summary = next(s for s in bound.sources[0].stream.summaries.values() if s.key == bound.constants.attribute)
-        found = summary.estimate(bound.constants.values, (snapshots[0].start, snapshots[0].end))
-        return Guess(float(found.value.sum()), float(found.lower.sum()), float(found.upper.sum()))
+        summary = best_summary(bound.sources[0].stream.summaries, bound.constants.attribute)
+        if summary is not None:
+            values = list(dict.fromkeys(bound.constants.values))
+            found = summary.estimate(values, (snapshots[0].start, snapshots[0].end))
+            return Guess(float(found.value.sum()), float(found.lower.sum()), float(found.upper.sum()))
     if bound.join is None:
         return snapshots[0].tuples
     a, b = (s.tuples for s in snapshots)
@@ -35,9 +39,10 @@ def candidates(bound: Bound, snapshots: list[Snapshot]) -> Guess:
 
 def answer_rows(bound: Bound, found: Guess) -> Guess:
     """Rows of the answer, given the candidates."""
+    others = len(bound.predicates) - (bound.constants is not None)  # those were counted by their keys
     if not bound.predicates:
         return found
-    return Guess(found.value * PASS ** min(len(bound.predicates), 4), 0.0, found.upper)
+    return Guess(found.value * PASS ** min(others, 4), 0.0, found.upper)
 
 
 def _within(guess: Guess, most: float) -> Guess:
@@ -45,7 +50,10 @@ def _within(guess: Guess, most: float) -> Guess:
 
 
 def _sketch(summary: SummaryIndex | None, snapshot: Snapshot) -> Sketched | None:
-    return None if summary is None else window_sketch(summary, (snapshot.start, snapshot.end))
+    try:
+        return None if summary is None else window_sketch(summary, (snapshot.start, snapshot.end))
+    except UnknownName:  # dropped meanwhile
+        return None
 
 
 def join_size(a: Sketched, b: Sketched) -> Guess | None:

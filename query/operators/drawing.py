@@ -33,6 +33,7 @@ class Drawing(Sampler):
         self.promising = promising
         self.seed = np.uint64(seed & ((1 << 64) - 1))
         self.weighted = weighted
+        self._arenas: list[_Arena] = []
         self._drawn: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
 
     def work(self) -> Slices:
@@ -43,7 +44,7 @@ class Drawing(Sampler):
         members = self.promising.set.members()
         self.entries = len(members)
         yield None
-        arenas = [_Arena(len(self.promising.set)) for _ in self.promising.sides]
+        arenas = self._arenas = [_Arena(len(self.promising.set)) for _ in self.promising.sides]
         alike = not self.weighted or self.promising.even
         for drawn in self._all_alike(members) if alike else self._by_clock(members):
             if drawn is None:
@@ -134,7 +135,8 @@ class Drawing(Sampler):
 
     @property
     def nbytes(self) -> int:
-        return self.promising.nbytes + sum(12 * len(ids) for ids, _ in self._drawn)
+        kept = sum(a.rows.nbytes + 16 * len(a.starts) for a in self._arenas)
+        return self.promising.nbytes + kept + sum(12 * len(ids) for ids, _ in self._drawn)
 
     def remaining(self) -> Guess | None:
         if not self.promising.planned:

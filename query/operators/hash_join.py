@@ -23,7 +23,6 @@ class HashJoin(Operator):
         self.hashers = hashers
         self.keys = keys
         self.position = 0
-        self.pairs = 0.0  # handed on
         self._finished = False
 
     def work(self) -> Slices:
@@ -34,9 +33,7 @@ class HashJoin(Operator):
         while self.position < snapshot.size:
             last = min(self.position + min(SLICE, 4 * self.pace()), snapshot.size)
             with snapshot.holding():
-                rows = snapshot.rows_between(self.position, last)
-                if not snapshot.whole:
-                    rows = rows[snapshot.admitted(rows)]
+                rows = snapshot.rows_in(self.position, last)
                 hashes, missing = self.hashers[self.probe](rows)
             if missing is not None:
                 hashes, rows = hashes[~missing], rows[~missing]
@@ -55,7 +52,6 @@ class HashJoin(Operator):
                 mine, theirs = np.empty(room, np.int32), np.empty(room, np.int32)
                 made = cross(numbers, ones, starts, counts, rows, lists.rows, place, mine, theirs)
                 left -= made
-                self.pairs += made
                 self.done += made
                 pair = (mine[:made], theirs[:made])
                 yield Batch(pair if self.probe == 0 else pair[::-1])
@@ -69,4 +65,4 @@ class HashJoin(Operator):
             return None
         mine, other = self.snapshots[self.probe].size, self.snapshots[1 - self.probe].size
         left = mine - self.position
-        return Guess(self.pairs / self.position * left, 0.0, float(left + SLICE) * other)
+        return Guess(self.done / self.position * left, 0.0, float(left + SLICE) * other)

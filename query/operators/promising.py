@@ -170,7 +170,7 @@ class Promising(Operator):
         preference = self.preference
         priority = np.zeros(len(hashes)) if preference is None else self._priorities(*counts)
         rough = self.banded or (preference is not None and not self.exact and preference.direction == "DESC")
-        if rough and preference is not None and not preference.rising and not self.banded:
+        if rough and preference is not None and not preference.rising:
             priority = np.full(len(hashes), np.inf)  # nothing bounds it: all are looked at before any is worked
         before = len(self.set)
         # At one priority rough entries come first: what they turn into may have to come before the others.
@@ -233,8 +233,7 @@ class Promising(Operator):
         side = min(self.sides, key=lambda s: s.snapshot.size)
         snapshot = side.snapshot
         with snapshot.holding():
-            rows = snapshot.rows_between(max(snapshot.size - AHEAD, 0), snapshot.size)
-            rows = rows[snapshot.admitted(rows)]
+            rows = snapshot.rows_in(max(snapshot.size - AHEAD, 0), snapshot.size)
             hashes, missing = side.hasher(rows)
         hashes = np.unique(hashes if missing is None else hashes[~missing])
         self._tried = hashes

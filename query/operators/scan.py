@@ -19,16 +19,13 @@ class Scan(Operator):
         while self.done < self.snapshot.size:
             last = min(self.done + self.pace(), self.snapshot.size)
             with self.snapshot.holding():
-                rows = self.snapshot.rows_between(self.done, last)
-                if not self.snapshot.whole:
-                    rows = rows[self.snapshot.admitted(rows)]
+                rows = self.snapshot.rows_in(self.done, last)
             self.read += len(rows)
             self.done = last
             yield Batch((rows,))
 
     def remaining(self) -> Guess:
-        left = float(self.snapshot.size - self.done)
-        return Guess(left, left if self.snapshot.whole else 0.0, left)
+        return _left(self.snapshot, self.done)
 
 
 class RandomScan(Sampler):
@@ -60,5 +57,9 @@ class RandomScan(Sampler):
         return self._numbers[0] >= worker.done, float(self.snapshot.size - worker.done)
 
     def remaining(self) -> Guess:
-        left = float(self.snapshot.size - self.done)
-        return Guess(left, left if self.snapshot.whole else 0.0, left)
+        return _left(self.snapshot, self.done)
+
+
+def _left(snapshot: Snapshot, done: int) -> Guess:
+    left = float(snapshot.size - done)
+    return Guess(left, left if snapshot.whole else 0.0, left)

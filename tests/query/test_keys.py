@@ -47,7 +47,8 @@ class World:
     def keys(self, snapshot: Snapshot) -> Keys:
         postings = postings_of(self.summary)
         assert postings is not None
-        return Keys(snapshot, column_hasher(snapshot, "k"), postings, exact=snapshot.everything, built=False)
+        hasher = column_hasher(snapshot, "k")
+        return Keys(snapshot, hasher, postings, exact=snapshot.everything, summary=self.summary)
 
     def expected(self, snapshot: Snapshot, column: int = 1) -> dict[int, list[int]]:
         """Ids of each key in the snapshot, the newest first."""
