@@ -45,9 +45,9 @@ demo: $(STAMP) ## Build a summary over a retail log; show its zones, its busiest
 .PHONY: test
 test: ## Everything that must hold: check, the suite, the kernels as plain Python, the suite with bounds checks
 	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory pytest
 	@$(MAKE) --no-print-directory test-nojit
-	@$(MAKE) --no-print-directory test-boundscheck
+	@echo "The suite, and again with bounds checks, side by side: some ten minutes, each is shown when it ends"
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target pytest test-boundscheck
 
 .PHONY: check
 check: $(STAMP) ## Style (ruff), types (mypy strict), layers (import-linter), the examples in docstrings

@@ -132,7 +132,7 @@ class Cursor:
             rest = worker.remaining() or self.sizes
             left = max(rest.upper, 1.0)
         found = result.estimated(sampler, worker, left, confidence)
-        if not worker.done and (sampler is None or not sampler.done) and not self.bound.group_keys:
+        if not found.exact and not worker.done and (sampler is None or not sampler.done) and not self.bound.group_keys:
             self._foretell(found)
         return found
 

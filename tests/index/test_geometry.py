@@ -129,11 +129,14 @@ def test_the_log_keeps_what_the_longest_summary_keeps(monkeypatch):
     with pytest.raises(UnknownName, match="'long'; it has short"):
         stream.drop_summary("long")
     again = stream.create_summary("long", "k", granularity=100, collapse=(2, 2), options=SMALL)
-    assert sorted(ids(stream, again.probe(np.arange(7)).rows)) == sorted(ids(stream, stream._log.rows()))
+    kept = range(short.state.oldest, 1001)
+    assert sorted(ids(stream, again.probe(np.arange(7)).rows)) == list(kept), "what has aged out stays out"
+    assert again.count == len(kept) == stream.kept
     stream.drop_summary("short")
     stream.drop_summary("long")
-    stream.append(columns([5, 9000], [3, 3], 1001))  # without summaries nothing is too old, and all is kept
-    assert ids(stream, stream._log.rows()).tolist()[-2:] == [1001, 1002]
+    told = stream.append(columns([5, kept[0], 9000], [3, 3, 3], 1001))
+    assert told.refused == {"too_old": 1}, "without summaries nothing more ages, but what has stays gone"
+    assert ids(stream, stream._log.rows()).tolist()[-2:] == [1002, 1003]
 
 
 def test_a_summary_on_an_empty_stream_and_one_with_a_watermark_only():

@@ -365,7 +365,7 @@ def test_explain_shows_the_first_promising_regions(session: Session):
         "lower",
         "upper",
         "fade",
-        "ruled out by window and filter",
+        "ruled out without a look",
     ):
         assert word in str(explained)
     assert explained.to_arrow()["plan"].to_pylist() == str(explained).split("\n")
