@@ -20,13 +20,15 @@ Clock = Callable[[], int]
 """CPU time of the calling thread, in nanoseconds."""
 
 MS = 1_000_000
-SLICE, LONG_SLICE = 2 * MS, 6 * MS  # what a slice is meant to take: under a budget, and without one
+SLICE, LONG_SLICE = 1 * MS, 5 * MS  # what a slice is meant to take: under a budget, and without one
 LEAST, MOST = 256, 1 << 17  # candidates in a slice
 ROWS = 1 << 16  # waiting rows that make a frame
 GLANCE = 5 * MS  # CPU time after which a frame comes if there is anything new
 PATIENCE = 50 * MS  # CPU time after which a frame comes, rows or not
 FIRST_LOOK = 2048  # draws before the first estimate
 CLOSING = 500  # nanoseconds that a group and aggregate takes in the last frame, roughly
+SORTING = 120  # and that a value takes which an aggregate had to keep
+HOLDING = ("median", "quantile", "count_distinct")
 FEWEST = 30  # rows of a group in a sample before its error is believed
 SAMPLED = 16  # one in so many candidates is drawn before all are read
 
@@ -201,7 +203,8 @@ class Cursor:
             return 20_000
         if isinstance(result, Aggregated):
             drawn = 0 if self.plan.sampler is None else int(2.5 * self._looking * self.plan.sampler.done)
-            return MS // 2 + drawn + CLOSING * result.groups.size * (1 + len(self.bound.aggregates))
+            kept = SORTING * self._matched if any(a.function in HOLDING for a in self.bound.aggregates) else 0
+            return MS // 2 + drawn + kept + CLOSING * result.groups.size * (1 + len(self.bound.aggregates))
         return 400 * result.held * (1 + len(self.bound.order))
 
     def _step(self, limit: int | None) -> bool:
