@@ -76,7 +76,7 @@ class Snapshot:
         """Chunks across an edge of the window are taken to have their share in it."""
         sure = float(used[inside].sum())
         first, last = earliest[across], latest[across] + 1
-        covered = (np.minimum(last, self.end) - np.maximum(first, self.start)) / (last - first)
+        covered = np.maximum(np.minimum(last, self.end) - np.maximum(first, self.start), 0) / (last - first)
         return Guess(sure + float((used[across] * covered).sum()), sure, float(self.size))
 
     @contextmanager
