@@ -83,6 +83,7 @@ def test_add_is_union(case: Case):
 @given(left=columns, right=columns)
 def test_add_commutes_on_anything(case: Case, left: list[int], right: list[int]):
     here, there = of(case, left), of(case, right, other=True)
+    before = here.to_bytes()  # of itself: what a quantile sketch lets go of when it is full is up to chance
     one, two = here.copy(), there.copy()
     one.add(there)
     two.add(here)
@@ -91,7 +92,7 @@ def test_add_commutes_on_anything(case: Case, left: list[int], right: list[int])
         assert one.to_bytes() == two.to_bytes() == of(case, left + right).to_bytes()
     if one.total and case.name not in ("quantile", "frequent"):  # these two answer within bounds, not the same
         assert answers(case, one, np.array(left + right)) == answers(case, two, np.array(left + right))
-    assert here.to_bytes() == of(case, left).to_bytes() or not case.same_bytes
+    assert here.to_bytes() == before or not case.same_bytes
 
 
 @every_kind
