@@ -7,6 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from index.keys import check_keys
+from index.loaded import Sum
 from index.log import TupleLog
 from index.regions import Matches, Region, Regions, Window, check_window
 from index.summary import Identity
@@ -35,8 +36,7 @@ class BareState:
 
     @property
     def count(self) -> int:
-        rows = self.log.rows()
-        return int((self.log.times[rows] >= self.oldest).sum())
+        return self.log.count_from(self.oldest)
 
     @property
     def expired(self) -> int:
@@ -56,6 +56,22 @@ class BareState:
     ) -> None:
         """The log has the tuples; there is nothing else to keep."""
         self.accepted += len(rows)
+
+    def attach(
+        self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], sums: list[Sum] | None
+    ) -> None:
+        """As `insert`."""
+        self.accepted += len(rows)
+
+    def image(self) -> dict[str, Any]:
+        """All there is to know."""
+        return {"floor": self.floor, "watermark": self.watermark, "accepted": self.accepted}
+
+    def restore(self, image: dict[str, Any]) -> None:
+        """Become what `image` was made of."""
+        self.floor, self.accepted = image["floor"], image["accepted"]
+        if image["watermark"] is not None:
+            self.advance(image["watermark"])
 
     def forget(self, rows: NDArray[np.int32]) -> None:
         """Nothing was kept of them."""
@@ -83,8 +99,7 @@ class BareReader:
     def _rows(self, window: Window) -> NDArray[np.int32]:
         start, end = check_window(window)
         rows = self.state.log.rows()
-        times = self.state.log.times[rows]
-        return rows[(times >= max(start, self.state.oldest)) & (times < end)]
+        return rows[self.state.log.between(rows, max(start, self.state.oldest), end)]
 
     def probe(self, keys: Any, window: Window) -> Matches:
         asked = self._keys(keys)
@@ -119,11 +134,11 @@ class BareReader:
         n = len(self.hashes(keys))
         rows = self._rows(window)
         n = n if len(rows) else 0
-        times = self.state.log.times[rows]
+        first, last = self.state.log.span(rows) if len(rows) else (0, -1)
         ones, zeros = np.ones(n, np.int64), np.zeros(n, np.int64)
         all_of_them = np.full(n, len(rows), np.int64)
-        start = np.full(n, times.min() if len(rows) else 0, np.int64)
-        end = np.full(n, times.max() + 1 if len(rows) else 0, np.int64)
+        start = np.full(n, first, np.int64)
+        end = np.full(n, last + 1, np.int64)
         key = np.arange(n, dtype=np.int64)
         most = all_of_them.astype(np.float64)
         return Regions(key, ones, zeros, zeros, most, np.zeros(n, np.float64), most, all_of_them, start, end, n, 0, 0)

@@ -1,10 +1,13 @@
 """`G_2..G_m`: zones of fixed length, whose summaries are a pure function of the tuples and the watermark."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
 from index.geometry import Geometry
+from index.log import TupleLog
 from index.options import Sizes
 from index.zone import CoarseZone
 
@@ -38,7 +41,13 @@ class Coarse:
         for home in np.unique(homes):
             where = homes == home
             first = int(times[where][0])
-            self._home(granularity, first).insert(hashes[where], rows[where], times[where], self.sizes)
+            zone = self._home(granularity, first)
+            zone.insert(hashes[where], rows[where], times[where], self.sizes)
+            zone.take("late", 0, int(where.sum()))
+
+    def add(self, granularity: int, zone: CoarseZone) -> None:
+        """What some tuples add to the zone of this granularity that they are all in; it stays the caller's."""
+        self._home(granularity, zone.start).absorb(zone)
 
     def receive(self, zone: CoarseZone, granularity: int) -> None:
         """A zone of the granularity before collapses into the one of this granularity that it is part of."""
@@ -60,6 +69,19 @@ class Coarse:
                 else:
                     self.receive(zone, granularity + 1)
         return dropped
+
+    def image(self, log: TupleLog) -> list[dict[str, Any]]:
+        """Every zone, as a tree of arrays."""
+        return [
+            {"granularity": granularity, **zone.image(log)}
+            for granularity, zones in self.levels.items()
+            for zone in zones.values()
+        ]
+
+    def restore(self, image: list[dict[str, Any]]) -> None:
+        """Become what `image` was made of."""
+        for saved in image:
+            self.levels[saved["granularity"]][saved["number"]] = CoarseZone.restored(saved)
 
     @property
     def count(self) -> int:

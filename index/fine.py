@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
 from index.kernels import open_zone as kernels
-from index.kernels.seal import filter_keys, filter_sliced, pour, sketch_keys, time_range
+from index.kernels.seal import extent, filter_keys, filter_sliced, pour, sketch_keys
+from index.log import TupleLog
 from index.options import GROUP, Options, Sizes
 from index.postings import Postings
-from index.zone import CoarseZone, FineZone, Tuples, cell_f2, distinct
+from index.zone import CoarseZone, FineZone, Tuples, cell_f2, distinct, in_order
 
 REASONS = {kernels.CUT_ERROR: "error", kernels.CUT_BEHAVIOUR: "behaviour", kernels.CUT_MAXLENGTH: "maxlength"}
 
@@ -35,6 +36,7 @@ class ZonePool:
         self.sliced = np.zeros((sizes.groups, sizes.buckets * sizes.slots), np.uint64)
         self.cells = np.zeros((slots, sizes.buckets), np.int64)
         self.f2 = np.zeros((slots, sizes.buckets), np.float64)
+        self.numbers = np.full(slots, -1, np.int64)
         self.first = np.zeros(slots, np.int64)
         self.last = np.zeros(slots, np.int64)
         self.sealed = np.zeros(slots, np.uint8)  # 2: with its F2
@@ -62,7 +64,12 @@ class ZonePool:
         sketch_keys(keys, counts, s.shift, s.depth, Sizes.lg(s.width), counters, cells)
         filter_sliced(keys, s.shift, s.probes, Sizes.lg(s.slots), slot % GROUP, self.sliced[slot // GROUP])
         filter_keys(keys, s.shift, s.probes, Sizes.lg(s.coarse_slots), block_bits)
-        self.first[slot], self.last[slot] = zone.first, zone.last
+        self.seal(zone)
+
+    def seal(self, zone: FineZone) -> None:
+        """What is in its slot is the summary of that zone."""
+        slot = zone.slot
+        self.numbers[slot], self.first[slot], self.last[slot] = zone.number, zone.first, zone.last
         self.zones[slot] = zone
         self.sealed[slot] = 1
 
@@ -81,7 +88,7 @@ class ZonePool:
     @property
     def nbytes(self) -> int:
         """Bytes of the groups in use."""
-        per_slot = self.counters[0].nbytes + self.cells[0].nbytes + self.f2[0].nbytes + 17
+        per_slot = self.counters[0].nbytes + self.cells[0].nbytes + self.f2[0].nbytes + 25
         groups: int = self.groups_used * self.sliced[0].nbytes
         return groups + int((self.sealed > 0).sum()) * int(per_slot)
 
@@ -96,9 +103,10 @@ class Block:
     whole: CoarseZone
     zones: list[FineZone] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
-    aside: int = 0  # late tuples, in the first places of the two arrays
+    aside: int = 0  # late tuples, in the first places of the three arrays
     aside_hashes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     aside_rows: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    aside_times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     late: int = 0  # number of the zone that the tuples aside are
     pyramid: dict[tuple[int, int], Any] = field(default_factory=dict)  # nodes by (level, first zone)
 
@@ -106,41 +114,44 @@ class Block:
         """Tuples aside, as (hashes, rows)."""
         return self.aside_hashes[: self.aside], self.aside_rows[: self.aside]
 
-    def set_aside(self, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+    def set_aside(self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64]) -> None:
         """Add tuples to those aside."""
         total = self.aside + len(rows)
         if total > len(self.aside_rows):
             room = max(total, 2 * len(self.aside_rows))
             self.aside_hashes = np.resize(self.aside_hashes, room)
             self.aside_rows = np.resize(self.aside_rows, room)
+            self.aside_times = np.resize(self.aside_times, room)
         self.aside_hashes[self.aside : total] = hashes
         self.aside_rows[self.aside : total] = rows
+        self.aside_times[self.aside : total] = times
         self.aside = total
 
 
 class Fine:
     """The finest granularity."""
 
-    def __init__(
-        self, sizes: Sizes, options: Options, length: int, times: NDArray[np.int64], postings: Postings
-    ) -> None:
+    def __init__(self, sizes: Sizes, options: Options, length: int, log: TupleLog, postings: Postings) -> None:
         self.sizes = sizes
         self.length = length
         self.pool = ZonePool(sizes)
         self.blocks: SortedDict[int, Block] = SortedDict()
         self.cuts: dict[str, int] = {}
-        self._times = times
+        self._log = log
         self._postings = postings
         self._issued = 0
         self.number = self._issue()  # of the open zone
         self.open_block: Block | None = None
         self._recent = np.empty(kernels.WINDOW, np.int64)
         self._rows = np.empty(sizes.maxlength, np.int32)
+        self._times = np.empty(sizes.maxlength, np.int64)  # of these rows: to seal a zone nothing is read
         self._signed = np.zeros((3, kernels.ROW), np.int32)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._keys = np.empty(sizes.maxlength, np.int64)
         self._counts = np.empty(sizes.maxlength, np.int32)
-        tolerated = sizes.buckets * sizes.width * options.tolerance**2
+        tolerated = (
+            sizes.buckets * sizes.width * options.tolerance * options.tolerance
+        )  # ** raises where this is infinite
         self._limits = np.array([tolerated, options.effect, sizes.maxlength, 0.0])
         self._spare = sizes.zones // 2
         self._zones = 0  # sealed
@@ -176,7 +187,7 @@ class Fine:
         """
         low, high = least // self.length, greatest // self.length
         if low == high:
-            self._insert_block(low, hashes, rows, posted)
+            self._insert_block(low, hashes, rows, times, posted)
             return
         homes = times // self.length
         edges = np.flatnonzero(homes[1:] != homes[:-1]) + 1
@@ -184,15 +195,17 @@ class Fine:
             borders = [0, *edges.tolist(), len(homes)]
             for start, stop in pairwise(borders):
                 part = slice(start, stop)
-                self._insert_block(int(homes[start]), hashes[part], rows[part], posted)
+                self._insert_block(int(homes[start]), hashes[part], rows[part], times[part], posted)
         else:
             if not posted:  # blocks take turns, and chains must keep the order of arrival
                 self._postings.enter_all(hashes, rows)
             for home in np.unique(homes):
                 where = homes == home
-                self._insert_block(int(home), hashes[where], rows[where], True)
+                self._insert_block(int(home), hashes[where], rows[where], times[where], True)
 
-    def _insert_block(self, home: int, hashes: NDArray[np.int64], rows: NDArray[np.int32], posted: bool) -> None:
+    def _insert_block(
+        self, home: int, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], posted: bool
+    ) -> None:
         block = self.blocks.get(home)
         if block is None:
             block = self.blocks[home] = Block(CoarseZone.empty(home, home * self.length, self.sizes))
@@ -200,19 +213,23 @@ class Fine:
                 self._close_block()
                 self.open_block = block
         if block is self.open_block:
-            self._extend(block, hashes, rows, posted)
+            self._extend(block, hashes, rows, times, posted)
         else:
             if not posted:
                 self._postings.enter_all(hashes, rows)
-            self._set_aside(block, hashes, rows)
+            self._set_aside(block, hashes, rows, times)
 
-    def _extend(self, block: Block, hashes: NDArray[np.int64], rows: NDArray[np.int32], posted: bool) -> None:
+    def _extend(
+        self, block: Block, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], posted: bool
+    ) -> None:
         """The common path: tuples of the newest block."""
         start, stop = 0, len(rows)
         while start < stop:
+            count = int(self._state[kernels.COUNT])
             until, cut = kernels.absorb(
                 self._recent, self._rows, self._signed, self._state, self._limits, hashes, rows, start, stop
             )
+            self._times[count : count + until - start] = times[start:until]
             if posted:
                 self._postings.note(hashes[start:until], self.number, self._keys, self._counts)
             else:
@@ -231,16 +248,19 @@ class Fine:
         keys, counts = self._keys[:n], self._counts[:n]
         if kept:
             keys, counts = keys[counts > 0], counts[counts > 0]
-        rows = self._rows[: int(self._state[kernels.COUNT]) - kept]
-        if len(rows):
-            self._seal(block, self.number, keys, counts, rows.copy(), reason)
+        sealed = int(self._state[kernels.COUNT]) - kept
+        if sealed:
+            self._seal(block, self.number, keys, counts, self._rows[:sealed].copy(), self._times[:sealed], reason)
         elif block.zones:  # the cut before this one stands where behaviour changed: that is its better reason
             self.cuts[block.zones[-1].reason] -= 1
             self.cuts[reason] = self.cuts.get(reason, 0) + 1
+            block.whole.take(block.zones[-1].reason, -1, -block.zones[-1].count)
+            block.whole.take(reason, 1, block.zones[-1].count)
             block.zones[-1].reason = reason
         self._postings.begin_zone()
         self.number = self._issue()
         kernels.restart(self._rows, self._signed, self._state, changed)
+        self._times[:kept] = self._times[sealed : sealed + kept].copy()
         if kept:
             self._postings.note(self._recent[:kept], self.number, self._keys, self._counts)
         self._watch()
@@ -252,13 +272,15 @@ class Fine:
         keys: NDArray[np.int64],
         counts: NDArray[np.int32],
         rows: NDArray[np.int32],
+        times: NDArray[np.int64],
         reason: str,
+        late: bool = False,
     ) -> None:
         at = len(block.zones) % GROUP
         if at == 0:
             block.groups.append(self.pool.take_group())
-        first, last = time_range(self._times, rows, len(rows))
-        zone = FineZone(number, block.groups[-1] * GROUP + at, Tuples(rows), first, last, reason)
+        first, last = extent(times)
+        zone = FineZone(number, block.groups[-1] * GROUP + at, Tuples(rows), first, last, reason, late)
         whole = block.whole
         self.pool.fill(zone, keys, counts, whole.bits)
         block.zones.append(zone)
@@ -266,21 +288,26 @@ class Fine:
         pour(self.pool.counters[zone.slot], whole.counters)
         whole.cells += self.pool.cells[zone.slot]
         whole.spread(first, last)
+        whole.take("late" if late else reason, 1, zone.count)
         whole.f2 = None
         self.cuts[reason] = self.cuts.get(reason, 0) + 1
 
-    def _set_aside(self, block: Block, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+    def _set_aside(
+        self, block: Block, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64]
+    ) -> None:
         """Late tuples of a closed block; a full set of them makes a zone."""
         start = 0
         while start < len(rows):
             if not block.aside:
                 block.late = self._issue()
             take = min(self.sizes.maxlength - block.aside, len(rows) - start)
-            block.set_aside(hashes[start : start + take], rows[start : start + take])
+            part = slice(start, start + take)
+            block.set_aside(hashes[part], rows[part], times[part])
             start += take
             if block.aside == self.sizes.maxlength:
                 waiting, waiting_rows = block.waiting()
-                self._seal(block, block.late, *distinct(waiting), waiting_rows.copy(), "maxlength")
+                times_of = block.aside_times[: block.aside]
+                self._seal(block, block.late, *distinct(waiting), waiting_rows.copy(), times_of, "maxlength", late=True)
                 block.aside = 0
 
     def _close_block(self) -> None:
@@ -298,13 +325,95 @@ class Fine:
             whole = block.whole
             hashes, rows = block.waiting()
             if block.aside:
-                whole.insert(hashes, rows, self._times[rows], self.sizes)
-            whole.tuples = Tuples(np.concatenate([whole.tuples.rows, *(z.tuples.rows for z in block.zones)]))
+                whole.insert(hashes, rows, block.aside_times[: block.aside], self.sizes)
+                whole.take("late", 1, block.aside)
+            whole.tuples.extend(*(zone.tuples for zone in block.zones))
             for group in block.groups:
                 self.pool.give_group(group)
             self._zones -= len(block.zones)
             out.append(whole)
         return out
+
+    # --- to disk and back --------------------------------------------------------------------------------------
+
+    def image(self) -> dict[str, Any]:
+        """All there is to know, as a tree of arrays; what can be worked out again is left out."""
+        pool, count, keys = self.pool, int(self._state[kernels.COUNT]), self._postings.zone_keys
+        recent = int(self._state[kernels.SUB]) if self.watched else 0
+        return {
+            "blocks": [self._block_image(home, block) for home, block in self.blocks.items()],
+            "free": np.array(pool._free, np.int64),
+            "cuts": dict(self.cuts),
+            "issued": self._issued,
+            "number": self.number,
+            "open": None if self.open_block is None else self.open_block.whole.number,
+            "recent": self._recent[:recent].copy(),
+            "rows": self._rows[:count].copy(),
+            "times": self._times[:count].copy(),
+            "signed": self._signed.copy(),
+            "state": self._state.copy(),
+            "keys": self._keys[:keys].copy(),
+            "counts": self._counts[:keys].copy(),
+            "watched": float(self._limits[kernels.L_WATCHED]),
+        }
+
+    def _block_image(self, home: int, block: Block) -> dict[str, Any]:
+        pool, slots = self.pool, [zone.slot for zone in block.zones]
+        return {
+            "home": home,
+            "whole": block.whole.image(self._log),
+            "numbers": np.array([[z.number, z.first, z.last, z.late] for z in block.zones], np.int64),
+            "reasons": [zone.reason for zone in block.zones],
+            "tuples": [in_order(zone.tuples, self._log) for zone in block.zones],
+            "counters": pool.counters[slots],
+            "cells": pool.cells[slots],
+            "groups": list(block.groups),
+            "sliced": pool.sliced[block.groups],
+            "aside_hashes": block.waiting()[0].copy(),
+            "aside_rows": block.waiting()[1].copy(),
+            "aside_times": block.aside_times[: block.aside].copy(),
+            "late": block.late,
+        }
+
+    def restore(self, image: dict[str, Any]) -> None:
+        """Become what `image` was made of. The postings are there already."""
+        for saved in image["blocks"]:
+            self._restore_block(saved)
+        self.pool._free = image["free"].tolist()
+        self.cuts, self._issued, self.number = dict(image["cuts"]), image["issued"], image["number"]
+        self.open_block = None if image["open"] is None else self.blocks[image["open"]]
+        kept: dict[str, NDArray[Any]] = {
+            "recent": self._recent,
+            "rows": self._rows,
+            "times": self._times,
+            "keys": self._keys,
+            "counts": self._counts,
+        }
+        for name, own in kept.items():
+            own[: len(image[name])] = image[name]
+        self._signed[:], self._state[:] = image["signed"], image["state"]
+        self._limits[kernels.L_WATCHED] = image["watched"]
+
+    def _restore_block(self, saved: dict[str, Any]) -> None:
+        pool = self.pool
+        block = self.blocks[saved["home"]] = Block(CoarseZone.restored(saved["whole"]), groups=saved["groups"])
+        pool.sliced[block.groups] = saved["sliced"]
+        for i, (number, first, last, late) in enumerate(saved["numbers"].tolist()):
+            slot = block.groups[i // GROUP] * GROUP + i % GROUP
+            tuples = Tuples.of(saved["tuples"][i].copy())
+            zone = FineZone(number, slot, tuples, first, last, saved["reasons"][i], bool(late))
+            block.zones.append(zone)
+            pool.counters[slot], pool.cells[slot] = saved["counters"][i], saved["cells"][i]
+            pool.seal(zone)
+        self._zones += len(block.zones)
+        if len(saved["aside_rows"]):
+            block.set_aside(saved["aside_hashes"], saved["aside_rows"], saved["aside_times"])
+        block.late = saved["late"]
+
+    @property
+    def watched(self) -> bool:
+        """Whether the open zone may be cut for error and behaviour."""
+        return bool(self._limits[kernels.L_WATCHED])
 
     @property
     def open_rows(self) -> NDArray[np.int32]:
@@ -322,9 +431,9 @@ class Fine:
 
     @property
     def nbytes(self) -> int:
-        own = (self._recent, self._rows, self._signed, self._keys, self._counts)
+        own = (self._recent, self._rows, self._times, self._signed, self._keys, self._counts)
         blocks = self.blocks.values()
-        whole = sum(b.whole.nbytes + b.aside_hashes.nbytes + b.aside_rows.nbytes for b in blocks)
+        whole = sum(b.whole.nbytes + b.aside_hashes.nbytes + b.aside_rows.nbytes + b.aside_times.nbytes for b in blocks)
         zones = sum(z.tuples.nbytes + 200 for b in blocks for z in b.zones)
         pyramids = sum(int(node.nbytes) for b in blocks for node in b.pyramid.values())
         return self.pool.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids

@@ -3,89 +3,37 @@
 Memory is reserved for `max_tuples` at the start and touched only when used. Rows are handed out in chunks; a chunk is
 given back when all its tuples are older than anything that reads them, strictly in order of arrival, and the lowest
 free chunk is used next. So row numbers are small, stay put, and the resident size follows the tuples kept.
+
+A chunk whose tuples are in a store on disk can go cold: its rows stay where they are, its columns leave memory and are
+read from the store when they are asked for. Questions about times are answered from a chunk's edges where they tell.
 """
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from index.kernels.gather import copy_strings, gather, string_lengths
-from index.kernels.seal import extent
-from index.schema import TYPES, Column, Schema
-from summaries.errors import CeilingReached, UnknownName, WrongType
-from summaries.hashing import hash_keys
-from summaries.keys import Keys
+from index.chunks import Chunk, Heap
+from index.columns import Columns
+from index.kernels.seal import extent, time_range
+from index.schema import Column, Schema
+from summaries.errors import CeilingReached, StorageError, UnknownName, WrongType
 
 CHUNK = 1 << 14  # a power of two
-
-_DTYPES = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": np.int64}
-
-
-@dataclass
-class Chunk:
-    """`used` rows from `start` on, none earlier than `earliest` or later than `latest`.
-
-    The first of them was the stream's `base`-th tuple to arrive.
-    """
-
-    start: int
-    base: int
-    used: int
-    earliest: int
-    latest: int
+SLICE = 1 << 18  # tuples given back at once
 
 
-class Heap:
-    """The strings of one chunk of one column: bytes, and where each row's begin and end."""
-
-    def __init__(self) -> None:
-        self.offsets = np.zeros(CHUNK + 1, np.int64)
-        self.bytes = np.empty(1024, np.uint8)
-
-    def write(self, at: int, text: pa.LargeStringArray) -> None:
-        """Append `text` as the rows from `at` on; every earlier row has been written."""
-        n = len(text)
-        _, offsets_buffer, data = text.buffers()
-        offsets = np.frombuffer(offsets_buffer, np.int64)[text.offset : text.offset + n + 1]
-        base = int(self.offsets[at])
-        size = int(offsets[-1] - offsets[0])
-        if base + size > self.bytes.size:
-            grown = np.empty(self._room(base + size), np.uint8)
-            grown[:base] = self.bytes[:base]
-            self.bytes = grown
-        if size:
-            self.bytes[base : base + size] = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-        self.offsets[at + 1 : at + n + 1] = offsets[1:] - offsets[0] + base
-
-    def _room(self, needed: int) -> int:
-        return self.bytes.size if needed <= self.bytes.size else max(2 * self.bytes.size, needed)
-
-    def growth(self, at: int, size: int) -> int:
-        """By how much `size` bytes from row `at` on make it larger."""
-        return self._room(int(self.offsets[at]) + size) - self.bytes.size
-
-    @property
-    def nbytes(self) -> int:
-        return self.bytes.nbytes + self.offsets.nbytes
-
-
-class TupleLog:
+class TupleLog(Columns):
     """Columns of up to `max_tuples` tuples, rounded up to whole chunks."""
 
     def __init__(self, schema: Schema, max_tuples: int, max_string_bytes: int) -> None:
-        self.schema = schema
         chunks = -(-max_tuples // CHUNK)
-        self.capacity = chunks * CHUNK
+        super().__init__(schema, chunks, CHUNK)
         self.max_string_bytes = max_string_bytes
-        self.string_bytes = 0
         self._free = list(range(0, self.capacity, CHUNK))
         heapify(self._free)
         self._chunks: deque[Chunk] = deque()
@@ -93,15 +41,11 @@ class TupleLog:
         self.bases: NDArray[np.int64] = np.zeros(chunks, np.int64)  # arrivals before each chunk
         self._edges = np.zeros((chunks, 2), np.int64)  # earliest and latest time, by chunk
         self.arrived = 0
-        self._columns = {
-            name: np.empty(self.capacity, _DTYPES[kind]) for name, kind in schema.types.items() if kind != "string"
-        }
-        self._heaps: dict[str, dict[int, Heap]] = {n: {} for n, k in schema.types.items() if k == "string"}
-        self._nulls: dict[str, NDArray[np.uint8]] = {}
-        self.times: NDArray[np.int64] = self._columns[schema.time]
+        self._held = 0  # tuples
+        self._times: NDArray[np.int64] = self._columns[schema.time]
 
     def __len__(self) -> int:
-        return (len(self._chunks) - 1) * CHUNK + self._chunks[-1].used if self._chunks else 0
+        return self._held
 
     def spans(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Of the chunks in use, in order of arrival: first row, rows used, earliest and latest time."""
@@ -109,28 +53,40 @@ class TupleLog:
         at = starts // CHUNK
         return starts, self._used[at], self._edges[at, 0], self._edges[at, 1]
 
+    def homes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Of the same chunks: arrivals before each, the run it is in (-1 if in memory) and its place there."""
+        at = np.fromiter((c.start for c in self._chunks), np.int64, len(self._chunks)) // CHUNK
+        return self.bases[at], self._tiers.run[at], self._tiers.place[at]
+
     def count_from(self, oldest: int | None) -> int:
         """Tuples dated `oldest` or later."""
         if oldest is None:
             return len(self)
-        return sum(
-            c.used if c.earliest >= oldest else int((self.times[c.start : c.start + c.used] >= oldest).sum())
-            for c in self._chunks
-            if c.latest >= oldest
-        )
+        return sum(self._count_from(c, oldest) for c in self._chunks if c.latest >= oldest)
+
+    def _count_from(self, chunk: Chunk, oldest: int) -> int:
+        """Of one that cannot be read, all it had: who reads its tuples is told."""
+        if chunk.earliest >= oldest:
+            return chunk.used
+        try:
+            return int((self.when(self._rows_of(chunk)) >= oldest).sum())
+        except StorageError:
+            return chunk.used
 
     def check_room(self, tuples: int, columns: dict[str, Column], oldest: Callable[[], int | None]) -> None:
         """Refuse what would not fit even after everything older than `oldest()` has been given back."""
         if tuples <= len(self._free) * CHUNK and not self._heaps:
             return
         leaving = self._leaving(oldest())
-        open_room = CHUNK - self._chunks[-1].used if self._chunks and leaving < len(self._chunks) else 0
+        open_room = CHUNK - self._chunks[-1].used if self._open() and leaving < len(self._chunks) else 0
         room = open_room + (len(self._free) + leaving) * CHUNK
         if tuples > room:
             raise CeilingReached(
                 f"{tuples:,} tuples do not fit: the stream keeps up to {self.capacity:,} and has room for {room:,};"
                 " raise max_tuples, or shorten what its summaries retain (GRANULARITY, COLLAPSE)"
             )
+        if not self._heaps:
+            return
         strings = self._string_bytes_with(columns, leaving)
         if strings > self.max_string_bytes:
             raise CeilingReached(
@@ -138,18 +94,29 @@ class TupleLog:
                 f" up to {self.max_string_bytes:,}; raise max_string_bytes, or shorten what its summaries retain"
             )
 
+    def room(self, oldest: int | None) -> int:
+        """Tuples that fit into chunks of their own, once everything older than `oldest` has been given back."""
+        return (len(self._free) + self._leaving(oldest)) * CHUNK
+
+    def _open(self) -> bool:
+        """Whether the last chunk takes more tuples: not one that is cold, or after which some have been lost."""
+        if not self._chunks or self._chunks[-1].used == CHUNK:
+            return False
+        last = self._chunks[-1]
+        return bool(self._tiers.run[last.start // CHUNK] < 0) and last.base + last.used == self.arrived
+
     def _string_bytes_with(self, columns: dict[str, Column], leaving: int) -> int:
         """`string_bytes` once the first `leaving` chunks are gone and these columns written."""
         total = self.string_bytes
-        used = self._chunks[-1].used if leaving < len(self._chunks) else 0
+        used = self._chunks[-1].used if self._open() and leaving < len(self._chunks) else 0
         for name, heaps in self._heaps.items():
-            total -= sum(heaps[c.start].nbytes for c in islice(self._chunks, leaving))
+            total -= sum(heaps[c.start].nbytes for c in islice(self._chunks, leaving) if c.start in heaps)
             text = columns[name].text
             ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
             for start in range(-used, len(text), CHUNK):  # where the chunk's first row is, counted in the batch
                 first, last = max(start, 0), min(start + CHUNK, len(text))
                 if start >= 0:
-                    heap = Heap()
+                    heap = Heap(CHUNK)
                     total += heap.nbytes
                 elif first < last:
                     heap = heaps[self._chunks[-1].start]
@@ -163,41 +130,49 @@ class TupleLog:
         rows = np.empty(tuples, np.int32)
         done = 0
         while done < tuples:
-            if not self._chunks or self._chunks[-1].used == CHUNK:
-                self._chunks.append(Chunk(heappop(self._free), self.arrived, 0, 1 << 62, -(1 << 62)))
-                self.bases[self._chunks[-1].start // CHUNK] = self.arrived
-            chunk = self._chunks[-1]
+            chunk = self._chunks[-1] if self._open() else self._begin()
             take = min(tuples - done, CHUNK - chunk.used)
             at = chunk.start + chunk.used
             rows[done : done + take] = np.arange(at, at + take, dtype=np.int32)
             for name, column in columns.items():
                 self._write(name, column, chunk, at, done, take)
-            least, greatest = extent(self.times[at : at + take])
+            least, greatest = extent(self._times[at : at + take])
             chunk.earliest, chunk.latest = min(chunk.earliest, least), max(chunk.latest, greatest)
             self._edges[chunk.start // CHUNK] = chunk.earliest, chunk.latest
             chunk.used += take
             self._used[chunk.start // CHUNK] = chunk.used
             self.arrived += take
+            self._held += take
             done += take
         return rows
 
-    def _write(self, name: str, column: Column, chunk: Chunk, at: int, done: int, take: int) -> None:
-        if column.values is not None:
-            self._columns[name][at : at + take] = column.values[done : done + take]
-        else:
-            assert column.text is not None
-            heap = self._heaps[name].get(chunk.start)
-            if heap is None:
-                heap = self._heaps[name][chunk.start] = Heap()
-                self.string_bytes += heap.nbytes
-            before = heap.nbytes
-            heap.write(chunk.used, column.text.slice(done, take))
-            self.string_bytes += heap.nbytes - before
-        if column.nulls is not None and name not in self._nulls:
-            self._nulls[name] = np.zeros(self.capacity, np.uint8)
-        if name in self._nulls:
-            marks = self._nulls[name][at : at + take]
-            marks[:] = 0 if column.nulls is None else column.nulls[done : done + take]
+    def _begin(self) -> Chunk:
+        """The next chunk, with nothing in it."""
+        chunk = Chunk(heappop(self._free), self.arrived, 0, 1 << 62, -(1 << 62))
+        self._chunks.append(chunk)
+        self.bases[chunk.start // CHUNK] = self.arrived
+        return chunk
+
+    def adopt(self, run: int, times: NDArray[np.int64], nulls: Iterable[str]) -> NDArray[np.int32]:
+        """Append tuples that are in the store already, as that run, in this order; returns their rows.
+
+        nulls: columns of the run that have any. There is `room`.
+        """
+        chunks = []
+        for first in range(0, len(times), CHUNK):
+            part = times[first : first + CHUNK]
+            chunk = self._begin()
+            chunk.used = len(part)
+            chunk.earliest, chunk.latest = extent(part)
+            at = chunk.start // CHUNK
+            self._edges[at], self._used[at] = (chunk.earliest, chunk.latest), chunk.used
+            self.arrived += chunk.used
+            self._held += chunk.used
+            chunks.append(chunk)
+        self._tiers.cool(run, [c.start // CHUNK for c in chunks], [c.used for c in chunks])
+        for name in nulls:
+            self._may_be_null(name)
+        return np.concatenate([self._rows_of(c) for c in chunks])
 
     def _leaving(self, oldest: int | None) -> int:
         """How many of the first chunks hold only tuples older than `oldest`."""
@@ -208,15 +183,18 @@ class TupleLog:
             count += 1
         return count
 
-    def release(self, oldest: int) -> list[NDArray[np.int32]]:
+    def release(self, oldest: int, tuples: int = 0) -> list[NDArray[np.int32]]:
         """Give back the first chunks that hold only tuples older than `oldest`; returns their rows, oldest first.
 
-        The rows can be read until the next `write`.
+        Not all at once if there are many: as many as make room for so many `tuples`, and a slice; with strings, which
+        have a ceiling in bytes, all. The rows can be read until the next `write`.
         """
+        leaving = self._leaving(oldest)
+        least = -(-tuples // CHUNK) + 1 - len(self._free)
         gone = []
-        for _ in range(self._leaving(oldest)):
-            chunk = self._chunks.popleft()
-            gone.append(np.arange(chunk.start, chunk.start + chunk.used, dtype=np.int32))
+        for _ in range(leaving if self._heaps else min(leaving, max(least, SLICE // CHUNK))):
+            gone.append(self._rows_of(self._chunks.popleft()))
+            self._held -= len(gone[-1])
         return gone
 
     def recycle(self, gone: list[NDArray[np.int32]]) -> None:
@@ -224,10 +202,7 @@ class TupleLog:
         for rows in gone:
             start = int(rows[0])
             self._used[start // CHUNK] = 0
-            for heaps in self._heaps.values():
-                heap = heaps.pop(start, None)
-                if heap is not None:
-                    self.string_bytes -= heap.nbytes
+            self._let_go(start)
             heappush(self._free, start)
 
     def check_rows(self, rows: NDArray[Any]) -> NDArray[np.int32]:
@@ -254,60 +229,57 @@ class TupleLog:
 
     def rows(self) -> NDArray[np.int32]:
         """All rows, in order of arrival."""
-        parts = [np.arange(c.start, c.start + c.used, dtype=np.int32) for c in self._chunks]
+        parts = [self._rows_of(c) for c in self._chunks]
         return np.concatenate(parts) if parts else np.empty(0, np.int32)
+
+    def stretches(self) -> list[tuple[int, int]]:
+        """All rows, in order of arrival, as stretches (first, last + 1)."""
+        return [(c.start, c.start + c.used) for c in self._chunks]
+
+    def _rows_of(self, chunk: Chunk) -> NDArray[np.int32]:
+        return np.arange(chunk.start, chunk.start + chunk.used, dtype=np.int32)
 
     def has_nulls(self, name: str) -> bool:
         """Whether any tuple kept has no value in this column."""
-        return name in self._nulls and bool(self._nulls[name][self.rows()].any())
+        return any(self.nulls(name, self._rows_of(c)) is not None for c in self._chunks)
 
-    def hash_column(self, column: Column, seed: int) -> NDArray[np.int64]:
-        """Key hashes of a batch."""
-        return hash_keys(column.values if column.values is not None else column.text, seed).view(np.int64)
+    # --- when --------------------------------------------------------------------------------------------------
 
-    def hashes(self, key: str, rows: NDArray[np.int32], seed: int) -> NDArray[np.int64]:
-        """Key hashes of these rows."""
-        values = self.values(key, rows) if key in self._columns else self._strings(key, rows)
-        return hash_keys(values, seed).view(np.int64)
+    @property
+    def times(self) -> NDArray[np.int64] | None:
+        """The event time at every row; None if some of them are not in memory."""
+        return None if self._tiers else self._times
 
-    def values(self, name: str, rows: NDArray[np.int32]) -> NDArray[Any]:
-        """A column that is no string column, at these rows; a null is whatever stands in its place."""
-        column = self._columns[name]
-        out = np.empty(len(rows), column.dtype)
-        gather(column, rows, out)
-        return out
+    def when(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The event time of each row."""
+        return self.values(self.schema.time, rows)
 
-    def plain(self, name: str) -> bool:
-        """Whether `values` is all there is to a column: no strings, no nulls."""
-        return name in self._columns and name not in self._nulls
+    def span(self, rows: NDArray[np.int32]) -> tuple[int, int]:
+        """The least and the greatest event time of some rows, one at least."""
+        found = extent(self.when(rows)) if self._tiers else time_range(self._times, rows, len(rows))
+        return int(found[0]), int(found[1])
 
-    def to_arrow(self, name: str, values: NDArray[Any], nulls: NDArray[np.bool_] | None) -> pa.Array:
-        """What `values` gave, as an array of the column's type."""
-        kind = self.schema.types[name]
-        if kind == "bool":
-            return pa.array(values.view(np.bool_), mask=nulls)
-        valid = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
-        return pa.Array.from_buffers(TYPES[kind], len(values), [valid, pa.py_buffer(values)])
+    def edges(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Bounds of the event time of each row, without looking at the row."""
+        at = rows // CHUNK
+        return self._edges[at, 0], self._edges[at, 1]
 
-    def names(self, columns: list[str] | None) -> list[str]:
-        """Columns asked for, all if None."""
-        names = list(self.schema.types) if columns is None else columns
-        for name in names:
-            if name not in self.schema.types:
-                raise UnknownName(f"no column {name!r}; columns are {', '.join(self.schema.types)}")
-        return names
+    def arrivals(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """How many tuples of the stream had arrived before each row."""
+        found: NDArray[np.int64] = self.bases[rows // CHUNK] + rows % CHUNK
+        return found
 
-    def same(
-        self, key: str, rows: NDArray[np.int32], asked: Keys, probe: NDArray[np.int32]
-    ) -> NDArray[np.bool_] | None:
-        """Which rows really hold the key asked for.
-
-        None if all must, as integers do: theirs is a hash without collisions.
-        """
-        if isinstance(asked, np.ndarray) or not len(rows):
-            return None
-        wanted = asked.cast(pa.large_string()).take(pa.array(probe))
-        return np.asarray(pc.equal(self._strings(key, rows), wanted).to_numpy(zero_copy_only=False))
+    def between(self, rows: NDArray[np.int32], start: int, end: int) -> NDArray[np.bool_]:
+        """Which rows lie in [start, end)."""
+        if not self._tiers:
+            times = self.when(rows)
+            return (times >= start) & (times < end)
+        earliest, latest = self.edges(rows)
+        inside: NDArray[np.bool_] = (latest >= start) & (earliest < end)
+        unsure = np.flatnonzero(inside & ~((earliest >= start) & (latest < end)))
+        times = self.when(rows[unsure])
+        inside[unsure] = (times >= start) & (times < end)
+        return inside
 
     @property
     def time_range(self) -> tuple[int, int]:
@@ -316,44 +288,97 @@ class TupleLog:
             return 0, 0
         return min(c.earliest for c in self._chunks), max(c.latest for c in self._chunks)
 
-    def take(self, rows: NDArray[np.int32], columns: list[str] | None = None) -> pa.Table:
-        """The tuples at these rows, in that order."""
-        return pa.table({name: self.array(name, rows) for name in self.names(columns)})
-
-    def nulls(self, name: str, rows: NDArray[np.int32]) -> NDArray[np.bool_] | None:
-        """Which of these rows have no value in a column; None if none has."""
-        if name not in self._nulls:
-            return None
-        marks = self._nulls[name][rows].view(np.bool_)
-        return marks if marks.any() else None
-
-    def array(self, name: str, rows: NDArray[np.int32]) -> pa.Array:
-        """A column at these rows."""
-        mask = self.nulls(name, rows)
-        if name in self._columns:
-            return self.to_arrow(name, self.values(name, rows), mask)
-        text = self._strings(name, rows)
-        return text if mask is None else pc.if_else(pa.array(mask), pa.scalar(None, pa.large_string()), text)
-
-    def _strings(self, name: str, rows: NDArray[np.int32]) -> pa.LargeStringArray:
-        """The lengths chunk by chunk, then the bytes: each string is copied once, to its place."""
-        chunks = (rows // CHUNK).astype(np.uint16 if self.capacity // CHUNK <= 1 << 16 else np.int32)
-        order = np.argsort(chunks, kind="stable")
-        edges = np.flatnonzero(np.diff(chunks[order])) + 1
-        parts = [part for part in np.split(order, edges) if len(part)]
-        ends = np.zeros(len(rows) + 1, np.int64)
-        heaps = [self._heaps[name][int(rows[part[0]]) // CHUNK * CHUNK] for part in parts]
-        for part, heap in zip(parts, heaps, strict=True):
-            string_lengths(heap.offsets, CHUNK, rows, part, ends)
-        np.cumsum(ends, out=ends)
-        text = np.empty(int(ends[-1]), np.uint8)
-        for part, heap in zip(parts, heaps, strict=True):
-            copy_strings(heap.offsets, heap.bytes, CHUNK, rows, part, ends, text)
-        return pa.Array.from_buffers(pa.large_string(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(text)])
-
     @property
     def nbytes(self) -> int:
-        """Bytes of the tuples kept: fixed columns by the row, strings by what their heaps hold."""
-        held = len(self._chunks) * CHUNK
+        """Bytes of the tuples in memory: fixed columns by the row, strings by what their heaps hold."""
+        held = (len(self._chunks) - sum(self._tiers.live.values())) * CHUNK
         fixed = sum(c.itemsize for c in self._columns.values()) + len(self._nulls)
         return held * fixed + self.string_bytes
+
+    # --- warm and cold -----------------------------------------------------------------------------------------
+
+    @property
+    def warm(self) -> int:
+        """Tuples in memory."""
+        return self._held - int(self._used[self._tiers.run >= 0].sum())
+
+    @property
+    def runs(self) -> list[int]:
+        """The runs that cold tuples are in."""
+        return sorted(self._tiers.live)
+
+    def coolable(self, before: int, warm: int, most: int) -> list[Chunk]:
+        """The oldest chunks, `most` at most, that can go cold so that no less than `warm` tuples stay in memory.
+
+        They take no more tuples, are next to each other in order of arrival, and all dated earlier than `before`.
+        """
+        excess = (self.warm - warm) // CHUNK
+        out: list[Chunk] = []
+        for chunk in self._chunks:
+            done = chunk.used == CHUNK or chunk is not self._chunks[-1]
+            fits = done and chunk.latest < before and self._tiers.run[chunk.start // CHUNK] < 0
+            if len(out) >= min(excess, most) or (out and not fits):
+                break
+            if fits:
+                out.append(chunk)
+        return out
+
+    def columns_of(self, chunks: list[Chunk]) -> dict[str, Column]:
+        """A copy of all columns of these chunks."""
+        rows = np.concatenate([self._rows_of(c) for c in chunks])
+        out = {}
+        for name in self.schema.types:
+            nulls = self.nulls(name, rows)
+            if name in self._columns:
+                out[name] = Column(self.values(name, rows), None, nulls)
+            else:
+                out[name] = Column(None, self._strings(name, rows), nulls)
+        return out
+
+    def cool(self, run: int, chunks: list[Chunk]) -> bool:
+        """Let go of the columns of these chunks, which can be read as that run. False if one was given back since."""
+        known = {c.start: c.base for c in self._chunks}
+        if any(known.get(c.start) != c.base for c in chunks):
+            return False
+        self._cool(run, chunks)
+        return True
+
+    def lose(self, run: int) -> int:
+        """Give up a run that cannot be read any more: returns how many tuples are gone. Summaries must be made anew."""
+        lost = [c for c in self._chunks if self._tiers.run[c.start // CHUNK] == run]
+        self._chunks = deque(c for c in self._chunks if self._tiers.run[c.start // CHUNK] != run)
+        self.recycle([self._rows_of(c) for c in lost])
+        self._held -= sum(c.used for c in lost)
+        return sum(c.used for c in lost)
+
+    # --- to disk and back --------------------------------------------------------------------------------------
+
+    def image(self) -> dict[str, Any]:
+        """All there is to know, as a tree of arrays; of cold chunks only where they are."""
+        warm = [c for c in self._chunks if self._tiers.run[c.start // CHUNK] < 0]
+        at = [c.start // CHUNK for c in self._chunks]
+        return {
+            "arrived": self.arrived,
+            "chunks": np.array([[c.start, c.base, c.used, c.earliest, c.latest] for c in self._chunks], np.int64),
+            "run": self._tiers.run[at],
+            "place": self._tiers.place[at],
+            **self._columns_image(warm),
+        }
+
+    def restore(self, image: dict[str, Any]) -> None:
+        """Become what `image` was made of. The log is new."""
+        self.arrived = image["arrived"]
+        chunks = [Chunk(*(int(v) for v in line)) for line in image["chunks"]]
+        self._chunks = deque(chunks)
+        self._held = sum(c.used for c in chunks)
+        taken = {c.start for c in chunks}
+        self._free = [start for start in range(0, self.capacity, CHUNK) if start not in taken]
+        for chunk, run, place in zip(chunks, image["run"].tolist(), image["place"].tolist(), strict=True):
+            at = chunk.start // CHUNK
+            self.bases[at], self._used[at] = chunk.base, chunk.used
+            self._edges[at] = chunk.earliest, chunk.latest
+            if run >= 0:
+                self._tiers.run[at], self._tiers.place[at] = run, place
+                self._tiers.live[run] = self._tiers.live.get(run, 0) + 1
+        warm = [c for c in chunks if self._tiers.run[c.start // CHUNK] < 0]
+        self._restore_columns(image, warm)

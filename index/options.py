@@ -111,7 +111,7 @@ class Sizes:
         directory = 1 << (max_tuples * 2 + 256).bit_length()
         fine = groups * GROUP * (cells * 2 + (buckets + 1) * 24 + 256) + groups * options.filter_bits * 8
         coarse_zone = cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 24 + 512
-        opened = options.maxlength * 16 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 24)
+        opened = options.maxlength * 24 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 40)
         coarse = coarse_zones * coarse_zone
         pyramids = groups * GROUP * (cells * 4 + options.filter_bits // 8) // 3
         tuples = max_tuples * 8 + directory * 50

@@ -1,5 +1,7 @@
 """The exact route: every key's rows, whatever the zones say."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -90,6 +92,16 @@ class Postings:
         if len(self._entries) > LEAST and self._heads[kernels.USED] * 8 < len(self._entries):
             self._resize(len(self._entries) // 2)
 
+    def purge(self, gone: NDArray[np.bool_], chunk: int) -> None:
+        """Drop the rows of these chunks, the oldest that there are, without knowing their keys: slow.
+
+        gone: by number of chunk.
+        """
+        sizes = np.zeros(len(self._entries), np.int64)
+        kernels.count_gone(self._small, self._older, gone, chunk.bit_length() - 1, sizes)
+        found = np.flatnonzero(sizes)
+        self.forget(np.repeat(self._entries[found, 0], sizes[found]))
+
     def counts(self, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64], int]:
         """Newest row and number of rows of each key, and the total."""
         newest = np.empty(len(hashes), np.int32)
@@ -140,6 +152,22 @@ class Postings:
         probe, rows = np.empty(total, np.int32), np.empty(total, np.int32)
         kernels.walk(self._older, newest, counts, probe, rows)
         return probe, rows
+
+    def image(self, stretches: list[tuple[int, int]]) -> dict[str, Any]:
+        """All there is to know, as a tree of arrays; the log has rows in these stretches."""
+        heads = self._heads.copy()
+        heads[kernels.FETCHED] = 0
+        older = np.concatenate([np.empty(0, np.int32), *(self._older[first:last] for first, last in stretches)])
+        return {"older": older, "entries": self._entries.copy(), "tags": self._tags.copy(), "heads": heads}
+
+    def restore(self, image: dict[str, Any], stretches: list[tuple[int, int]]) -> None:
+        """Become what `image` was made of."""
+        done = 0
+        for first, last in stretches:
+            self._older[first:last] = image["older"][done : done + last - first]
+            done += last - first
+        self._allot(len(image["tags"]))
+        self._entries[:], self._tags[:], self._heads[:] = image["entries"], image["tags"], image["heads"]
 
     @property
     def keys(self) -> int:

@@ -15,7 +15,7 @@ from index.options import Sizes
 from index.pyramid import descend
 from index.regions import Matches, Region, Regions, Window, check_window
 from index.summary import SummaryState
-from index.zone import CoarseZone
+from index.zone import CoarseZone, buckets_of
 from summaries.adt import BOUNDS, Estimates
 from summaries.errors import UnknownName
 from summaries.hashing import hash_checked
@@ -61,8 +61,7 @@ class Reader:
             return probe, rows
         earliest, latest = self.state.log.time_range
         if start > earliest or end <= latest:
-            times = self.state.log.values(self.state.log.schema.time, rows)
-            inside = (times >= start) & (times < end)
+            inside = self.state.log.between(rows, start, end)
             probe, rows = probe[inside], rows[inside]
         same = self.state.log.same(self.state.identity.key, rows, asked, probe)
         return (probe, rows) if same is None else (probe[same], rows[same])
@@ -95,8 +94,7 @@ class Reader:
         if window is None:
             return rows.copy()
         start, end = check_window(window)
-        times = self.state.log.times[rows]
-        return rows[(times >= start) & (times < end)]
+        return rows[self.state.log.between(rows, start, end)]
 
     def _hasher(self, rows: NDArray[np.int32]) -> Hashes:
         return self.state.log.hashes(self.state.identity.key, rows, self.state.seed)
@@ -125,13 +123,8 @@ class Reader:
         raise UnknownName(f"no zone {number} in G_1: never there, or aged since")
 
     def _of_bucket(self, hashes: Hashes, rows: NDArray[np.int32], bucket: int) -> NDArray[np.int32]:
-        cell: NDArray[np.int32] = rows[self._buckets(hashes) == bucket]
+        cell: NDArray[np.int32] = rows[buckets_of(hashes, self.sizes) == bucket]
         return cell
-
-    def _buckets(self, hashes: Hashes) -> NDArray[np.int64]:
-        if self.sizes.buckets == 1:
-            return np.zeros(len(hashes), np.int64)
-        return (hashes.view(np.uint64) >> np.uint64(self.sizes.shift)).astype(np.int64)
 
     # --- estimated -----------------------------------------------------------------------------------------------
 
@@ -212,7 +205,7 @@ class _Found:
 
     def __init__(self, reader: Reader, hashes: Hashes, start: int, end: int) -> None:
         self.reader, self.hashes, self.start, self.end = reader, hashes, start, end
-        self.buckets = reader._buckets(hashes)
+        self.buckets = buckets_of(hashes, reader.sizes)
         self.parts: list[tuple[NDArray[Any], ...]] = []
         self.considered = self.by_window = self.by_filter = 0
 
@@ -263,33 +256,32 @@ class _Found:
         buckets = self.buckets[key]
         tuples = pool.cells[slot, buckets]
         counts = self.reader.bounds(value, own, pool.cell_f2(slot, buckets), tuples)
-        numbers = np.array([z.number if z else -1 for z in pool.zones], np.int64)[slot]
-        self._add(key, 1, numbers, counts, tuples, pool.first[slot], pool.last[slot])
+        self._add(key, 1, pool.numbers[slot], counts, tuples, pool.first[slot], pool.last[slot])
 
     def waiting(self) -> None:
         """Tuples of `G_1` that no sealed zone has yet, counted exactly."""
-        fine, times = self.reader.state.fine, self.reader.state.log.times
+        fine = self.reader.state.fine
         if len(fine.open_rows):
             exact = fine.open_counts(self.hashes).astype(np.float64)
-            self._exact(fine.number, exact, self.reader._hasher(fine.open_rows), times[fine.open_rows])
+            self._exact(fine.number, exact, self.reader._hasher(fine.open_rows), fine.open_rows)
         for block in fine.blocks.values():
             if block.aside:
                 hashes, rows = block.waiting()
                 keys, counts = np.unique(hashes, return_counts=True)
                 at = np.minimum(np.searchsorted(keys, self.hashes), len(keys) - 1)
                 exact = np.where(keys[at] == self.hashes, counts[at], 0).astype(np.float64)
-                self._exact(block.late, exact, hashes, times[rows])
+                self._exact(block.late, exact, hashes, rows)
 
-    def _exact(self, zone: int, exact: NDArray[np.float64], hashes: Hashes, times: NDArray[np.int64]) -> None:
+    def _exact(self, zone: int, exact: NDArray[np.float64], hashes: Hashes, rows: NDArray[np.int32]) -> None:
         n = len(self.hashes)
         self.considered += n
-        first, last = int(times.min()), int(times.max())
+        first, last = self.reader.state.log.span(rows)
         if first >= self.end or last < self.start:
             self.by_window += n
             return
         key = np.flatnonzero(exact)
         self.by_filter += n - len(key)
-        held = np.bincount(self.reader._buckets(hashes), minlength=self.reader.sizes.buckets)
+        held = np.bincount(buckets_of(hashes, self.reader.sizes), minlength=self.reader.sizes.buckets)
         count = exact[key]
         self._add_one(key, 1, zone, (count, count, count), held[self.buckets[key]], first, last)
 

@@ -1,7 +1,8 @@
-"""What the read side returns."""
+"""What the index tells."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,26 @@ def check_window(window: Window) -> tuple[int, int]:
         raise BadWindow(f"the window ends at {end}, before it starts at {start}")
     least, most = EVER
     return min(max(start, least), most), min(max(end, least), most)
+
+
+class Guess(NamedTuple):
+    """A number with bounds."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What became of a batch: tuples accepted, and refused by reason.
+
+    `duplicate`: it had been added before, under the same number of the same producer; these are its figures of then.
+    """
+
+    accepted: int
+    refused: dict[str, int] = field(default_factory=dict)
+    duplicate: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,3 +153,23 @@ class Description:
     ceiling: int
     watermark: int | None
     horizons: tuple[int, ...]
+    cells: NDArray[np.int64] | None = None
+    """Tuples by zone and value bucket, zones as in `zones`; only if asked for."""
+
+
+@dataclass(frozen=True)
+class Absorbed:
+    """Zones of one reason that collapsed into a coarser one, and the tuples they brought."""
+
+    reason: str
+    zones: int
+    tuples: int
+
+
+@dataclass(frozen=True)
+class Story:
+    """The life of one zone: `lines` for people; what it absorbed, if finer zones collapsed into it."""
+
+    zone: ZoneInfo
+    lines: tuple[str, ...]
+    absorbed: tuple[Absorbed, ...] = ()

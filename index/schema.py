@@ -1,6 +1,7 @@
 """Columns in: a batch from outside becomes typed arrays, or an error that names the column, the row and the value."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -10,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from index.kernels.seal import extent
 from summaries.errors import (
     BadSchema,
     DuplicateColumn,
@@ -53,18 +53,80 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Schema:
-    """Names and types of a stream's columns, and which one is the event time."""
+class Fields:
+    """Names and types of columns."""
 
     types: dict[str, str]
-    time: str
 
     def __post_init__(self) -> None:
         if not self.types:
-            raise BadSchema("a stream needs at least one column")
+            raise BadSchema("there must be at least one column")
         for name, kind in self.types.items():
             if kind not in TYPES:
                 raise BadSchema(f"column {name!r} has unknown type {kind!r}; types are {', '.join(TYPES)}")
+
+    def columns(self, batch: Batch, keys: frozenset[str]) -> dict[str, Column]:
+        """The batch as typed columns of equal length > 0, those of `keys` without nulls.
+
+        Raises the error that says what is wrong, touching nothing.
+        """
+        given: dict[str, Any]
+        if isinstance(batch, pa.Table | pa.RecordBatch):
+            names = Counter(batch.schema.names)
+            for name, times in names.items():
+                if times > 1:
+                    raise DuplicateColumn(f"column {name!r} is in the batch {times} times")
+            given = dict(zip(names, batch.columns, strict=True))
+        elif isinstance(batch, Mapping):
+            given = dict(batch)
+        else:
+            raise WrongType(
+                f"a batch is a mapping of columns, a pyarrow Table or a RecordBatch, not {type(batch).__name__}"
+            )
+        if given.keys() != self.types.keys():
+            self._refuse_names(given)
+        columns = {name: self.column(name, given[name], name in keys) for name in self.types}
+        lengths = [_length(column) for column in columns.values()]
+        if min(lengths) != max(lengths):
+            said = ", ".join(f"{name} {length}" for name, length in zip(columns, lengths, strict=True))
+            raise UnequalLengths(f"columns differ in length: {said}")
+        if lengths[0] == 0:
+            raise EmptyBatch("the batch has no tuples")
+        for name in keys:
+            _refuse_nulls(columns[name], name, NullKey, "a key")
+        return columns
+
+    def _refuse_names(self, given: dict[str, Any]) -> None:
+        for name in given:
+            if name not in self.types:
+                raise UnknownColumn(f"column {name!r} is not in the schema ({', '.join(self.types)})")
+        for name in self.types:
+            if name not in given:
+                raise MissingColumn(f"column {name!r} ({self.types[name]}) is missing from the batch")
+
+    def column(self, name: str, given: Any, is_key: bool) -> Column:
+        """One column of any length; nulls are nulls. `is_key` makes errors say that a key is meant."""
+        kind = self.types[name]
+        is_key = is_key and kind in KEY_TYPES
+        if _is_plain(given, kind):
+            return Column(given, None, None)
+        if isinstance(given, np.ma.MaskedArray):
+            given = given.tolist()  # what is masked is null
+        if isinstance(given, np.ndarray) and given.dtype.kind in "iufbM":
+            return _from_numpy(name, given, kind, is_key)
+        if not isinstance(given, pa.Array | pa.ChunkedArray):
+            given = _to_arrow(name, given, kind, is_key)
+        return _from_arrow(name, given, kind, is_key)
+
+
+@dataclass(frozen=True)
+class Schema(Fields):
+    """Names and types of a stream's columns, and which one is the event time."""
+
+    time: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.types.get(self.time) != "timestamp":
             found = self.types.get(self.time)
             said = f"is of type {found}" if found else "does not exist"
@@ -82,41 +144,13 @@ class Schema:
 
         Raises the error that says what is wrong, touching nothing.
         """
-        given: dict[str, Any]
-        if isinstance(batch, pa.Table | pa.RecordBatch):
-            given = dict(zip(batch.schema.names, batch.columns, strict=True))
-            if len(given) < len(batch.schema.names):
-                twice = next(name for name in given if batch.schema.names.count(name) > 1)
-                raise DuplicateColumn(f"column {twice!r} is in the batch {batch.schema.names.count(twice)} times")
-        elif isinstance(batch, Mapping):
-            given = dict(batch)
-        else:
-            raise WrongType(
-                f"a batch is a mapping of columns, a pyarrow Table or a RecordBatch, not {type(batch).__name__}"
-            )
-        if given.keys() != self.types.keys():
-            self._refuse_names(given)
-        columns = {name: self._column(name, given[name], name in keys) for name in self.types}
-        lengths = [_length(column) for column in columns.values()]
-        if min(lengths) != max(lengths):
-            said = ", ".join(f"{name} {length}" for name, length in zip(columns, lengths, strict=True))
-            raise UnequalLengths(f"columns differ in length: {said}")
-        if lengths[0] == 0:
-            raise EmptyBatch("the batch has no tuples")
-        for name in keys:
-            _refuse_nulls(columns[name], name, NullKey, "a key")
+        columns = self.columns(batch, keys)
         return Read(columns, *self._check_times(columns[self.time]))
-
-    def _refuse_names(self, given: dict[str, Any]) -> None:
-        for name in given:
-            if name not in self.types:
-                raise UnknownColumn(f"column {name!r} is not in the schema ({', '.join(self.types)})")
-        for name in self.types:
-            if name not in given:
-                raise MissingColumn(f"column {name!r} ({self.types[name]}) is missing from the batch")
 
     def _check_times(self, column: Column) -> tuple[NDArray[np.int64], int, int]:
         """The times, the least and the greatest."""
+        from index.kernels.seal import extent  # noqa: PLC0415  # compiled: not for those who only send columns
+
         _refuse_nulls(column, self.time, NullTime, "the event time")
         assert column.values is not None
         least, greatest = extent(column.values)
@@ -126,18 +160,6 @@ class Schema:
                 f"column {self.time!r}, row {row}: {column.values[row]} is beyond any date; times are microseconds"
             )
         return column.values, least, greatest
-
-    def _column(self, name: str, given: Any, is_key: bool) -> Column:
-        kind = self.types[name]
-        if _is_plain(given, kind):
-            return Column(given, None, None)
-        if isinstance(given, np.ma.MaskedArray):
-            given = given.tolist()  # what is masked is null
-        if isinstance(given, np.ndarray) and given.dtype.kind in "iufbM":
-            return _from_numpy(name, given, kind, is_key)
-        if not isinstance(given, pa.Array | pa.ChunkedArray):
-            given = _to_arrow(name, given, kind, is_key)
-        return _from_arrow(name, given, kind, is_key)
 
 
 class Read(NamedTuple):
@@ -265,11 +287,28 @@ def _first_bad(array: pa.Array, wanted: pa.DataType) -> int:
     return good
 
 
+def _in_place(given: pa.Array | pa.ChunkedArray, kind: str) -> NDArray[Any] | None:
+    """The memory of an Arrow array that is in it as the log has it; None if it is not. A view, which is read-only."""
+    if isinstance(given, pa.ChunkedArray):
+        if given.num_chunks != 1:
+            return None
+        given = given.chunk(0)
+    source = given.type
+    alike = source == TYPES[kind] or (kind == "timestamp" and pa.types.is_timestamp(source) and source.unit == "us")
+    if kind not in AS_IT_IS or not alike or given.null_count or not len(given):
+        return None
+    values = np.frombuffer(given.buffers()[1], AS_IT_IS[kind], len(given), given.offset * AS_IT_IS[kind].itemsize)
+    return values if values.flags.aligned else values.copy()  # compiled kernels take aligned arrays only
+
+
 def _from_arrow(name: str, given: pa.Array | pa.ChunkedArray, kind: str, is_key: bool) -> Column:
     try:
         given.validate(full=True)
     except pa.ArrowInvalid as problem:
         raise WrongType(f"column {name!r} is malformed Arrow data: {problem}") from None
+    values = _in_place(given, kind)
+    if values is not None:
+        return Column(values, None, None)
     array = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
     if isinstance(array, pa.ChunkedArray):  # a chunked array without chunks combines to one
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)

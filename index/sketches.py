@@ -80,8 +80,7 @@ class _Sum:
 
     def _loose(self, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
         """Tuples that no zone has yet: each is in the window or not."""
-        times = self.state.log.times[rows]
-        keys, counts = distinct(hashes[(times >= self.start) & (times < self.end)])
+        keys, counts = distinct(hashes[self.state.log.between(rows, self.start, self.end)])
         counters, cells = np.zeros(self.sizes.counters, np.int32), np.zeros(self.sizes.buckets, np.int64)
         sizes = self.sizes
         sketch_keys(keys, counts, sizes.shift, sizes.depth, Sizes.lg(sizes.width), counters, cells)

@@ -6,7 +6,6 @@ their place as long as nothing that the window needs has aged out, and when some
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,20 +14,13 @@ from numpy.typing import NDArray
 from index import log as tuple_log
 from index.kernels.gather import admit, granularities, touched
 from index.postings import Postings
+from index.regions import Guess
 from index.stream import Stream
 from index.summary import SummaryState
 from index.summary_index import SummaryIndex
 from summaries.errors import TokenExpired, UnknownName
 
 Rows = NDArray[np.int32]
-
-
-class Guess(NamedTuple):
-    """A number with bounds."""
-
-    value: float
-    lower: float
-    upper: float
 
 
 class Snapshot:
@@ -53,6 +45,8 @@ class Snapshot:
             near = (latest >= self.start) & (earliest < end)
             inside = (earliest >= self.start) & (latest < end)
             self._starts = starts[near]
+            self._ends = np.cumsum(used[near])
+            self._shifts = self._starts - (self._ends - used[near])  # from a number to its row, by chunk
             self.size = int(used[near].sum())
             self.whole = bool((inside | ~near).all())
             """Whether every one of the `size` tuples belongs."""
@@ -98,17 +92,19 @@ class Snapshot:
 
     def rows_at(self, numbers: NDArray[np.int64]) -> Rows:
         """Where the tuples with these numbers are."""
-        lg = self._chunk.bit_length() - 1
-        rows: NDArray[np.int64] = self._starts[numbers >> lg] + (numbers & (self._chunk - 1))
+        rows: NDArray[np.int64] = numbers + self._shifts[np.searchsorted(self._ends, numbers, side="right")]
         return rows.astype(np.int32)
 
     def rows_between(self, first: int, last: int) -> Rows:
         """Where the tuples numbered first..last are, those that do not belong included."""
         parts = []
-        for chunk in range(first // self._chunk, -(-last // self._chunk)):
-            low, high = max(first, chunk * self._chunk), min(last, (chunk + 1) * self._chunk)
-            offset = int(self._starts[chunk]) - chunk * self._chunk
-            parts.append(np.arange(low + offset, high + offset, dtype=np.int32))
+        low = first
+        for chunk in range(int(np.searchsorted(self._ends, first, side="right")), len(self._ends)):
+            if low >= last:
+                break
+            high, shift = min(last, int(self._ends[chunk])), int(self._shifts[chunk])
+            parts.append(np.arange(low + shift, high + shift, dtype=np.int32))
+            low = high
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, np.int32)])
 
     def rows_in(self, first: int, last: int) -> Rows:
@@ -118,16 +114,30 @@ class Snapshot:
 
     def admitted(self, rows: Rows) -> NDArray[np.bool_]:
         """Which rows belong."""
+        log = self._log
+        if log.times is None:
+            return (log.arrivals(rows) < self.until) & log.between(rows, self.start, self.end)
         out = np.empty(len(rows), np.bool_)
         lg = self._chunk.bit_length() - 1
-        admit(rows, self._log.times, self._log.bases, lg, self.until, self.start, self.end, out)
+        admit(rows, log.times, log.bases, lg, self.until, self.start, self.end, out)
         return out
 
     def granularity(self, rows: Rows) -> NDArray[np.int64]:
         """Of each row, by the horizons that held when the snapshot was taken."""
         out = np.empty(len(rows), np.int64)
-        granularities(self._log.times, rows, self.horizons, out)
+        if self._log.times is not None:
+            granularities(self._log.times, rows, self.horizons, out)
+            return out
+        earliest, latest = self._log.edges(rows)
+        out[:] = self._granularity(latest)
+        unsure = np.flatnonzero(out != self._granularity(earliest))
+        out[unsure] = self._granularity(self._log.when(rows[unsure]))
         return out
+
+    def _granularity(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Horizons fall: how many of them are later than a time."""
+        rising = self.horizons[::-1]
+        return 1 + len(rising) - np.searchsorted(rising, times, side="right")
 
     def later(self) -> Rows:
         """The rows that have arrived since."""
@@ -135,7 +145,9 @@ class Snapshot:
 
     def touched(self, rows: Rows) -> int:
         """The granularities of these rows: bit g is set for granularity g."""
-        return int(touched(self._log.times, rows, self.horizons))
+        if self._log.times is not None:
+            return int(touched(self._log.times, rows, self.horizons))
+        return sum(1 << int(g) for g in np.unique(self.granularity(rows)))
 
     @property
     def reached(self) -> int:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from threading import RLock
 from typing import Any
 
@@ -13,20 +13,31 @@ from numpy.typing import NDArray
 
 from index.bare import BareState
 from index.geometry import Geometry
+from index.journal import Journal
 from index.kernels.seal import extent
+from index.ledger import Ledger
+from index.load_plan import LoadPlan
+from index.loaded import Attached, Load
 from index.log import CHUNK, TupleLog
 from index.options import Options, Sizes
+from index.regions import Appended
 from index.schema import FARTHEST, Batch, Column, Schema
 from index.summary import Identity, SummaryState
 from index.summary_index import SummaryIndex
+from index.times import instant, readable, rounded
 from summaries.errors import (
     BadCollapse,
     BadOptions,
+    BadPackage,
     BatchError,
     BatchTooLarge,
+    CeilingReached,
     CeilingTooLow,
     DuplicateName,
     NullKey,
+    StorageError,
+    StorageUnavailable,
+    TokenReused,
     TooFarAhead,
     TooOld,
     UnknownName,
@@ -42,14 +53,6 @@ def wall_clock() -> int:
     return time.time_ns() // 1000
 
 
-@dataclass(frozen=True)
-class Appended:
-    """What became of a batch: tuples accepted, and refused by reason."""
-
-    accepted: int
-    refused: dict[str, int] = field(default_factory=dict)
-
-
 class Stream:
     """A named, typed, append-only sequence of tuples with one event-time column.
 
@@ -60,7 +63,7 @@ class Stream:
     >>> stream = Stream("store1", {"ts": "timestamp", "item_id": "int"}, time="ts")
     >>> summary = stream.create_summary("s1", key="item_id", granularity=60_000_000, collapse=(4, 5))
     >>> stream.append({"ts": [0, 1_000_000, 2_000_000], "item_id": [7, 7, 9]})
-    Appended(accepted=3, refused={})
+    Appended(accepted=3, refused={}, duplicate=False)
     >>> summary.estimate([7, 8]).value
     array([2., 0.])
     >>> stream.take(summary.probe([7]).rows).column("ts").cast("int64").to_pylist()
@@ -103,6 +106,8 @@ class Stream:
         self.schema = Schema(dict(schema), time)
         self.lateness = lateness
         self.max_future = max_future
+        self.max_tuples = max_tuples
+        self.max_string_bytes = max_string_bytes
         self.clock = clock
         self.seed = seed
         self.watermark: int | None = None
@@ -115,7 +120,14 @@ class Stream:
         self._summaries: dict[str, SummaryIndex] = {}
         self._keys: frozenset[str] = frozenset()
         self._geometries: set[Geometry] = set()
+        self._ledger = Ledger()
         self._lock = RLock()
+        self.journal: Journal | None = None
+        """What is told of every change before it is made; None if nothing needs to outlive the process."""
+        self.broken = False
+        """Whether a change that the journal has was made only in part."""
+        self.damages: list[str] = []
+        """What was lost of it on disk, and where; a sentence each."""
 
     # --- summaries -----------------------------------------------------------------------------------------------
 
@@ -167,19 +179,23 @@ class Stream:
                 rows = self._log.rows()
                 for start in range(0, len(rows), LARGEST_BATCH):
                     part = rows[start : start + LARGEST_BATCH]
-                    times = self._log.times[part]
+                    times = self._log.when(part)
                     state.insert(self._log.hashes(key, part, self.seed), part, times, *extent(times))
-            summary = self._summaries[name] = SummaryIndex(state, self._lock)
-            self._changed()
-            return summary
+            with self._told(lambda j: j.created(definition(state.identity, options))):
+                summary = self._summaries[name] = SummaryIndex(state, self._lock, options)
+                self._changed()
+        self.wait()
+        return summary
 
     def drop_summary(self, name: str) -> None:
         with self._lock:
             if name not in self._summaries:
                 known = ", ".join(self._summaries) or "none"
                 raise UnknownName(f"stream {self.name!r} has no summary {name!r}; it has {known}")
-            self._summaries.pop(name).dropped = True
-            self._changed()
+            with self._told(lambda j: j.dropped(name)):
+                self._summaries.pop(name).dropped = True
+                self._changed()
+        self.wait()
 
     def _changed(self) -> None:
         self._keys = frozenset(s.key for s in self._summaries.values())
@@ -187,20 +203,49 @@ class Stream:
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    def append(self, batch: Batch, *, strict: bool = False) -> Appended:
+    def append(
+        self,
+        batch: Batch,
+        *,
+        strict: bool = False,
+        producer: str | None = None,
+        sequence: int | None = None,
+        wait: bool = True,
+    ) -> Appended:
         """Add tuples. A malformed batch raises a `BatchError` and changes nothing.
 
         Tuples too old for every summary, or too far ahead of the clock, are left out and counted by reason; with
         `strict` they raise `TooOld` or `TooFarAhead` instead and nothing is added.
+
+        producer, sequence: who sends, and the number of the batch, from 1 on. A batch that was added under them before
+        is not added again. See `Ledger`.
+        wait: return when the batch will not be lost. Without, `wait()` has to be called before anybody
+        is told that it is in; if that raises, the batch may be in or not.
         """
         with self._lock:
-            try:
-                return self._append(batch, strict)
-            except BatchError as problem:
-                self._count(problem.reason, _tuples(batch))
-                raise
+            added = self.added(producer, sequence)
+            if added is None:
+                try:
+                    added = self._append(batch, strict, producer, sequence)
+                except BatchError as problem:
+                    self._count(problem.reason, _tuples(batch))
+                    raise
+        if wait:
+            self.wait()
+        return added
 
-    def _append(self, batch: Batch, strict: bool) -> Appended:
+    def wait(self) -> None:
+        """Return when nothing that was added so far will be lost."""
+        journal = self.journal
+        if journal is not None:
+            journal.wait()
+
+    def added(self, producer: str | None, sequence: int | None) -> Appended | None:
+        """What became of a batch that was added before under this number; None if there was none."""
+        with self._lock:
+            return self._ledger.find(producer, sequence)
+
+    def _append(self, batch: Batch, strict: bool, producer: str | None, sequence: int | None) -> Appended:
         columns, times, least, greatest = self.schema.read(batch, self._keys)
         if len(times) > LARGEST_BATCH:
             raise BatchTooLarge(f"{len(times):,} tuples in one batch; {LARGEST_BATCH:,} is the most, so split it")
@@ -215,19 +260,178 @@ class Stream:
             times = times[kept]
             if len(times):
                 least, greatest = extent(times)
+        hashes = {}
         if len(times):
             watermark = max(greatest - self.lateness, self._start())
             self._log.check_room(len(times), columns, lambda: self._oldest(watermark))
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._keys}
-            self._advance(watermark)  # from here on nothing can be refused
-            self.latest = greatest if self.latest is None else max(self.latest, greatest)
-            rows = self._log.write(columns, len(times))
-            for summary in self._summaries.values():
-                summary.state.insert(hashes[summary.key], rows, times, least, greatest)
-        for reason, count in refused.items():
+        added = Appended(len(times), refused)
+        with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence)):
+            self._enter(columns, hashes, times, least, greatest)  # from here on nothing can be refused
+            self._note(added, producer, sequence)
+        return added
+
+    @contextmanager
+    def _told(self, tell: Callable[[Journal], None]) -> Iterator[None]:
+        """Tell the journal of a change, then make it in the block.
+
+        What the journal has and memory only half, after an interruption or for want of memory, must not be changed any
+        further, and never be written down: a start makes it whole.
+        """
+        if self.journal is None:
+            yield
+            return
+        self._check_whole()
+        told = False
+        try:
+            tell(self.journal)
+            told = True
+            yield
+        except BaseException as problem:
+            self.broken = told or not isinstance(problem, StorageError)
+            raise
+
+    def _check_whole(self) -> None:
+        if self.broken:
+            raise StorageUnavailable(
+                f"stream {self.name!r} was interrupted in the middle of a change; open the store again, and it is whole"
+            )
+
+    def _enter(
+        self,
+        columns: dict[str, Column],
+        hashes: dict[str, NDArray[np.int64]],
+        times: NDArray[np.int64],
+        least: int,
+        greatest: int,
+    ) -> None:
+        """Add tuples that there is room for."""
+        if not len(times):
+            return
+        self._advance(max(greatest - self.lateness, self._start()), len(times))
+        self.latest = greatest if self.latest is None else max(self.latest, greatest)
+        rows = self._log.write(columns, len(times))
+        for summary in self._summaries.values():
+            summary.state.insert(hashes[summary.key], rows, times, least, greatest)
+
+    def _note(self, added: Appended, producer: str | None, sequence: int | None) -> None:
+        for reason, count in added.refused.items():
             self._count(reason, count)
-        self.accepted += len(times)
-        return Appended(len(times), refused)
+        self.accepted += added.accepted
+        self._ledger.note(producer, sequence, added)
+
+    def again(self, columns: dict[str, Column], added: Appended, producer: str | None, sequence: int | None) -> None:
+        """Make a change again that the journal was told of: nothing is judged anew."""
+        with self._lock:
+            times = columns[self.schema.time].values
+            assert times is not None
+            hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._keys}
+            self._enter(columns, hashes, times, *(extent(times) if len(times) else (0, 0)))
+            self._note(added, producer, sequence)
+
+    # --- loads ---------------------------------------------------------------------------------------------------
+
+    def load_plan(self) -> LoadPlan:
+        """What whoever prepares a load for this stream must know."""
+        with self._lock:
+            oldest = self.oldest
+            return LoadPlan(
+                self.name,
+                dict(self.schema.types),
+                self.schema.time,
+                tuple(sorted(self._keys)),
+                self.seed,
+                self.watermark,
+                self.lateness,
+                min(self.clock() + self.max_future, FARTHEST),
+                oldest,
+                self._log.room(oldest),
+                self._log.capacity,
+                self.definitions(),
+            )
+
+    def loaded(self, token: str, digest: int) -> Attached | None:
+        """What became of a load that was taken in under this token; None if there was none."""
+        with self._lock:
+            known = f"load:{token}"
+            found = self._ledger.find(known, digest)
+            if found is not None:
+                return Attached(found.accepted, found.refused, duplicate=True)
+            if self._ledger.knows(known):
+                raise TokenReused(
+                    f"stream {self.name!r} has a load under the token {token!r} already, with other tuples; give this"
+                    " one a token of its own if it is to be added too"
+                )
+            return None
+
+    def has_loads(self, token: str | None = None) -> bool:
+        """Whether any load that was taken in is remembered, or one under this token."""
+        with self._lock:
+            return self._ledger.any("load:") if token is None else self._ledger.knows(f"load:{token}")
+
+    def attach(self, load: Load) -> Attached:
+        """Take in a load, all of it at once. A token stands for one load, which is taken in once.
+
+        It is no part of the journal: who keeps the stream on disk writes a checkpoint afterwards.
+        """
+        with self._lock:
+            found = self.loaded(load.token, load.digest)
+            if found is not None:
+                return found
+            self._check_whole()
+            self._check_load(load)
+            watermark = max(load.latest - self.lateness, self._start())
+            with self._told(lambda j: j.advanced(watermark)):  # what comes after it may need the room of what ages now
+                self._take_in(load, watermark)
+            return Attached(load.tuples, dict(load.refused))
+
+    def _check_load(self, load: Load) -> None:
+        watermark = max(load.latest - self.lateness, self._start())
+        if watermark < load.watermark:
+            raise BadPackage(
+                f"the load was planned when stream {self.name!r} had reached {instant(load.watermark)}, and it is at"
+                f" {instant(watermark)}: it is not the stream of then; run the load again"
+            )
+        for part in load.parts:
+            for key in self._keys.intersection(part.nulls):
+                raise NullKey(f"column {key!r} is a key now, and the load has tuples without one")
+        taken = self._chunks_of(load) * self._log.chunk
+        room = self._log.room(self._oldest(watermark))
+        if taken > room:
+            raise CeilingReached(
+                f"{load.tuples:,} tuples do not fit: the stream keeps up to {self._log.capacity:,} and has room for"
+                f" {room:,}; raise max_tuples, or shorten what its summaries retain (GRANULARITY, COLLAPSE)"
+            )
+
+        texts = [c.text.nbytes for part in load.parts for c in (part.columns or {}).values() if c.text is not None]
+        if self._log.string_bytes + sum(texts) > self.max_string_bytes:
+            raise CeilingReached(
+                f"the strings of the load, {sum(texts):,} bytes, do not fit: the stream keeps up to"
+                f" {self.max_string_bytes:,} and has {self._log.string_bytes:,}; raise max_string_bytes"
+            )
+
+    def _chunks_of(self, load: Load) -> int:
+        """Chunks that a load takes at most: for what comes in memory together, then of its own for each run."""
+        chunk = self._log.chunk
+        warm = sum(len(part) for part in load.parts if part.run is None)
+        return sum(-(-len(part) // chunk) for part in load.parts if part.run is not None) + -(-warm // chunk)
+
+    def _take_in(self, load: Load, watermark: int) -> None:
+        self._advance(watermark, self._chunks_of(load) * self._log.chunk)
+        self.latest = load.latest if self.latest is None else max(self.latest, load.latest)
+        summed = {made["name"] for made in self.definitions() if load.summaries.get(made["name"]) == made}
+        for part in sorted(load.parts, key=lambda part: part.run is not None):
+            if part.run is not None:
+                rows = self._log.adopt(part.run, part.times, part.nulls)
+            else:
+                assert part.columns is not None
+                rows = self._log.write(part.columns, len(part))
+            for name, summary in self._summaries.items():
+                hashes = part.hashes.get(summary.key)
+                if hashes is None:
+                    hashes = self._log.hashes(summary.key, rows, self.seed)
+                summary.state.attach(hashes, rows, part.times, part.sums.get(name) if name in summed else None)
+        self._note(Appended(load.tuples, dict(load.refused)), f"load:{load.token}", load.digest)
 
     def _judge(
         self, times: NDArray[np.int64], least: int, greatest: int, strict: bool
@@ -240,9 +444,11 @@ class Stream:
             ahead = times > limit
             if strict:
                 row = int(np.argmax(ahead))
+                found = int(times[row])
                 raise TooFarAhead(
-                    f"column {self.schema.time!r}, row {row}: {times[row]} is {times[row] - limit + self.max_future}"
-                    f" microseconds ahead of the clock; {self.max_future} is the most"
+                    f"column {self.schema.time!r}, row {row}: {instant(found)} is"
+                    f" {rounded(found - limit + self.max_future)} ahead of the clock;"
+                    f" {readable(self.max_future)} is the most"
                 )
             counted = np.where(ahead, np.iinfo(np.int64).min // 2, times)
         oldest_yet = self._oldest(max(greatest - self.lateness, self._start()))
@@ -264,8 +470,9 @@ class Stream:
         if strict:
             row = int(np.argmax(old))
             raise TooOld(
-                f"column {self.schema.time!r}, row {row}: {times[row]} is before {oldest[row]}, where the oldest"
-                f" granularity begins at watermark {before[row]}"
+                f"column {self.schema.time!r}, row {row}: {instant(int(times[row]))} is before"
+                f" {instant(int(oldest[row]))}, where the oldest granularity begins at watermark"
+                f" {instant(int(before[row]))}"
             )
         return ahead, old
 
@@ -285,13 +492,14 @@ class Stream:
             return self._floor if least is None else least
         return max(least, self._floor)
 
-    def _advance(self, watermark: int) -> None:
+    def _advance(self, watermark: int, tuples: int = 0) -> None:
+        """Age to a watermark, with room for so many tuples afterwards."""
         self.watermark = watermark
         for summary in self._summaries.values():
             summary.state.advance(watermark)
         oldest = self._floor = self._oldest(watermark)
         if oldest is not None:
-            gone = self._log.release(oldest)
+            gone = self._log.release(oldest, tuples)
             for rows in gone:
                 for summary in self._summaries.values():
                     summary.state.forget(rows)
@@ -305,7 +513,79 @@ class Stream:
         if not isinstance(watermark, int | np.integer) or not -FARTHEST <= watermark <= FARTHEST:
             raise WrongType(f"watermark {watermark!r} is no date; times are whole microseconds")
         with self._lock:
-            self._advance(int(watermark) if self.watermark is None else max(int(watermark), self.watermark))
+            reached = int(watermark) if self.watermark is None else max(int(watermark), self.watermark)
+            with self._told(lambda j: j.advanced(reached)):
+                self._advance(reached)
+        self.wait()
+
+    # --- to disk and back ----------------------------------------------------------------------------------------
+
+    def image(self) -> dict[str, Any]:
+        """All there is to know, as a tree of arrays; of cold tuples only where they are."""
+        with self._lock:
+            self._check_whole()
+            return {
+                "watermark": self.watermark,
+                "latest": self.latest,
+                "floor": self._floor,
+                "refused": dict(self._refused),
+                "accepted": self.accepted,
+                "ledger": self._ledger.image(),
+                "log": self._log.image(),
+                "summaries": [{**made, **self._summaries[made["name"]].state.image()} for made in self.definitions()],
+            }
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """How the summaries were made."""
+        with self._lock:
+            return [definition(s.state.identity, s.options) for s in self._summaries.values()]
+
+    def restore(self, image: dict[str, Any]) -> None:
+        """Become what `image` was made of. The stream is new, and has no journal yet."""
+        with self._lock:
+            self.watermark, self.latest, self._floor = image["watermark"], image["latest"], image["floor"]
+            self._refused, self.accepted = dict(image["refused"]), image["accepted"]
+            self._ledger.restore(image["ledger"])
+            self._log.restore(image["log"])
+            for saved in image["summaries"]:
+                identity, options = self._identified(saved)
+                state: SummaryState | BareState
+                if identity.sizes.structure == "none":
+                    state = BareState(identity, self._log, self.seed)
+                else:
+                    state = SummaryState(identity, options, self._log, self.seed)
+                state.restore(saved)
+                self._summaries[identity.name] = SummaryIndex(state, self._lock, options)
+            self._changed()
+
+    def _identified(self, made: dict[str, Any]) -> tuple[Identity, Options]:
+        options = Options(**made["options"])
+        geometry = Geometry(made["granularity"], *made["collapse"])
+        sizes = Sizes.of(made["structure"], options, geometry, self._log.capacity, self.lateness)
+        return Identity(made["name"], made["key"], geometry, sizes), options
+
+    def remake(self, made: dict[str, Any]) -> SummaryIndex:
+        """A summary by its definition."""
+        options = Options(**made["options"])
+        return self.create_summary(
+            made["name"],
+            made["key"],
+            granularity=made["granularity"],
+            collapse=tuple(made["collapse"]),
+            structure=made["structure"],
+            options=options,
+        )
+
+    def rebuild(self) -> None:
+        """Make every summary anew from the tuples that there are."""
+        with self._lock:
+            journal, self.journal = self.journal, None
+            try:
+                for made in self.definitions():
+                    self._summaries.pop(made["name"]).dropped = True
+                    self.remake(made)  # what the stream keeps does not change meanwhile
+            finally:
+                self.journal = journal
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -314,6 +594,11 @@ class Stream:
         """The log, still for as long as this is held."""
         with self._lock:
             yield self._log
+
+    @property
+    def arrived(self) -> int:
+        """How many tuples have ever come: the arrival number of the next one. Waits for nobody."""
+        return self._log.arrived
 
     @property
     def count(self) -> int:
@@ -343,6 +628,19 @@ class Stream:
         """The tuples at these rows, in that order. Rows stay good until the next tuples come in."""
         with self._lock:
             return self._log.take(self._log.check_rows(rows), columns)
+
+
+def definition(identity: Identity, options: Options) -> dict[str, Any]:
+    """How a summary was made: all that it takes to make it again."""
+    geometry = identity.geometry
+    return {
+        "name": identity.name,
+        "key": identity.key,
+        "granularity": geometry.granularity,
+        "collapse": [geometry.rate, geometry.depth],
+        "structure": identity.sizes.structure,
+        "options": asdict(options),
+    }
 
 
 def _filter(column: Column, kept: NDArray[np.bool_]) -> Column:

@@ -1,6 +1,7 @@
 """One summary of a stream: where its tuples are in value and time, and how they age."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,9 +9,11 @@ from numpy.typing import NDArray
 from index.coarse import Coarse
 from index.fine import Fine
 from index.geometry import Geometry
+from index.loaded import Sum
 from index.log import TupleLog
 from index.options import Options, Sizes
 from index.postings import Postings
+from summaries.errors import StorageError
 
 
 @dataclass
@@ -31,6 +34,7 @@ class SummaryState:
 
     def __init__(self, identity: Identity, options: Options, log: TupleLog, seed: int) -> None:
         self.identity = identity
+        self.options = options
         self.log = log
         self.seed = seed
         self.horizons: tuple[int, ...] = ()
@@ -41,7 +45,7 @@ class SummaryState:
         self.expired = 0
         self.postings = Postings(log.capacity)
         geometry, sizes = identity.geometry, identity.sizes
-        self.fine = Fine(sizes, options, geometry.granularity, log.times, self.postings)
+        self.fine = Fine(sizes, options, geometry.granularity, log, self.postings)
         self.coarse = Coarse(geometry, sizes)
 
     @property
@@ -87,6 +91,13 @@ class SummaryState:
             self.fine.insert(hashes, rows, times, least, greatest, posted=False)
             return
         self.postings.enter_all(hashes, rows)
+        self._place(hashes, rows, times, greatest)
+
+    def _place(
+        self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], greatest: int
+    ) -> None:
+        """Add tuples that have postings to the zones of their times."""
+        oldest = self.oldest
         recent = times >= max(self.horizons[0], oldest)
         if recent.any():
             self.fine.insert(hashes[recent], rows[recent], times[recent], self.horizons[0], greatest, posted=True)
@@ -99,9 +110,62 @@ class SummaryState:
             above = horizon
         self.expired += int((times < oldest).sum())
 
+    def attach(
+        self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], sums: list[Sum] | None
+    ) -> None:
+        """Add tuples that are in the log, as `insert` does. `sums` are those of whole zones, worked out before.
+
+        Tuples that no sum is of are added one by one: all of them without `sums`.
+        """
+        self.postings.enter_all(hashes, rows)
+        one_by_one = np.ones(len(times), np.bool_)
+        for part in sums or ():
+            if self.floor is not None and part.start < self.floor:
+                continue  # some of its tuples were gone before the summary was made
+            inside = (times >= part.start) & (times < part.start + part.length)
+            one_by_one &= ~inside
+            zone = part.zone(rows[inside])
+            granularity = 1 + sum(part.start < horizon for horizon in self.horizons)
+            if granularity > len(self.horizons):
+                self.expired += zone.count
+            else:
+                self.coarse.add(granularity, zone)
+        rest = np.flatnonzero(one_by_one)
+        if len(rest):
+            times = times[rest]
+            self._place(hashes[rest], rows[rest], times, int(times.max()))
+
     def forget(self, rows: NDArray[np.int32]) -> None:
-        """The log is about to give these rows back, the oldest arrivals it has."""
-        self.postings.forget(self.log.hashes(self.identity.key, rows, self.seed))
+        """The log is about to give these rows back, a chunk of the oldest arrivals it has."""
+        try:
+            hashes = self.log.hashes(self.identity.key, rows, self.seed)
+        except StorageError:  # cold, and not to be read: they leave all the same
+            gone = np.zeros(self.log.capacity // self.log.chunk, np.bool_)
+            gone[rows[0] // self.log.chunk] = True
+            self.postings.purge(gone, self.log.chunk)
+            return
+        self.postings.forget(hashes)
+
+    def image(self) -> dict[str, Any]:
+        """All there is to know, as a tree of arrays."""
+        return {
+            "floor": self.floor,
+            "watermark": self.watermark,
+            "expired": self.expired,
+            "postings": self.postings.image(self.log.stretches()),
+            "fine": self.fine.image(),
+            "coarse": self.coarse.image(self.log),
+        }
+
+    def restore(self, image: dict[str, Any]) -> None:
+        """Become what `image` was made of. The log is there already."""
+        self.floor, self.watermark, self.expired = image["floor"], image["watermark"], image["expired"]
+        if self.watermark is not None:
+            self._block = self.watermark // self.identity.geometry.granularity
+            self.horizons = self.identity.geometry.horizons(self.watermark)
+        self.postings.restore(image["postings"], self.log.stretches())
+        self.fine.restore(image["fine"])
+        self.coarse.restore(image["coarse"])
 
     @property
     def nbytes(self) -> int:

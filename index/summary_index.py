@@ -10,11 +10,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from index.bare import BareReader, BareState
+from index.options import Options, Sizes
 from index.read import Reader
-from index.regions import Description, Matches, Region, Regions, Window, ZoneInfo
+from index.regions import Description, Matches, Region, Regions, Story, Window, ZoneInfo
+from index.story import tell
 from index.summary import SummaryState
+from index.zone import buckets_of
 from summaries.adt import Estimates
-from summaries.errors import UnknownName
+from summaries.errors import BadQuestion, UnknownName
 
 
 class SummaryIndex:
@@ -24,8 +27,9 @@ class SummaryIndex:
     time. Every method sees the stream between two batches.
     """
 
-    def __init__(self, state: SummaryState | BareState, lock: RLock) -> None:
+    def __init__(self, state: SummaryState | BareState, lock: RLock, options: Options) -> None:
         self.state = state
+        self.options = options
         self._lock: Any = lock
         self.dropped = False
         self._reader: Reader | BareReader = BareReader(state) if isinstance(state, BareState) else Reader(state)
@@ -49,6 +53,11 @@ class SummaryIndex:
     @property
     def structure(self) -> str:
         return self.state.identity.sizes.structure
+
+    @property
+    def buckets(self) -> int:
+        """Value buckets of a zone."""
+        return self.state.identity.sizes.buckets
 
     @property
     def reach(self) -> int:
@@ -99,8 +108,11 @@ class SummaryIndex:
         with self.reading():
             return self._reader.estimate_hashed(hashes, window)
 
-    def describe(self) -> Description:
-        """Granularities, zones with the reason for each, counts and bytes."""
+    def describe(self, cells: bool = False) -> Description:
+        """Granularities, zones with the reason for each, counts and bytes; with `cells` the tuples of every cell.
+
+        Cells of sealed zones are known; only tuples of the open zone and late ones are counted for it.
+        """
         with self.reading():
             state, identity = self.state, self.state.identity
             bare = isinstance(state, BareState)
@@ -118,22 +130,40 @@ class SummaryIndex:
                 ceiling=identity.sizes.ceiling,
                 watermark=state.watermark,
                 horizons=state.horizons,
+                cells=_cells(state) if cells else None,
             )
+
+    def story(self, granularity: int, zone: int) -> Story:
+        """Why a zone begins and ends where it does, what it has absorbed, and when it collapses or expires.
+
+        Raises `UnknownName` for a zone that is not there (never, or aged since), `BadQuestion` for a granularity that
+        the summary does not have, and without structure.
+        """
+        with self.reading():
+            if isinstance(self.state, BareState):
+                raise BadQuestion(f"summary {self.name!r} has STRUCTURE none, and so no zones to tell of")
+            depth = self.state.identity.geometry.depth
+            if not isinstance(granularity, int) or not 1 <= granularity <= depth:
+                raise BadQuestion(f"summary {self.name!r} has granularities 1 to {depth}, not {granularity!r}")
+            found = (z for z in _zones(self.state) if (z.granularity, z.zone) == (granularity, zone))
+            info = next(found, None)
+            if info is None:
+                raise UnknownName(f"no zone {zone} in G_{granularity}: never there, or aged since")
+            return tell(self.state, info)
 
 
 def _zones(state: SummaryState) -> list[ZoneInfo]:
     """Newest granularity first, oldest zone first."""
     out = []
-    times = state.log.times
     for block in state.fine.blocks.values():
         for zone in block.zones:
             out.append(ZoneInfo(1, zone.number, zone.first, zone.last + 1, zone.count, zone.reason))
         if block.aside:
-            seen = times[block.waiting()[1]]
-            out.append(ZoneInfo(1, block.late, int(seen.min()), int(seen.max()) + 1, block.aside, "late"))
+            first, last = state.log.span(block.waiting()[1])
+            out.append(ZoneInfo(1, block.late, first, last + 1, block.aside, "late"))
     if len(state.fine.open_rows):
-        seen = times[state.fine.open_rows]
-        out.append(ZoneInfo(1, state.fine.number, int(seen.min()), int(seen.max()) + 1, len(seen), "open"))
+        first, last = state.log.span(state.fine.open_rows)
+        out.append(ZoneInfo(1, state.fine.number, first, last + 1, len(state.fine.open_rows), "open"))
     for granularity, zones in state.coarse.levels.items():
         length = state.identity.geometry.zone_length(granularity)
         for coarse in zones.values():
@@ -141,6 +171,26 @@ def _zones(state: SummaryState) -> list[ZoneInfo]:
                 ZoneInfo(granularity, coarse.number, coarse.start, coarse.start + length, coarse.count, "calendar")
             )
     return out
+
+
+def _cells(state: SummaryState | BareState) -> NDArray[np.int64]:
+    """Tuples by zone and bucket, in the order of `_zones`."""
+    sizes = state.identity.sizes
+    out: list[NDArray[np.int64]] = []
+    if isinstance(state, SummaryState):
+        fine = state.fine
+        for block in fine.blocks.values():
+            out += [fine.pool.cells[zone.slot] for zone in block.zones]
+            if block.aside:
+                out.append(_held(block.waiting()[0], sizes))
+        if len(fine.open_rows):
+            out.append(_held(state.log.hashes(state.identity.key, fine.open_rows, state.seed), sizes))
+        out += [zone.cells for zones in state.coarse.levels.values() for zone in zones.values()]
+    return np.stack(out) if out else np.zeros((0, sizes.buckets), np.int64)
+
+
+def _held(hashes: NDArray[np.int64], sizes: Sizes) -> NDArray[np.int64]:
+    return np.bincount(buckets_of(hashes, sizes), minlength=sizes.buckets).astype(np.int64)
 
 
 def best_summary(summaries: Mapping[str, SummaryIndex], attribute: str) -> SummaryIndex | None:

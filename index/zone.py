@@ -2,47 +2,140 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from index.kernels.seal import extent, filter_keys, order_by_bucket, sketch_keys
+from index.log import TupleLog
 from index.options import Sizes
 
 Hasher = Callable[[NDArray[np.int32]], NDArray[np.int64]]
 
+TAKEN = ("error", "behaviour", "maxlength", "boundary", "late")
+"""Why what a coarse zone takes in had been a zone of `G_1`; "late" is tuples that came after their block was closed."""
 
-@dataclass
+
 class Tuples:
     """Log rows of a zone, put in order of cells when a cell is first asked for.
 
-    Ordering costs one pass over the zone; ingest does not pay it for zones that nobody visits.
+    Ordering costs one pass over the zone; ingest does not pay it for zones that nobody visits. Until then rows that
+    follow each other, as those of an old zone nearly all do, are kept as stretches: a few bytes for thousands of them.
     """
 
-    rows: NDArray[np.int32]
-    starts: NDArray[np.int64] | None = None
+    def __init__(self, rows: NDArray[np.int32]) -> None:
+        self._rows: NDArray[np.int32] | None = rows
+        self._stretches: NDArray[np.int32] | None = None  # (first, last + 1)
+        self.starts: NDArray[np.int64] | None = None
+        """Where the rows of each bucket begin, once they are in that order."""
+        self._count = len(rows)
 
-    def extend(self, rows: NDArray[np.int32]) -> None:
-        self.rows = np.concatenate((self.rows, rows))
+    def __len__(self) -> int:
+        return self._count
+
+    @classmethod
+    def of(cls, stretches: NDArray[np.int32]) -> "Tuples":
+        """Rows that are given as stretches."""
+        made = cls(np.empty(0, np.int32))
+        made._rows, made._stretches = None, stretches
+        made._count = int((stretches[:, 1] - stretches[:, 0]).sum())
+        return made
+
+    @property
+    def rows(self) -> NDArray[np.int32]:
+        """All of them."""
+        if self._rows is not None:
+            return self._rows
+        assert self._stretches is not None
+        return unpacked(self._stretches)
+
+    @property
+    def stretches(self) -> NDArray[np.int32]:
+        """All of them, as stretches."""
+        return packed(self.rows) if self._stretches is None else self._stretches
+
+    def extend(self, *others: "Tuples") -> None:
+        """Take in the rows of other zones."""
+        stretches = np.concatenate((self.stretches, *(other.stretches for other in others)))
+        self._count += sum(map(len, others))
         self.starts = None
+        if 2 * len(stretches) <= self._count:
+            self._rows, self._stretches = None, stretches
+        else:
+            self._rows, self._stretches = unpacked(stretches), None
 
     def cell(self, bucket: int, sizes: Sizes, hasher: Hasher) -> NDArray[np.int32]:
         """Rows of one bucket."""
         if self.starts is None:
-            starts = np.empty(sizes.buckets + 1, np.int64)
-            order = np.empty_like(self.rows)
-            order_by_bucket(hasher(self.rows), sizes.shift, self.rows, starts, order)
-            self.rows, self.starts = order, starts
-        return self.rows[self.starts[bucket] : self.starts[bucket + 1]]
+            starts, rows = np.empty(sizes.buckets + 1, np.int64), self.rows
+            order = np.empty_like(rows)
+            order_by_bucket(hasher(rows), sizes.shift, rows, starts, order)
+            self._rows, self.starts, self._stretches = order, starts, None
+        assert self._rows is not None
+        return self._rows[self.starts[bucket] : self.starts[bucket + 1]]
 
     @property
     def nbytes(self) -> int:
-        return self.rows.nbytes + (0 if self.starts is None else self.starts.nbytes)
+        held = (self._rows, self._stretches, self.starts)
+        return sum(array.nbytes for array in held if array is not None)
+
+
+def packed(rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Rows as stretches (first, last + 1) of rows that follow each other.
+
+    >>> packed(np.array([4, 5, 6, 9, 2, 3], np.int32)).tolist()
+    [[4, 7], [9, 10], [2, 4]]
+    """
+    if not len(rows):
+        return np.empty((0, 2), np.int32)
+    edges = np.flatnonzero(np.diff(rows) != 1) + 1
+    firsts = rows[np.concatenate(([0], edges))]
+    lasts = rows[np.concatenate((edges, [len(rows)])) - 1]
+    return np.stack((firsts, lasts + 1), axis=1).astype(np.int32)
+
+
+def in_order(tuples: Tuples, log: TupleLog) -> NDArray[np.int32]:
+    """The rows as stretches in order of arrival, whatever order they are kept in: one way to write them down."""
+    stretches = tuples.stretches
+    if tuples.starts is not None:
+        rows = tuples.rows
+        stretches = packed(rows[np.argsort(log.arrivals(rows), kind="stable")])
+    cut = _cut(stretches, log.chunk)
+    arrivals = log.arrivals(cut[:, 0])
+    if (np.diff(arrivals) <= 0).any():
+        cut = cut[np.argsort(arrivals, kind="stable")]
+    joined = np.flatnonzero((cut[1:, 0] != cut[:-1, 1]) | (cut[1:, 0] % log.chunk == 0)) + 1
+    firsts, lasts = np.concatenate(([0], joined)), np.concatenate((joined, [len(cut)])) - 1
+    return np.stack((cut[firsts, 0], cut[lasts, 1]), axis=1) if len(cut) else cut
+
+
+def _cut(stretches: NDArray[np.int32], chunk: int) -> NDArray[np.int32]:
+    """The same stretches, none across the border of a chunk: arrivals follow each other in one only."""
+    first, last = stretches[:, 0] // chunk, (stretches[:, 1] - 1) // chunk
+    if (first == last).all():
+        return stretches
+    pieces = (last - first + 1).astype(np.int64)
+    number = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    at = (np.repeat(first, pieces) + number) * chunk
+    low, high = np.repeat(stretches[:, 0], pieces), np.repeat(stretches[:, 1], pieces)
+    return np.stack((np.maximum(low, at), np.minimum(high, at + chunk)), axis=1).astype(np.int32)
+
+
+def unpacked(stretches: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The rows of stretches."""
+    lengths = (stretches[:, 1] - stretches[:, 0]).astype(np.int64)
+    shifts = stretches[:, 0] - (np.cumsum(lengths) - lengths)
+    rows: NDArray[np.int64] = np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)
+    return rows.astype(np.int32)
 
 
 @dataclass
 class FineZone:
-    """A sealed zone of `G_1`. Its counters, filter bits and cell counts are at `slot` of the pool."""
+    """A sealed zone of `G_1`. Its counters, filter bits and cell counts are at `slot` of the pool.
+
+    `late`: its tuples came after their block was closed.
+    """
 
     number: int
     slot: int
@@ -50,10 +143,18 @@ class FineZone:
     first: int
     last: int
     reason: str
+    late: bool = False
 
     @property
     def count(self) -> int:
-        return len(self.tuples.rows)
+        return len(self.tuples)
+
+
+def buckets_of(hashes: NDArray[np.int64], sizes: Sizes) -> NDArray[np.int64]:
+    """The value bucket of each hash."""
+    if sizes.buckets == 1:
+        return np.zeros(len(hashes), np.int64)
+    return (hashes.view(np.uint64) >> np.uint64(sizes.shift)).astype(np.int64)
 
 
 def distinct(hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -67,6 +168,7 @@ class CoarseZone:
     """A zone of `G_2..G_m`, or one still growing from a block of `G_1`: a pure function of the set of its tuples.
 
     `counters` is [bucket][row][column], `bits` a filter [bucket][slot], `cells` the exact number of tuples by bucket.
+    `taken` is its history, and no part of what it is: by reason (`TAKEN`), zones of `G_1` that it took in, and tuples.
     """
 
     number: int
@@ -78,6 +180,7 @@ class CoarseZone:
     first: int = 1 << 62
     last: int = -(1 << 62)
     f2: NDArray[np.float64] | None = field(default=None, compare=False)
+    taken: NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(TAKEN), 2), np.int64), compare=False)
 
     @classmethod
     def empty(cls, number: int, start: int, sizes: Sizes) -> "CoarseZone":
@@ -104,11 +207,15 @@ class CoarseZone:
         """Widen the stretch that is known to hold tuples."""
         self.first, self.last = min(self.first, first), max(self.last, last)
 
+    def take(self, reason: str, zones: int, tuples: int) -> None:
+        """Note where tuples come from."""
+        self.taken[TAKEN.index(reason)] += (zones, tuples)
+
     def insert(
         self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], sizes: Sizes
     ) -> None:
         self.summarize(*distinct(hashes), sizes)
-        self.tuples.extend(rows)
+        self.tuples.extend(Tuples(rows))
         self.spread(*extent(times))
 
     def absorb(self, other: "CoarseZone") -> None:
@@ -116,8 +223,9 @@ class CoarseZone:
         self.counters += other.counters
         self.bits |= other.bits
         self.cells += other.cells
-        self.tuples.extend(other.tuples.rows)
+        self.tuples.extend(other.tuples)
         self.spread(other.first, other.last)
+        self.taken += other.taken
         self.f2 = None
 
     def cell_f2(self, sizes: Sizes) -> NDArray[np.float64]:
@@ -125,6 +233,35 @@ class CoarseZone:
         if self.f2 is None:
             self.f2 = cell_f2(self.counters, sizes)
         return self.f2
+
+    def image(self, log: TupleLog) -> dict[str, Any]:
+        """All there is to know, as a tree of arrays."""
+        return {
+            "number": self.number,
+            "start": self.start,
+            "counters": self.counters.copy(),
+            "bits": self.bits.copy(),
+            "cells": self.cells.copy(),
+            "tuples": in_order(self.tuples, log),
+            "first": self.first,
+            "last": self.last,
+            "taken": self.taken.copy(),
+        }
+
+    @classmethod
+    def restored(cls, image: dict[str, Any]) -> "CoarseZone":
+        """What `image` was made of."""
+        return cls(
+            image["number"],
+            image["start"],
+            image["counters"].copy(),
+            image["bits"].copy(),
+            image["cells"].copy(),
+            Tuples.of(image["tuples"].copy()),
+            image["first"],
+            image["last"],
+            taken=image["taken"].copy(),
+        )
 
     @property
     def nbytes(self) -> int:

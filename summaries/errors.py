@@ -125,6 +125,52 @@ class CeilingReached(BatchError):
     reason = "ceiling_reached"
 
 
+class BadArrow(BatchError):
+    """Bytes that are no Arrow IPC stream, or one that does not hold what it claims to."""
+
+    reason = "bad_arrow"
+
+
+class BadSequence(BatchError):
+    """A batch's number without a producer, or one that is no number."""
+
+    reason = "bad_sequence"
+
+
+class SequenceTooOld(BatchError):
+    """A batch's number so far back that nobody remembers whether it was added."""
+
+    reason = "sequence_too_old"
+
+
+# --- reference tables --------------------------------------------------------------------------------------------
+
+
+class TableError(BatchError):
+    """A change of a table refused as a whole; the table is as it was. `row` is the one of the change at fault."""
+
+    reason = "bad_table_change"
+    row: int | None = None
+
+
+class DuplicateKey(TableError):
+    """A primary key that the table has already, or that a change names twice."""
+
+    reason = "duplicate_key"
+
+
+class MissingKey(TableError):
+    """A primary key that is to be changed or deleted and is not in the table."""
+
+    reason = "missing_key"
+
+
+class TableFull(TableError):
+    """More rows than the table takes."""
+
+    reason = "table_full"
+
+
 # --- definitions -------------------------------------------------------------------------------------------------
 
 
@@ -275,3 +321,118 @@ class BadToken(PromisingError):
 
 class TokenExpired(PromisingError):
     """The answer cannot go on: it was put away, or tuples it needs have aged out since."""
+
+
+# --- what is kept on disk ----------------------------------------------------------------------------------------
+
+
+class StorageError(PromisingError):
+    """What is kept on disk could not be written or read."""
+
+
+class StorageFull(StorageError):
+    """No space is left. Nothing was changed; it goes on when there is space again."""
+
+
+class StorageUnavailable(StorageError):
+    """The system refuses to write or read: an I/O error, a read-only or forbidden place. Nothing was changed."""
+
+
+class StoreInUse(StorageError):
+    """Another process has the directory."""
+
+
+class NewerFormat(StorageError):
+    """Written by a newer release than this one."""
+
+
+class NotAStore(StorageError):
+    """A path that is no directory of a store, and cannot become one."""
+
+
+class DataDamaged(StorageError):
+    """A file fails its checksum, or is gone. The message names it, and what it covers."""
+
+
+# --- packages ----------------------------------------------------------------------------------------------------
+
+
+class BadPackage(PromisingError):
+    """What is to be attached is no package, not finished, or built for another stream or another state of it."""
+
+
+class TokenReused(PromisingError):
+    """A token under which something else was attached before."""
+
+
+# --- the service -------------------------------------------------------------------------------------------------
+
+
+class ServiceError(PromisingError):
+    """A service could not do what was asked, for a reason that is not in the request's content."""
+
+
+class Unavailable(ServiceError):
+    """The service is not there, or is shutting down. Try again."""
+
+
+class Unauthenticated(ServiceError):
+    """No token, or none that is known and in force."""
+
+
+class Forbidden(ServiceError):
+    """The token's role does not allow it."""
+
+
+class LimitReached(ServiceError):
+    """More than the service takes: calls, queries, rows, bytes, keys.
+
+    `retry_seconds` is when to try again, if that helps.
+    """
+
+    def __init__(self, message: str, retry_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+
+
+class DeadlineExceeded(ServiceError):
+    """The call's deadline passed before there was an answer."""
+
+
+class BadRequest(ServiceError):
+    """A field of the request is missing or out of range; `field` names it."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class InternalError(ServiceError):
+    """A fault of the service. Its log says more."""
+
+
+class BadSettings(ServiceError):
+    """Settings that contradict each other, or are unsafe together."""
+
+
+# --- loads from elsewhere ----------------------------------------------------------------------------------------
+
+
+class LoadError(PromisingError):
+    """A load that cannot be done as asked; nothing of it is in the stream."""
+
+
+class BadSource(LoadError):
+    """Files to load that are not there, empty, given twice, or of different kinds."""
+
+
+class MixedZones(LoadError):
+    """Times of which some have a time zone and others have none."""
+
+
+class NothingToLoad(LoadError):
+    """Not one row that can be loaded."""
+
+
+class SourceChanged(LoadError):
+    """Files that changed while they were loaded."""

@@ -181,6 +181,18 @@ def forget(entries, small, tags, heads, hashes):
     return missing
 
 
+@kernel("void(int32[:,::1], int32[::1], bool_[::1], int64, int64[::1])")
+def count_gone(small, older, gone, lg_chunk, sizes):
+    """How many rows of each line lie in chunks that are gone: they are the last ones of its chain."""
+    for at in range(small.shape[0]):
+        row = small[at, 3]
+        left = small[at, 2]
+        while left > 0 and not gone[row >> lg_chunk]:
+            row = older[row]
+            left -= 1
+        sizes[at] = left
+
+
 @kernel("int64(int64[:,::1], int32[:,::1], uint8[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
 def find_keys(entries, small, tags, heads, hashes, newest, counts):
     """Newest row and number of rows of each key (0 if absent); returns the total."""

@@ -1,0 +1,109 @@
+"""Does a stream say the truth about its tuples? Every invariant, and every summary worked out again from the log."""
+
+from collections.abc import Iterator
+
+from index.check.log import check_chunks, check_tuples, readable, slices
+from index.check.postings import check_postings
+from index.check.zones import ZoneCheck
+from index.ledger import BATCHES, PRODUCERS, Ledger, check_number
+from index.log import TupleLog
+from index.stream import Stream
+from index.summary import SummaryState
+from index.summary_index import SummaryIndex
+from index.times import instant
+from summaries.errors import BadSequence, DataDamaged
+
+
+def check_stream(stream: Stream) -> list[str]:
+    """Everything that does not hold, a plain sentence each; empty if all is well.
+
+    Reads every tuple twice for each summary, in slices, and changes nothing. Takes as much memory as the postings of
+    one summary, and a byte for each tuple; the stream is held still meanwhile.
+
+    >>> stream = Stream("store1", {"ts": "timestamp", "item_id": "int"}, time="ts")
+    >>> _ = stream.create_summary("s1", key="item_id", granularity=60_000_000)
+    >>> _ = stream.append({"ts": [0, 1_000_000], "item_id": [7, 9]})
+    >>> check_stream(stream)
+    []
+    >>> stream.accepted += 1
+    >>> check_stream(stream)
+    ['the stream has accepted 3 tuples, but 2 have arrived in its log']
+    """
+    with stream.reading() as log:
+        found = [*_clock(stream, log), *check_chunks(log)]
+        if not readable(log):
+            return found  # rows cannot be told from one another: nothing more can be said
+        found += [*check_tuples(log), *_ledger(stream._ledger)]
+        for summary in stream.summaries.values():
+            found += [f"summary {summary.name!r}{what}" for what in _summary(stream, log, summary)]
+        return found
+
+
+# --- the stream --------------------------------------------------------------------------------------------------
+
+
+def _clock(stream: Stream, log: TupleLog) -> Iterator[str]:
+    """Counts, watermark and floor."""
+    if stream.accepted != log.arrived:
+        yield f"the stream has accepted {stream.accepted:,} tuples, but {log.arrived:,} have arrived in its log"
+    for reason, count in stream.refused.items():
+        if count < 0:
+            yield f"the stream has refused {count:,} tuples as {reason}"
+    watermark, latest, floor = stream.watermark, stream.latest, stream._floor
+    if (latest is None) != (stream.accepted == 0):
+        yield f"the latest time is {latest}, with {stream.accepted:,} tuples accepted"
+    if latest is not None and (watermark is None or watermark < latest - stream.lateness):
+        yield f"the watermark is {_at(watermark)}, behind the latest time {_at(latest)} by more than the lateness"
+    if floor is not None and (watermark is None or floor > watermark):
+        yield f"the floor {_at(floor)} is ahead of the watermark {_at(watermark)}"
+    summaries = stream.summaries.values()
+    if stream._keys != {s.key for s in summaries}:
+        yield f"the stream takes {', '.join(sorted(stream._keys)) or 'nothing'} for its keys; its summaries have others"
+    if stream._geometries != {s.state.identity.geometry for s in summaries}:
+        yield "the stream ages by other granularities than its summaries have"
+
+
+def _at(time: int | None) -> str:
+    return "not set" if time is None else instant(time)
+
+
+def _ledger(ledger: Ledger) -> Iterator[str]:
+    producers = ledger._producers
+    if len(producers) > PRODUCERS:
+        yield f"the ledger remembers {len(producers):,} producers; {PRODUCERS:,} is the most"
+    for name, known in producers.items():
+        who = f"the ledger, producer {str(name)[:80]!r}"
+        if len(known.batches) > BATCHES:
+            yield f"{who}: {len(known.batches):,} batches are remembered; {BATCHES:,} is the most"
+        if known.forgotten < 0 or any(number <= known.forgotten for number in known.batches):
+            yield f"{who}: a batch is remembered that {known.forgotten} says is forgotten"
+        for number, added in known.batches.items():
+            try:
+                check_number(name, number)
+            except BadSequence as problem:
+                yield f"{who}: {problem}"
+            if added.accepted < 0 or added.duplicate or any(n < 0 for n in added.refused.values()):
+                yield f"{who}: batch {number} cannot have been answered with {added}"
+
+
+# --- a summary ---------------------------------------------------------------------------------------------------
+
+
+def _summary(stream: Stream, log: TupleLog, summary: SummaryIndex) -> Iterator[str]:
+    """What follows its name in a sentence."""
+    state = summary.state
+    if state.watermark != stream.watermark or state.seed != stream.seed or state.log is not log:
+        yield ": its watermark, seed or log is not the stream's"
+    if stream.watermark is not None and state.horizons != state.identity.geometry.horizons(stream.watermark):
+        yield f": its horizons are not those of the watermark {_at(stream.watermark)}"
+        return
+    try:
+        if state.expired < 0:
+            yield f": {state.expired:,} tuples have aged out of it"
+        if log.has_nulls(summary.key):
+            yield f": the stream holds tuples that have no {summary.key!r}, its key"
+        if isinstance(state, SummaryState):
+            yield from ZoneCheck(state, slices(log)).findings()
+            yield from check_postings(state, slices(log))
+    except DataDamaged as problem:
+        yield f": its tuples cannot be read: {problem}"

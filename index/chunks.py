@@ -1,0 +1,134 @@
+"""Chunks of the log: their borders, their strings, and which of them are cold."""
+
+import ctypes
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from index.schema import Column
+
+
+@dataclass
+class Chunk:
+    """`used` rows from `start` on, none earlier than `earliest` or later than `latest`.
+
+    The first of them was the stream's `base`-th tuple to arrive.
+    """
+
+    start: int
+    base: int
+    used: int
+    earliest: int
+    latest: int
+
+
+class Heap:
+    """The strings of one chunk of one column: bytes, and where each row's begin and end."""
+
+    def __init__(self, rows: int, room: int = 1024) -> None:
+        self.offsets = np.zeros(rows + 1, np.int64)
+        self.bytes = np.empty(room, np.uint8)
+
+    def write(self, at: int, text: pa.LargeStringArray) -> None:
+        """Append `text` as the rows from `at` on; every earlier row has been written."""
+        n = len(text)
+        _, offsets_buffer, data = text.buffers()
+        offsets = np.frombuffer(offsets_buffer, np.int64)[text.offset : text.offset + n + 1]
+        base = int(self.offsets[at])
+        size = int(offsets[-1] - offsets[0])
+        if base + size > self.bytes.size:
+            grown = np.empty(self._room(base + size), np.uint8)
+            grown[:base] = self.bytes[:base]
+            self.bytes = grown
+        if size:
+            self.bytes[base : base + size] = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+        self.offsets[at + 1 : at + n + 1] = offsets[1:] - offsets[0] + base
+
+    def _room(self, needed: int) -> int:
+        return self.bytes.size if needed <= self.bytes.size else max(2 * self.bytes.size, needed)
+
+    def growth(self, at: int, size: int) -> int:
+        """By how much `size` bytes from row `at` on make it larger."""
+        return self._room(int(self.offsets[at]) + size) - self.bytes.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.bytes.nbytes + self.offsets.nbytes
+
+
+class ColdReader(Protocol):
+    """Where columns of cold tuples are read: a run of tuples by its number, a tuple by its offset in the run."""
+
+    def column(self, run: int, name: str, offsets: NDArray[np.int32]) -> Column:
+        """One column at these offsets, in that order."""
+
+
+class Part(NamedTuple):
+    """Places in a list of rows that lie in one run, and their offsets in it."""
+
+    run: int
+    where: NDArray[np.int64]
+    offsets: NDArray[np.int32]
+
+
+class Tiers:
+    """Which chunks have left memory, and where each is: `place` tuples after the beginning of `run`."""
+
+    def __init__(self, chunks: int, chunk: int) -> None:
+        self._lg = chunk.bit_length() - 1
+        self._local = chunk - 1
+        self.run = np.full(chunks, -1, np.int64)
+        self.place = np.zeros(chunks, np.int64)
+        self.live: dict[int, int] = {}
+        """By run, how many of its chunks are still in use."""
+
+    def __bool__(self) -> bool:
+        return bool(self.live)
+
+    def cool(self, run: int, chunks: list[int], used: list[int]) -> None:
+        """These chunks, by number and in order of arrival, with so many tuples each, are the run now."""
+        self.run[chunks] = run
+        self.place[chunks] = np.cumsum(used) - used
+        self.live[run] = len(chunks)
+
+    def leave(self, chunk: int) -> None:
+        """A chunk has been given back."""
+        run = int(self.run[chunk])
+        if run >= 0:
+            self.run[chunk], self.place[chunk] = -1, 0
+            self.live[run] -= 1
+            if not self.live[run]:
+                del self.live[run]
+
+    def cold(self, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which rows are cold."""
+        found: NDArray[np.bool_] = self.run[rows >> self._lg] >= 0
+        return found
+
+    def parts(self, rows: NDArray[np.int32]) -> Iterator[Part]:
+        """The cold ones among these rows, run by run."""
+        chunks = rows >> self._lg
+        runs = self.run[chunks]
+        where = np.flatnonzero(runs >= 0)
+        if not len(where):
+            return
+        where = where[np.argsort(runs[where], kind="stable")]
+        offsets = (self.place[chunks[where]] + (rows[where] & self._local)).astype(np.int32)
+        edges = np.flatnonzero(np.diff(runs[where])) + 1
+        for at, offset in zip(np.split(where, edges), np.split(offsets, edges), strict=True):
+            yield Part(int(runs[at[0]]), at, offset)
+
+
+def give_back(column: NDArray[Any], first: int, last: int) -> None:
+    """Return the memory of column[first:last] to the system; what stood there is lost."""
+    page = mmap.PAGESIZE
+    base = column.ctypes.data
+    start = -(-(base + first * column.itemsize) // page) * page
+    stop = (base + last * column.itemsize) // page * page
+    if stop > start:
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), ctypes.c_int(4))  # DONTNEED

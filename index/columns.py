@@ -1,0 +1,255 @@
+"""The columns of a log, by row: in memory, or in a store on disk."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from index.chunks import Chunk, ColdReader, Heap, Part, Tiers, give_back
+from index.kernels.gather import copy_strings, gather, string_lengths
+from index.schema import TYPES, Column, Schema
+from summaries.errors import UnknownName
+from summaries.hashing import hash_keys
+from summaries.keys import Keys
+
+DTYPES = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": np.int64}
+
+
+class Columns:
+    """Room for `chunks` chunks of `chunk` rows. Memory is reserved at the start and touched only when used.
+
+    A chunk that has gone cold keeps its rows, and is read where `reader` says.
+    """
+
+    def __init__(self, schema: Schema, chunks: int, chunk: int) -> None:
+        self.schema = schema
+        self.chunk = chunk
+        self.capacity = chunks * chunk
+        self.string_bytes = 0
+        self.reader: ColdReader | None = None
+        """Where cold tuples are read."""
+        self._columns = {
+            name: np.empty(self.capacity, DTYPES[kind]) for name, kind in schema.types.items() if kind != "string"
+        }
+        self._heaps: dict[str, dict[int, Heap]] = {n: {} for n, k in schema.types.items() if k == "string"}
+        self._nulls: dict[str, NDArray[np.uint8]] = {}
+        self._tiers = Tiers(chunks, chunk)
+
+    # --- read ----------------------------------------------------------------------------------------------------
+
+    def hash_column(self, column: Column, seed: int) -> NDArray[np.int64]:
+        """Key hashes of a batch."""
+        return hash_keys(column.values if column.values is not None else column.text, seed).view(np.int64)
+
+    def hashes(self, key: str, rows: NDArray[np.int32], seed: int) -> NDArray[np.int64]:
+        """Key hashes of these rows."""
+        values = self.values(key, rows) if key in self._columns else self._strings(key, rows)
+        return hash_keys(values, seed).view(np.int64)
+
+    def values(self, name: str, rows: NDArray[np.int32]) -> NDArray[Any]:
+        """A column that is no string column, at these rows; a null is whatever stands in its place."""
+        column = self._columns[name]
+        out = np.empty(len(rows), column.dtype)
+        if not self._tiers:
+            gather(column, rows, out)
+            return out
+        warm = np.flatnonzero(~self._tiers.cold(rows))
+        out[warm] = column[rows[warm]]
+        for part in self._tiers.parts(rows):
+            out[part.where] = self._read(part.run, name, part.offsets).values
+        return out
+
+    def _read(self, run: int, name: str, offsets: NDArray[np.int32]) -> Column:
+        assert self.reader is not None, "cold tuples and nowhere to read them"
+        return self.reader.column(run, name, offsets)
+
+    def plain(self, name: str) -> bool:
+        """Whether `values` is all there is to a column: no strings, no nulls."""
+        return name in self._columns and name not in self._nulls
+
+    def to_arrow(self, name: str, values: NDArray[Any], nulls: NDArray[np.bool_] | None) -> pa.Array:
+        """What `values` gave, as an array of the column's type."""
+        kind = self.schema.types[name]
+        if kind == "bool":
+            return pa.array(values.view(np.bool_), mask=nulls)
+        valid = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+        return pa.Array.from_buffers(TYPES[kind], len(values), [valid, pa.py_buffer(values)])
+
+    def names(self, columns: list[str] | None) -> list[str]:
+        """Columns asked for, all if None."""
+        names = list(self.schema.types) if columns is None else columns
+        for name in names:
+            if name not in self.schema.types:
+                raise UnknownName(f"no column {name!r}; columns are {', '.join(self.schema.types)}")
+        return names
+
+    def same(
+        self, key: str, rows: NDArray[np.int32], asked: Keys, probe: NDArray[np.int32]
+    ) -> NDArray[np.bool_] | None:
+        """Which rows really hold the key asked for.
+
+        None if all must, as integers do: theirs is a hash without collisions.
+        """
+        if isinstance(asked, np.ndarray) or not len(rows):
+            return None
+        wanted = asked.cast(pa.large_string()).take(pa.array(probe))
+        return np.asarray(pc.equal(self._strings(key, rows), wanted).to_numpy(zero_copy_only=False))
+
+    def take(self, rows: NDArray[np.int32], columns: list[str] | None = None) -> pa.Table:
+        """The tuples at these rows, in that order."""
+        return pa.table({name: self.array(name, rows) for name in self.names(columns)})
+
+    def nulls(self, name: str, rows: NDArray[np.int32]) -> NDArray[np.bool_] | None:
+        """Which of these rows have no value in a column; None if none has."""
+        if name not in self._nulls:
+            return None
+        marks = self._nulls[name][rows].view(np.bool_)
+        for part in self._tiers.parts(rows) if self._tiers else ():
+            found = self._read(part.run, name, part.offsets).nulls
+            marks[part.where] = False if found is None else found
+        return marks if marks.any() else None
+
+    def array(self, name: str, rows: NDArray[np.int32]) -> pa.Array:
+        """A column at these rows."""
+        mask = self.nulls(name, rows)
+        if name in self._columns:
+            return self.to_arrow(name, self.values(name, rows), mask)
+        text = self._strings(name, rows)
+        return text if mask is None else pc.if_else(pa.array(mask), pa.scalar(None, pa.large_string()), text)
+
+    def _strings(self, name: str, rows: NDArray[np.int32]) -> pa.LargeStringArray:
+        if self._tiers and (cold := list(self._tiers.parts(rows))):
+            return self._mixed_strings(name, rows, cold)
+        return self._warm_strings(name, rows)
+
+    def _mixed_strings(self, name: str, rows: NDArray[np.int32], cold: list[Part]) -> pa.LargeStringArray:
+        """Some in memory and some not: part by part, then put in order."""
+        warm = np.flatnonzero(~self._tiers.cold(rows))
+        found = [self._read(p.run, name, p.offsets).text.fill_null("") for p in cold]  # `nulls` tells them apart
+        parts = [self._warm_strings(name, rows[warm]), *found]
+        order = np.empty(len(rows), np.int64)
+        order[np.concatenate([warm, *(p.where for p in cold)])] = np.arange(len(rows))
+        return pa.concat_arrays(parts).take(pa.array(order))
+
+    def _warm_strings(self, name: str, rows: NDArray[np.int32]) -> pa.LargeStringArray:
+        """The lengths chunk by chunk, then the bytes: each string is copied once, to its place."""
+        chunks = (rows // self.chunk).astype(np.uint16 if self.capacity // self.chunk <= 1 << 16 else np.int32)
+        order = np.argsort(chunks, kind="stable")
+        edges = np.flatnonzero(np.diff(chunks[order])) + 1
+        parts = [part for part in np.split(order, edges) if len(part)]
+        ends = np.zeros(len(rows) + 1, np.int64)
+        heaps = [self._heaps[name][int(rows[part[0]]) // self.chunk * self.chunk] for part in parts]
+        for part, heap in zip(parts, heaps, strict=True):
+            string_lengths(heap.offsets, self.chunk, rows, part, ends)
+        np.cumsum(ends, out=ends)
+        text = np.empty(int(ends[-1]), np.uint8)
+        for part, heap in zip(parts, heaps, strict=True):
+            copy_strings(heap.offsets, heap.bytes, self.chunk, rows, part, ends, text)
+        return pa.Array.from_buffers(pa.large_string(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(text)])
+
+    # --- write ---------------------------------------------------------------------------------------------------
+
+    def _write(self, name: str, column: Column, chunk: Chunk, at: int, done: int, take: int) -> None:
+        if column.values is not None:
+            self._columns[name][at : at + take] = column.values[done : done + take]
+        else:
+            assert column.text is not None
+            heap = self._heaps[name].get(chunk.start)
+            if heap is None:
+                heap = self._heaps[name][chunk.start] = Heap(self.chunk)
+                self.string_bytes += heap.nbytes
+            before = heap.nbytes
+            heap.write(chunk.used, column.text.slice(done, take))
+            self.string_bytes += heap.nbytes - before
+        if column.nulls is not None:
+            self._may_be_null(name)
+        if name in self._nulls:
+            marks = self._nulls[name][at : at + take]
+            marks[:] = 0 if column.nulls is None else column.nulls[done : done + take]
+
+    def _may_be_null(self, name: str) -> None:
+        """Keep marks of who has no value in this column."""
+        if name not in self._nulls:
+            self._nulls[name] = np.zeros(self.capacity, np.uint8)
+
+    def _let_go(self, start: int) -> None:
+        """Of a chunk that is given back."""
+        self._tiers.leave(start // self.chunk)
+        for heaps in self._heaps.values():
+            heap = heaps.pop(start, None)
+            if heap is not None:
+                self.string_bytes -= heap.nbytes
+
+    def _cool(self, run: int, chunks: list[Chunk]) -> None:
+        """Let go of what can be read as that run."""
+        self._tiers.cool(run, [c.start // self.chunk for c in chunks], [c.used for c in chunks])
+        for first, last in _joined([c.start for c in chunks], self.chunk):
+            for column in (*self._columns.values(), *self._nulls.values()):
+                give_back(column, first, last)
+        for heaps in self._heaps.values():
+            for chunk in chunks:
+                self.string_bytes -= heaps.pop(chunk.start).nbytes
+
+    # --- to disk and back ----------------------------------------------------------------------------------------
+
+    def _columns_image(self, warm: list[Chunk]) -> dict[str, Any]:
+        """The columns of the chunks in memory, as a tree of arrays."""
+
+        def joined(column: NDArray[Any]) -> NDArray[Any]:
+            parts = [column[c.start : c.start + c.used] for c in warm]
+            return np.concatenate(parts) if parts else np.empty(0, column.dtype)
+
+        return {
+            "columns": {name: joined(column) for name, column in self._columns.items()},
+            "nulls": {name: joined(marks) for name, marks in self._nulls.items()},
+            "strings": {name: _packed([(heaps[c.start], c.used) for c in warm]) for name, heaps in self._heaps.items()},
+        }
+
+    def _restore_columns(self, image: dict[str, Any], warm: list[Chunk]) -> None:
+        self._nulls = {name: np.zeros(self.capacity, np.uint8) for name in image["nulls"]}
+        for kept, saved in ((self._columns, image["columns"]), (self._nulls, image["nulls"])):
+            for name, column in kept.items():
+                done = 0
+                for chunk in warm:
+                    column[chunk.start : chunk.start + chunk.used] = saved[name][done : done + chunk.used]
+                    done += chunk.used
+        for name, strings in image["strings"].items():
+            self._heaps[name] = dict(zip((c.start for c in warm), _unpacked(strings, warm, self.chunk), strict=True))
+            self.string_bytes += sum(heap.nbytes for heap in self._heaps[name].values())
+
+
+def _joined(starts: list[int], size: int) -> list[tuple[int, int]]:
+    """Chunks as stretches of rows."""
+    out: list[tuple[int, int]] = []
+    for start in sorted(starts):
+        if out and out[-1][1] == start:
+            out[-1] = (out[-1][0], start + size)
+        else:
+            out.append((start, start + size))
+    return out
+
+
+def _packed(heaps: list[tuple[Heap, int]]) -> dict[str, Any]:
+    """The strings of several chunks: lengths, bytes, and how much room each heap has."""
+    lengths = [np.diff(heap.offsets[: used + 1]) for heap, used in heaps]
+    text = [heap.bytes[: heap.offsets[used]] for heap, used in heaps]
+    return {
+        "lengths": np.concatenate([np.empty(0, np.int64), *lengths]),
+        "bytes": np.concatenate([np.empty(0, np.uint8), *text]),
+        "rooms": np.array([heap.bytes.size for heap, _ in heaps], np.int64),
+    }
+
+
+def _unpacked(strings: dict[str, Any], chunks: list[Chunk], size: int) -> list[Heap]:
+    out = []
+    done = text = 0
+    for chunk, room in zip(chunks, strings["rooms"].tolist(), strict=True):
+        heap = Heap(size, room)
+        np.cumsum(strings["lengths"][done : done + chunk.used], out=heap.offsets[1 : chunk.used + 1])
+        length = int(heap.offsets[chunk.used])
+        heap.bytes[:length] = strings["bytes"][text : text + length]
+        done, text = done + chunk.used, text + length
+        out.append(heap)
+    return out

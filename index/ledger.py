@@ -1,0 +1,125 @@
+"""Which batches of which producers are in: so that one sent twice is added once."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sortedcontainers import SortedDict
+
+from index.regions import Appended
+from summaries.errors import BadSequence, SequenceTooOld
+
+PRODUCERS = 1024  # that a stream remembers; who has added nothing for longest is forgotten first
+BATCHES = 256  # of one producer; some 70 MB at the very most, in all
+LONGEST_NAME = 256
+
+
+@dataclass
+class _Producer:
+    batches: SortedDict[int, Appended] = field(default_factory=SortedDict)
+    forgotten: int = 0  # the greatest number that is no longer remembered
+
+
+class Ledger:
+    """The last `BATCHES` batches of the last `PRODUCERS` producers.
+
+    A number that is remembered is answered as it was. One that is not, and greater than every number forgotten, was
+    never added. Any other cannot be told apart from one that was, and is refused.
+
+    >>> ledger = Ledger()
+    >>> ledger.find("till 7", 1) is None
+    True
+    >>> ledger.note("till 7", 1, Appended(500))
+    >>> ledger.find("till 7", 1)
+    Appended(accepted=500, refused={}, duplicate=True)
+    """
+
+    def __init__(self) -> None:
+        self._producers: OrderedDict[str, _Producer] = OrderedDict()
+
+    def find(self, producer: str | None, sequence: int | None) -> Appended | None:
+        """What became of a batch that was added before; None if it was not."""
+        if producer is None and sequence is None:
+            return None
+        name, number = check_number(producer, sequence)
+        known = self._producers.get(name)
+        if known is None:
+            return None
+        if number in known.batches:
+            return replace(known.batches[number], duplicate=True)
+        if number <= known.forgotten:
+            raise SequenceTooOld(
+                f"batch {number} of producer {name!r}: only the last {BATCHES} are remembered, and {known.forgotten} is"
+                " not among them any more, so nobody can tell whether this one was added; go on with higher numbers"
+            )
+        return None
+
+    def knows(self, producer: str) -> bool:
+        """Whether anything of this producer is remembered."""
+        return producer in self._producers
+
+    def any(self, prefix: str) -> bool:
+        """Whether a producer is remembered whose name begins so."""
+        return any(name.startswith(prefix) for name in self._producers)
+
+    def note(self, producer: str | None, sequence: int | None, added: Appended) -> None:
+        """Remember a batch that was added."""
+        if producer is None or sequence is None:
+            return
+        known = self._producers.get(producer)
+        if known is None:
+            known = self._producers[producer] = _Producer()
+        self._producers.move_to_end(producer)
+        known.batches[sequence] = added
+        if len(known.batches) > BATCHES:
+            least, _ = known.batches.popitem(0)
+            known.forgotten = max(known.forgotten, least)
+        if len(self._producers) > PRODUCERS:
+            self._producers.popitem(last=False)
+
+    def image(self) -> dict[str, Any]:
+        """All there is to know, as a tree of arrays."""
+        known = list(self._producers.values())
+        batches = [added for producer in known for added in producer.batches.values()]
+        return {
+            "names": list(self._producers),
+            "sizes": np.array([len(producer.batches) for producer in known], np.int64),
+            "forgotten": np.array([producer.forgotten for producer in known], np.int64),
+            "numbers": np.array([number for producer in known for number in producer.batches], np.int64),
+            "accepted": np.array([added.accepted for added in batches], np.int64),
+            "refused": {str(at): added.refused for at, added in enumerate(batches) if added.refused},
+        }
+
+    def restore(self, image: dict[str, Any]) -> None:
+        """Become what `image` was made of."""
+        at = 0
+        for name, size, forgotten in zip(
+            image["names"], image["sizes"].tolist(), image["forgotten"].tolist(), strict=True
+        ):
+            batches: SortedDict[int, Appended] = SortedDict()
+            for i in range(at, at + size):
+                refused = image["refused"].get(str(i), {})
+                batches[int(image["numbers"][i])] = Appended(int(image["accepted"][i]), refused)
+            self._producers[name] = _Producer(batches, forgotten)
+            at += size
+
+
+def check_number(producer: str | None, sequence: int | None) -> tuple[str, int]:
+    """A producer's name and the number of a batch that can be, or `BadSequence`."""
+    if not isinstance(producer, str) or not producer or len(producer) > LONGEST_NAME:
+        raise BadSequence(
+            f"a sequence needs a producer: a name of 1 to {LONGEST_NAME} characters, not {_short(producer)}"
+        )
+    try:
+        producer.encode()
+    except UnicodeEncodeError:
+        raise BadSequence(f"a producer's name has whole characters alone, not {_short(producer)}") from None
+    if isinstance(sequence, bool) or not isinstance(sequence, int) or not 1 <= sequence < 1 << 63:
+        raise BadSequence(f"a sequence is a whole number from 1 on, not {sequence!r}")
+    return producer, sequence
+
+
+def _short(producer: object) -> str:
+    shown = repr(producer)
+    return shown if len(shown) < 80 else shown[:77] + "..."

@@ -1,0 +1,134 @@
+"""What whoever prepares tuples elsewhere must know of a stream, so that it can take them in as they are."""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.geometry import Geometry
+from index.options import Options, Sizes
+
+EVER = 1 << 62
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """A stream as it stood when a load was planned.
+
+    types: of its columns, in order; `time` is the one of the event time, `keys` those that must have a value.
+    latest: no tuple may be dated later; oldest: what is older has aged out; room: tuples that fit.
+    summaries: their definitions.
+    """
+
+    stream: str
+    types: dict[str, str]
+    time: str
+    keys: tuple[str, ...]
+    seed: int
+    watermark: int | None
+    lateness: int
+    latest: int
+    oldest: int | None
+    room: int
+    capacity: int
+    summaries: list[dict[str, Any]]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "LoadPlan":
+        found = json.loads(text)
+        return cls(**{**found, "keys": tuple(found["keys"])})
+
+    def shaped(self, latest: int | None) -> "Shape":
+        """How tuples are laid out of which the last is dated `latest`: by the zones that they will be in."""
+        known = [self.watermark, None if latest is None else latest - self.lateness]
+        watermark = max((w for w in known if w is not None), default=None)
+        made = [Summed.of(definition, self) for definition in self.summaries]
+        reach = [one.geometry.oldest(watermark) for one in made] if watermark is not None else []
+        floors = [time for time in (min(reach, default=None), self.oldest) if time is not None]
+        ordering = max((one for one in made if one.structured), key=lambda one: (one.reach, one.name), default=None)
+        if ordering is None or watermark is None:
+            return Shape(watermark, max(floors, default=None), None, 1, 64, [(-EVER, EVER)])
+        sizes = ordering.sizes
+        return Shape(
+            watermark,
+            max(floors, default=None),
+            ordering.key,
+            sizes.buckets,
+            sizes.shift,
+            ordering.zones(watermark),
+        )
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The layout of a load.
+
+    oldest: tuples before it are left out, as they would age out at once. key, buckets, shift: a tuple's bucket is the
+    hash of its key without the last `shift` bits. zones: (from, length), falling; a time is in the zone
+    `time // length * length` of the first it is not before.
+    """
+
+    watermark: int | None
+    oldest: int | None
+    key: str | None
+    buckets: int
+    shift: int
+    zones: list[tuple[int, int]]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Shape":
+        found = json.loads(text)
+        return cls(**{**found, "zones": [(first, length) for first, length in found["zones"]]})
+
+
+@dataclass(frozen=True)
+class Summed:
+    """One summary by its definition, as far as its sums need it."""
+
+    name: str
+    key: str
+    geometry: Geometry
+    sizes: Sizes
+    definition: dict[str, Any]
+
+    @classmethod
+    def of(cls, definition: dict[str, Any], plan: LoadPlan) -> "Summed":
+        geometry = Geometry(definition["granularity"], *definition["collapse"])
+        options = Options(**definition["options"])
+        sizes = Sizes.of(definition["structure"], options, geometry, plan.capacity, plan.lateness)
+        return cls(definition["name"], definition["key"], geometry, sizes, definition)
+
+    @property
+    def structured(self) -> bool:
+        return self.sizes.structure != "none"
+
+    @cached_property
+    def reach(self) -> int:
+        return self.geometry.reaches[-1]
+
+    def zones(self, watermark: int) -> list[tuple[int, int]]:
+        """(from, length) of each granularity's zones at that watermark, the finest first."""
+        return [
+            (horizon, self.geometry.zone_length(max(granularity, 2)))
+            for granularity, horizon in enumerate(self.geometry.horizons(watermark), 1)
+        ]
+
+
+def zone_starts(times: NDArray[np.int64], zones: list[tuple[int, int]]) -> NDArray[np.int64]:
+    """Where the zone of each time begins; 0 for what is before all of them."""
+    out = np.zeros(len(times), np.int64)
+    above = EVER
+    for horizon, length in zones:
+        inside = (times >= horizon) & (times < above)
+        out[inside] = times[inside] // length * length
+        above = horizon
+    return out

@@ -1,0 +1,25 @@
+"""CRC32C, the one checksum of everything on disk."""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from crc32c import crc32c as _crc32c
+
+Bytes: TypeAlias = bytes | bytearray | memoryview  # contiguous; of an array, `array.data`
+
+
+def crc32c(*parts: Bytes) -> int:
+    """The checksum of the parts as if they were one. Large parts are read without the interpreter's lock.
+
+    >>> hex(crc32c(b"1234", b"56789"))
+    '0xe3069283'
+    """
+    value = 0
+    for part in parts:
+        value = _crc32c(part, value)
+    return value
+
+
+def total(parts: Iterable[Bytes]) -> int:
+    """How many bytes the parts have together."""
+    return sum(memoryview(part).nbytes for part in parts)

@@ -1,0 +1,51 @@
+"""What was decoded of cold files, bounded in bytes: least recently used goes first."""
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+Key = tuple[int, ...]  # the file's serial number first
+
+
+class Cache:
+    """Values by key; together never more than `limit` bytes. Safe to use from several threads."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.bytes = 0
+        self.hits = 0
+        self.misses = 0
+        self._kept: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Key) -> Any:
+        """The value, or None; a hit or a miss."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                self.misses += 1
+                return None
+            self.hits += 1
+            self._kept.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Key, value: Any, size: int) -> None:
+        """Keep the value, if it fits at all, at the cost of those not used for longest."""
+        with self._lock:
+            self._remove(key)
+            if size > self.limit:
+                return
+            while self.bytes + size > self.limit:
+                self._remove(next(iter(self._kept)))
+            self._kept[key] = value, size
+            self.bytes += size
+
+    def drop(self, serial: int) -> None:
+        """Let go of all that is of one file."""
+        with self._lock:
+            for key in [key for key in self._kept if key[0] == serial]:
+                self._remove(key)
+
+    def _remove(self, key: Key) -> None:
+        _, size = self._kept.pop(key, (None, 0))
+        self.bytes -= size

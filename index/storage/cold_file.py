@@ -1,0 +1,222 @@
+"""A cold file as it is read: checked piece by piece, then decoded.
+
+Nothing is decoded that was not checked: the manifest's entry has the CRC32C of the footer and of each column chunk,
+and together they cover all but the four letters a Parquet file starts with.
+"""
+
+import base64
+import io
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from index.schema import TYPES, Column
+from index.storage.checksums import crc32c
+from summaries.errors import DataDamaged
+
+ZONE, BUCKET, ROW = "#zone", "#bucket", "#row"
+GROUPS = "promising.groups"  # in the footer: the row group of each tuple, base64 of zstd of 1 or 2 bytes each
+MAGIC = b"PAR1"
+DTYPES = {"int": np.int64, "timestamp": np.int64, "float": np.float64, "bool": np.uint8, "int32": np.int32}
+KINDS = {kind: name for name, kind in TYPES.items()} | {pa.int32(): "int32"}
+
+Entry = dict[str, Any]
+Chunk = tuple[int, int]  # row group, column
+
+
+class Run:
+    """A file by its entry in the manifest, which is trusted."""
+
+    def __init__(self, serial: int, name: str, path: str, entry: Entry) -> None:
+        self.serial = serial
+        self.name = name
+        self.path = path
+        self.entry = entry
+        self.rows: int = entry["rows"]
+        self.bytes: int = entry["bytes"]
+        self.footer: int = entry["footer"]
+        self.groups: int = entry["groups"]
+        self.group_of: NDArray[Any] | None = None  # the row group of each tuple, once it is known
+        self.lock = threading.Lock()  # on `group_of`
+        self._footer_crc: int = entry["footer_crc"]
+        self._crcs = np.frombuffer(base64.b64decode(entry["crcs"]), "<u4").reshape(self.groups, -1)
+        times = [f", {name!r} from {_time(first)} to {_time(last)}" for name, (first, last) in entry["times"].items()]
+        self._covers = "{:,} tuples of zones {} to {}".format(self.rows, *entry["zones"]) + "".join(times)
+
+    def damaged(self, what: str) -> DataDamaged:
+        return DataDamaged(f"{self.path} is damaged: {what}. It covers {self._covers}")
+
+    def parse_footer(self, data: bytes) -> "Footer":
+        """The footer from the file's end."""
+        if len(data) != self.footer or crc32c(data) != self._footer_crc:
+            raise self.damaged(f"the footer, its last {self.footer} bytes, is cut off or fails its checksum")
+        try:
+            return Footer(data)
+        except (pa.ArrowException, OSError, KeyError) as problem:
+            raise self.damaged(f"the footer cannot be read ({problem})") from problem
+
+    def check(self, footer: "Footer", chunk: Chunk, data: Any) -> None:
+        group, column = chunk
+        start, length = footer.range(group, column)
+        if len(data) != length or crc32c(data) != self._crcs[group, column]:
+            rows = footer.meta.row_group(group).num_rows
+            name = list(footer.columns)[column]
+            place = f"column {name!r} of {rows:,} tuples ({length} bytes from byte {start})"
+            raise self.damaged(f"{place} is cut off or fails its checksum")
+
+    def decode(self, footer: "Footer", pieces: Mapping[Chunk, bytes]) -> dict[Chunk, Any]:
+        """Checked chunks, decoded: a Column each, of the column of rows Places."""
+        by_start = {footer.range(*chunk)[0]: data for chunk, data in pieces.items()}
+        found: dict[Chunk, Any] = {}
+        try:
+            file = pq.ParquetFile(Pieces(by_start), metadata=footer.meta, pre_buffer=False)
+            for group, column in pieces:
+                table = file.reader.read_row_group(group, column_indices=[column], use_threads=False)
+                values = plain(table.column(0), footer.kinds[column])
+                is_row = column == footer.columns[ROW]
+                found[group, column] = places(values) if is_row else values
+        except (pa.ArrowException, OSError) as problem:
+            raise self.damaged(f"it cannot be decoded ({problem})") from problem
+        return found
+
+
+def group_type(groups: int) -> np.dtype[Any]:
+    """Of numbers of row groups."""
+    return np.dtype(np.uint8 if groups <= 256 else "<u2")
+
+
+class Footer:
+    """What a file says of itself; `data` is its end, checked."""
+
+    def __init__(self, data: bytes) -> None:
+        self.meta = pq.read_metadata(io.BytesIO(data))
+        schema = self.meta.schema.to_arrow_schema()
+        self.kinds = [KINDS[field.type] for field in schema]
+        self.columns = {name: index for index, name in enumerate(schema.names)}
+        self._groups: bytes = self.meta.metadata[GROUPS.encode()]
+        self.nbytes = 8 * (len(data) - len(self._groups)) + len(self._groups)  # what it takes once parsed, about
+
+    def group_of(self, rows: int) -> NDArray[Any]:
+        """The row group of each tuple, in order of arrival."""
+        kind = group_type(self.meta.num_row_groups)
+        packed = base64.b64decode(self._groups)
+        return np.frombuffer(pa.decompress(packed, rows * kind.itemsize, "zstd", asbytes=True), kind)
+
+    def names(self) -> list[str]:
+        """Of the stream's columns, as the stream names them."""
+        return [name.removeprefix("#") for name in self.columns if name not in (ZONE, BUCKET, ROW)]
+
+    def index(self, name: str) -> int:
+        """Of a column of the stream."""
+        return self.columns[escaped(name)]
+
+    def range(self, group: int, column: int) -> tuple[int, int]:
+        """First byte and length of a column chunk."""
+        return _range(self.meta.row_group(group).column(column))
+
+    def ranges(self, group: int) -> list[tuple[int, int]]:
+        """Of all column chunks of a group."""
+        found = self.meta.row_group(group)
+        return [_range(found.column(column)) for column in range(found.num_columns)]
+
+
+class Pieces(io.RawIOBase):
+    """A file of which only pieces are there. To ask for anything else is an error."""
+
+    def __init__(self, pieces: Mapping[int, bytes]) -> None:
+        super().__init__()
+        self._pieces = pieces
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset if whence == io.SEEK_SET else 1 << 62  # its size is nowhere used
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._pieces.get(self._at)
+        if piece is None or len(piece) != size:
+            raise OSError(f"bytes {self._at} to {self._at + size} are no column chunk")
+        self._at += size
+        return piece
+
+
+class Places(NamedTuple):
+    """Where the tuples of a row group are in it: `rows` in order of arrival, `at` their positions."""
+
+    rows: NDArray[np.int32]
+    at: NDArray[np.uint16]
+
+
+def places(rows: Column) -> Places:
+    assert rows.values is not None
+    order = np.argsort(rows.values)
+    return Places(rows.values[order], order.astype(np.uint16))
+
+
+def plain(array: pa.ChunkedArray, kind: str) -> Column:
+    """As the log has it: zeros under nulls, and no mask if there are none."""
+    one = array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks)
+    nulls = one.is_null().to_numpy(zero_copy_only=False) if one.null_count else None
+    if kind == "string":
+        return Column(None, one, nulls)
+    if kind == "bool":
+        one = one.cast(pa.uint8())
+    elif kind == "timestamp":
+        one = one.cast(pa.int64())
+    return Column(one.fill_null(0).to_numpy() if one.null_count else one.to_numpy(), None, nulls)
+
+
+def gather(kind: str, chunks: Sequence[Column], picked: Sequence[NDArray[np.uint16]], order: NDArray[Any]) -> Column:
+    """One column of what is picked from each chunk; the first that is picked goes to place `order[0]`, and so on."""
+    if kind == "string":
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        pieces = [chunk.text.take(pa.array(at)) for chunk, at in zip(chunks, picked, strict=True)]
+        text = pa.concat_arrays(pieces or [pa.array([], TYPES[kind])]).take(pa.array(back))
+        return Column(None, text, text.is_null().to_numpy(zero_copy_only=False) if text.null_count else None)
+    values = np.empty(len(order), DTYPES[kind])
+    nulls = np.zeros(len(order), np.bool_)
+    start = 0
+    for chunk, at in zip(chunks, picked, strict=True):
+        assert chunk.values is not None
+        share = order[start : start + len(at)]
+        values[share] = chunk.values[at]
+        if chunk.nulls is not None:
+            nulls[share] = chunk.nulls[at]
+        start += len(at)
+    return Column(values, None, nulls if nulls.any() else None)
+
+
+def nbytes(value: Column | Places) -> int:
+    """What it costs to keep."""
+    if isinstance(value, Places):
+        return value.rows.nbytes + value.at.nbytes
+    size = value.text.nbytes if value.values is None else value.values.nbytes
+    return int(size) + (0 if value.nulls is None else value.nulls.nbytes)
+
+
+def _range(chunk: Any) -> tuple[int, int]:
+    start = chunk.data_page_offset
+    if chunk.dictionary_page_offset is not None:
+        start = min(start, chunk.dictionary_page_offset)
+    return start, chunk.total_compressed_size
+
+
+def escaped(name: str) -> str:
+    """A stream's column as the file names it."""
+    return "#" + name if name.startswith("#") else name
+
+
+def _time(micros: int | None) -> str:
+    return "null" if micros is None else str(np.datetime64(micros, "us"))

@@ -1,0 +1,189 @@
+"""One file that holds one tree of arrays: what a checkpoint writes and a start reads.
+
+    magic "ptimage\\n" | version u32 | header bytes u64 | file bytes u64 | CRC32C u32     32 bytes, little endian
+    header: JSON, filled up with spaces to a multiple of 64 bytes from the file's start
+    parts:  each an array in C order, filled up with zeros to a multiple of 64 bytes
+
+The CRC at the top covers all before it and the header; the header has the CRC of every part, filling included. So no
+bit of the file is outside a checksum. Part 0 is all `bytes` values one after the other; the header refers to them by
+position, and to arrays by number: `{"$bytes": [first, length]}`, `{"$array": 3}`. Floats that JSON has no word for are
+`{"$float": "<hex of the eight bytes>"}`. A key that starts with `$` gets another one.
+"""
+
+import json
+import math
+import struct
+from pathlib import Path
+from typing import Any, TypeAlias, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.storage.checksums import crc32c
+from index.storage.disk import Disk
+from summaries.errors import DataDamaged, NewerFormat
+
+Value: TypeAlias = Union["Tree", list["Value"], int, float, str, bytes, bool, NDArray[Any], None]
+Tree: TypeAlias = dict[str, Value]
+
+MAGIC = b"ptimage\n"
+VERSION = 1
+TOP = struct.Struct("<8sIQQI")
+ALIGNMENT = 64
+KINDS = "biuf"  # of arrays: bool, integers, floats
+
+
+def write_image(disk: Disk, path: Path, tree: Tree) -> int:
+    """Write the tree, whole or not at all; the bytes of the file. Equal trees of equal key order give equal bytes."""
+    return disk.write_whole(path, pack_image(tree))
+
+
+def pack_image(tree: Tree) -> list[Any]:
+    """What `write_image` writes, in parts."""
+    writing = _Writing()
+    root = writing.encode(tree, "")
+    blob = b"".join(writing.blobs)
+    parts: list[bytes | memoryview] = []
+    sums = []
+    total = 0
+    for part in (memoryview(blob), *(array.reshape(-1).view(np.uint8).data for array in writing.arrays)):
+        filling = bytes(-len(part) % ALIGNMENT)
+        sums.append(crc32c(part, filling))
+        parts += (part, filling)
+        total += len(part) + len(filling)
+    header = json.dumps(
+        {
+            "tree": root,
+            "bytes": [len(blob), sums[0]],
+            "arrays": [
+                [array.dtype.str, list(array.shape), crc] for array, crc in zip(writing.arrays, sums[1:], strict=True)
+            ],
+        },
+        ensure_ascii=False,
+        allow_nan=False,
+        separators=(",", ":"),
+    ).encode()
+    header += b" " * (-(TOP.size + len(header)) % ALIGNMENT)
+    total += TOP.size + len(header)
+    top = TOP.pack(MAGIC, VERSION, len(header), total, 0)[:-4]
+    top += crc32c(top, header).to_bytes(4, "little")
+    return [top, header, *(part for part in parts if len(part))]
+
+
+def read_image(disk: Disk, path: Path) -> Tree:
+    """The tree, every checksum checked. Its arrays are read-only views of one buffer.
+
+    Raises DataDamaged with the file and the part of the tree, NewerFormat if a newer release wrote it.
+    """
+    return unpack_image(path, disk.read(path))
+
+
+def unpack_image(path: Path | str, given: bytes) -> Tree:
+    """`read_image` of what was read from there."""
+    data = memoryview(given)
+    if len(data) < TOP.size:
+        raise DataDamaged(f"{path} is cut off: {len(data)} bytes are less than the start of an image")
+    magic, version, length, total, crc = TOP.unpack_from(data)
+    if magic != MAGIC:
+        raise DataDamaged(f"{path} is no image: it starts with {bytes(magic)!r}")
+    header = data[TOP.size : TOP.size + length]
+    if len(header) != length:
+        raise DataDamaged(f"{path} is cut off or damaged in its first {TOP.size} bytes: the header is not all there")
+    if crc32c(data[: TOP.size - 4], header) != crc:
+        raise DataDamaged(f"{path}: the header fails its checksum; nothing of the image can be read")
+    if version > VERSION:
+        raise NewerFormat(f"{path} is an image of format {version}; this release reads up to {VERSION}")
+    if len(data) != total:
+        raise DataDamaged(f"{path} has {len(data)} bytes instead of {total}: it is cut off, or something was added")
+    return _Reading(path, data, TOP.size + length, json.loads(bytes(header))).tree()
+
+
+class _Writing:
+    """The values that go beside the header, in the order they are met."""
+
+    def __init__(self) -> None:
+        self.arrays: list[NDArray[Any]] = []
+        self.blobs: list[bytes] = []
+        self._blob_bytes = 0
+
+    def encode(self, value: Any, where: str) -> Any:
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if isinstance(value, dict):
+            return self._tree(value, where)
+        if isinstance(value, list):
+            return [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        if isinstance(value, float):
+            value = float(value)
+            return value if math.isfinite(value) else {"$float": struct.pack("<d", value).hex()}
+        if isinstance(value, bytes):
+            first = self._blob_bytes
+            self.blobs.append(value)
+            self._blob_bytes += len(value)
+            return {"$bytes": [first, len(value)]}
+        if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
+            self.arrays.append(np.asarray(value, order="C"))
+            return {"$array": len(self.arrays) - 1}
+        kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise TypeError(f"an image cannot hold {kind} ({where or 'the root'})")
+
+    def _tree(self, tree: dict[Any, Any], where: str) -> dict[str, Any]:
+        encoded = {}
+        for key, value in tree.items():
+            if type(key) is not str:
+                raise TypeError(f"a key of an image is a string, not {type(key).__name__} ({where or 'the root'})")
+            encoded["$" + key if key.startswith("$") else key] = self.encode(value, _under(where, key))
+        return encoded
+
+
+class _Reading:
+    """The tree of a header whose checksum holds; parts are checked as they are met."""
+
+    def __init__(self, path: Path | str, data: memoryview, start: int, header: dict[str, Any]) -> None:
+        self._path = path
+        self._data = data
+        self._root = header["tree"]
+        length, crc = header["bytes"]
+        self._blob = self._part(start, length, crc, "its byte strings")
+        start += _filled(length)
+        self._arrays = []
+        for kind, shape, crc in header["arrays"]:
+            dtype = np.dtype(kind)
+            self._arrays.append((dtype, shape, start, crc))
+            start += _filled(dtype.itemsize * math.prod(shape))
+
+    def tree(self) -> Tree:
+        tree = self._decode(self._root, "")
+        assert isinstance(tree, dict)
+        return tree
+
+    def _part(self, start: int, length: int, crc: int, what: str) -> memoryview:
+        if crc32c(self._data[start : start + _filled(length)]) != crc:
+            raise DataDamaged(f"{self._path}: {what} ({length} bytes from byte {start}) fails its checksum")
+        return self._data[start : start + length]
+
+    def _decode(self, value: Any, where: str) -> Value:
+        if isinstance(value, list):
+            return [self._decode(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        if not isinstance(value, dict):
+            known: Value = value
+            return known
+        if "$array" in value:
+            dtype, shape, start, crc = self._arrays[value["$array"]]
+            part = self._part(start, dtype.itemsize * math.prod(shape), crc, where)
+            return np.frombuffer(part, dtype).reshape(shape)
+        if "$bytes" in value:
+            first, length = value["$bytes"]
+            return bytes(self._blob[first : first + length])
+        if "$float" in value:
+            (number,) = struct.unpack("<d", bytes.fromhex(value["$float"]))
+            return float(number)
+        return {key.removeprefix("$"): self._decode(item, _under(where, key)) for key, item in value.items()}
+
+
+def _under(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
+
+
+def _filled(length: int) -> int:
+    return -(-length // ALIGNMENT) * ALIGNMENT

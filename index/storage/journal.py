@@ -1,0 +1,89 @@
+"""A stream's journal, kept in a write-ahead log, and the way back."""
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Any
+
+from index.regions import Appended
+from index.schema import Column
+from index.storage import records
+from index.storage.wal import Record, Wal
+from index.stream import Stream
+from summaries.errors import StorageError, StorageUnavailable
+
+AHEAD = 1 << 10  # tuples from which on it pays to sync the log while they are added in memory
+
+
+class WalJournal:
+    """Writes every change of a stream into its log before it is made.
+
+    syncers: threads that sync the log of a large batch while its tuples are being added; None if there are none.
+    pace: returns when it is time for the next batch.
+    """
+
+    def __init__(self, wal: Wal, syncers: Executor | None = None, pace: Callable[[], None] = lambda: None) -> None:
+        self._wal = wal
+        self._pace = pace
+        self._syncers = syncers
+        self._asked = False
+
+    def appended(
+        self, columns: dict[str, Column], tuples: int, added: Appended, producer: str | None, sequence: int | None
+    ) -> None:
+        self._wal.append(records.APPEND, records.pack_append(columns, tuples, added, producer, sequence))
+        if self._syncers is not None and tuples >= AHEAD and not self._asked:
+            self._asked = True
+            with suppress(RuntimeError):  # the store is being closed: whoever waits syncs
+                self._syncers.submit(self._sync)
+
+    def advanced(self, watermark: int) -> None:
+        self._wal.append(records.ADVANCE, records.pack_json({"watermark": watermark}))
+
+    def created(self, definition: dict[str, Any]) -> None:
+        self._wal.append(records.CREATE_SUMMARY, records.pack_json(definition))
+
+    def dropped(self, summary: str) -> None:
+        self._wal.append(records.DROP_SUMMARY, records.pack_json({"name": summary}))
+
+    def wait(self) -> None:
+        self._wal.wait(self._wal.last)
+        self._pace()
+
+    def _sync(self) -> None:
+        self._asked = False
+        with suppress(StorageError):  # whoever waits for it tries again, and is told
+            self._wal.sync()
+
+
+class Gone:
+    """The journal of a stream that was dropped: it takes nothing."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+
+    def _refuse(self, *_: object) -> None:
+        raise StorageUnavailable(f"stream {self._stream!r} has been dropped")
+
+    appended = advanced = created = dropped = _refuse
+
+    def wait(self) -> None:
+        """Nothing was told."""
+
+
+def make_again(stream: Stream, record: Record) -> None:
+    """Make one change again, on a stream that has no journal yet."""
+    if record.kind == records.APPEND:
+        batch = records.unpack_append(record.payload)
+        stream.again(batch.columns, batch.added, batch.producer, batch.sequence)
+        return
+    told = records.unpack_json(record.payload)
+    if record.kind == records.BEGIN:
+        return
+    if record.kind == records.ADVANCE:
+        stream.advance(told["watermark"])
+    elif record.kind == records.CREATE_SUMMARY:
+        if told["name"] not in stream.summaries:
+            stream.remake(told)
+    elif told["name"] in stream.summaries:
+        stream.drop_summary(told["name"])

@@ -1,0 +1,183 @@
+"""Make a damaged store whole again: without what cannot be read, and with summaries that know it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from index.check import check_stream, check_table
+from index.storage import records
+from index.storage.cold import Cold
+from index.storage.cold_place import place
+from index.storage.disk import Disk
+from index.storage.layout import (
+    UNBOUNDED,
+    Named,
+    Progress,
+    check_store,
+    image_problem,
+    named,
+    no_progress,
+    recovered,
+    run_problem,
+)
+from index.storage.manifest import Manifest
+from index.storage.options import StoreOptions
+from index.storage.store import MANIFEST, locked
+from index.storage.stream_store import StreamStore
+from index.storage.table_store import FOLDER, defined, entries_of, file_name, replayed
+from index.times import instant
+from summaries.errors import DataDamaged
+
+
+def repair(path: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:
+    """Give up what cannot be read, for good, and say what it was; empty if there was nothing to do.
+
+    Every file is read. Damaged ones are moved or copied to `aside/`. The summaries of a stream that has lost something,
+    or that say something else than its tuples, are made anew; then its state is written down twice, so that nothing
+    refers to what was lost, and it is said to be whole. Can be run again if it is interrupted. What is acknowledged and
+    can be read is never given up, but that a table goes back to the change before one that cannot be read. A damaged
+    manifest cannot be repaired: restore a backup then.
+    """
+    root, tell = Path(path), progress or no_progress
+    check_store(root)
+    lock = locked(root)
+    try:
+        manifest = Manifest.open(root / MANIFEST, create=False)
+        try:
+            streams = named(manifest, root)
+            out: list[str] = []
+            for done, files in enumerate(streams):
+                tell(done, len(streams), f"stream {files.name!r}")
+                out += [f"stream {files.name!r}: {what}" for what in _Repair(root, manifest, files).run()]
+            for name in manifest.all("table"):
+                out += _repair_table(root, manifest, name)
+            tell(len(streams), len(streams), "done")
+            return out
+        finally:
+            manifest.close()
+    finally:
+        os.close(lock)
+
+
+def _repair_table(root: Path, manifest: Manifest, name: str) -> Iterator[str]:
+    """Take a table back to the last change that can be read; what is after it is set aside."""
+    disk, folder, aside = Disk(), root / FOLDER / name, root / "aside"
+    table, entries = defined(manifest.get("table", name) or {}), entries_of(manifest, name)
+    good = 0
+    try:
+        for entry in entries.values():
+            replayed(disk, folder, entry, table)
+            good = entry["last"]
+        found = check_table(table)
+        if found:
+            raise DataDamaged(f"table {table.name!r} cannot be repaired: {found[0]}; restore a backup")
+        return
+    except DataDamaged as problem:
+        if good == max(entries):
+            raise
+        said = str(problem)
+    given_up = {last: entry for last, entry in entries.items() if last > good}
+    disk.mkdir(aside)
+    for entry in given_up.values():
+        with suppress(DataDamaged):
+            copy = aside / f"{name}-{file_name(entry['file'])}"
+            disk.write_whole(copy, [disk.read(folder / file_name(entry["file"]))])
+    with manifest.change() as change:
+        for last in given_up:
+            change.delete("change", f"{name}/{last:016x}")
+        definition = manifest.get("table", name) or {}
+        caps = [[stream, min(upto, good), position] for stream, upto, position in definition["caps"]]
+        change.put("table", name, {**definition, "caps": caps})  # later changes will have the numbers of these
+    for entry in given_up.values():
+        disk.unlink(folder / file_name(entry["file"]))
+    yield f"table {table.name!r}: given up: changes {good + 1:,} to {max(entries):,}: {said}; copies are in {aside}"
+
+
+class _Repair:
+    """Of one stream."""
+
+    def __init__(self, root: Path, manifest: Manifest, files: Named) -> None:
+        self.root = root
+        self.manifest = manifest
+        self.files = files
+        self.disk = Disk()
+        self.aside = root / "aside"
+
+    def run(self) -> list[str]:
+        """What was lost, and what was done about it."""
+        known = self.manifest.get("store", "store") or {}
+        options = StoreOptions(cold=known.get("cold"), checkpoint_bytes=UNBOUNDED, hot_tuples=UNBOUNDED)
+        cold = Cold(self.disk, self.files.cold)
+        numbers = self.files.checkpoints
+        lost = bool(numbers) and all(image_problem(self.files.image(number)) for number in reversed(numbers))
+        kept = recovered(self.files, self.manifest, self.root, self.disk, cold, options)
+        try:
+            out = [f"given up: {what}" for what in kept.stream.damages]
+            out += [what for what in kept.report if what not in kept.stream.damages]
+            out += self._orphans(kept) if lost else self._lost(kept, cold)
+            if not out:  # else its summaries know of tuples that are gone, as was to be expected
+                out = [f"not as it should be: {what}" for what in check_stream(kept.stream)]
+            if out:
+                kept.stream.rebuild()
+                out.append("its summaries were made anew from its tuples")
+                left = check_stream(kept.stream)
+                if left:
+                    raise DataDamaged(f"stream {self.files.name!r} cannot be repaired: {left[0]}; restore a backup")
+                self._settle(kept)
+            return out
+        finally:
+            kept.wal.close()
+
+    def _lost(self, kept: StreamStore, cold: Cold) -> Iterator[str]:
+        """Give up the runs of cold tuples that cannot be read."""
+        with kept.stream.reading() as log:
+            runs = list(log.runs)
+        for run in runs:
+            entry = self.files.runs.get(run)
+            problem = "the manifest does not name it" if entry is None else run_problem(cold, run)
+            if problem is None:
+                continue
+            where = self._set_aside(run)
+            with kept.stream.reading() as log:
+                tuples = log.lose(run)
+            yield f"given up: {tuples:,} tuples{_between(entry, kept.stream.schema.time)}: {problem}{where}"
+
+    def _orphans(self, kept: StreamStore) -> Iterator[str]:
+        """Runs of a stream whose checkpoints are all lost: nobody knows which of their tuples the log has as well."""
+        for run, entry in self.files.runs.items():
+            where = self._set_aside(run)
+            times = _between(entry, kept.stream.schema.time)
+            yield f"given up: {entry['rows']:,} tuples{times}, which no checkpoint has{where}, to be added again"
+
+    def _set_aside(self, run: int) -> str:
+        """Keep the file of a run, if there is one; what to say of it."""
+        name = self.files.run(run)
+        try:
+            content = place(self.disk, self.files.cold).read_all(name)
+        except DataDamaged:
+            return ""
+        self.disk.mkdir(self.aside)
+        self.disk.write_whole(self.aside / f"{self.files.id}-{name}", [content])
+        return f"; a copy is {self.aside / f'{self.files.id}-{name}'}"
+
+    def _settle(self, kept: StreamStore) -> None:
+        """A new segment, and two checkpoints after it: then nothing refers to what is lost, nor to the log before."""
+        kept.wal.rotate()
+        kept.wal.append(records.BEGIN, records.pack_json({"name": kept.stream.name}))
+        kept.wal.sync()
+        kept.stream.damages.clear()  # from here on what nobody refers to may go; the manifest forgets them at the end
+        kept.checkpoint()
+        kept.checkpoint()
+        with self.manifest.change() as change:
+            for key in self.manifest.all("damage"):
+                if key.startswith(f"{self.files.id}/"):
+                    change.delete("damage", key)
+
+
+def _between(entry: dict[str, Any] | None, time: str) -> str:
+    with suppress(KeyError, TypeError):
+        first, last = (entry or {})["times"][time]
+        return f" from {instant(first)} to {instant(last)}"
+    return ""

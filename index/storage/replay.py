@@ -1,0 +1,160 @@
+"""Reading a log back after a stop or a crash: all that can be read, and in words what cannot."""
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from index.storage.checksums import crc32c
+from index.storage.disk import Disk
+from index.storage.segments import HEADER, SEAL, Segment, first_of, name_of
+from summaries.errors import StorageError
+
+
+class Record(NamedTuple):
+    """A record of the log. The payload is a view on the segment's bytes, at a multiple of 8."""
+
+    lsn: int
+    kind: int
+    payload: memoryview
+
+
+class Damage(NamedTuple):
+    """A file and what of it cannot be read, in words."""
+
+    path: str
+    what: str
+
+
+class _End(NamedTuple):
+    """How a segment ends: where what is good in it ends, what is wrong there, and whether it says that another
+    follows."""
+
+    good: int
+    why: str | None
+    sealed: bool
+
+
+class Replay:
+    """One pass over the segments of a folder.
+
+    After `records` was read to its end, `last` is the newest record, `damages` and `cut` say what could not be read,
+    and all the rest is on the medium.
+    """
+
+    def __init__(self, disk: Disk, folder: Path, aside: Path) -> None:
+        self.segments: list[int] = []
+        self.last = 0
+        self.open_end: tuple[Path, int] | None = None  # the newest segment, if it ends as it should, and its salt
+        self.damages: list[Damage] = []
+        self.cut: Damage | None = None
+        self._disk = disk
+        self._folder = folder
+        self._aside = aside
+        self._next = 0
+
+    def records(self, start: int) -> Iterator[Record]:
+        """The records from `start` on, in order. What is missing among them is in `damages`, never passed over."""
+        self._disk.mkdir(self._folder)
+        for name in self._disk.names(self._folder):
+            if name.endswith(".wal.tmp"):
+                self._disk.unlink(self._folder / name)
+            elif (first := first_of(name)) is not None:
+                self.segments.append(first)
+        self.segments.sort()
+        needed = self.segments[max(bisect_right(self.segments, start) - 1, 0) :]
+        if needed and needed[0] > start:
+            path = self._folder / name_of(start)
+            self._missing(path, start, needed[0] - 1, "the log starts after that; a segment is gone")
+        for first, limit in zip_longest(needed, needed[1:]):
+            self._next = first
+            yield from self._segment(first, limit, start)
+        self.last = max(self._next - 1, start - 1)
+        if needed and self._next < start:
+            path = self._folder / name_of(needed[-1])
+            self._missing(path, self._next, start - 1, "the log ends before that")
+
+    def _segment(self, first: int, limit: int | None, start: int) -> Iterator[Record]:
+        """One segment, up to the record with which the next one starts (`limit`); None: it is the newest."""
+        path = self._folder / name_of(first)
+        content = self._disk.read(path)
+        segment = Segment(str(path), first, content)
+        found = len(self.damages)
+        if segment.problem is not None:
+            self.damages.append(Damage(str(path), f"{segment.problem}; its records are read as far as they can be"))
+        end = yield from self._entries(path, segment, limit, start)
+        if limit is not None:
+            if self._next < limit and limit > start:
+                gone = end.why is None and end.sealed
+                why = "the file is gone" if gone else end.why or "the file ends before that"
+                self._missing(self._folder / name_of(self._next) if gone else path, self._next, limit - 1, why)
+        else:
+            self._tidy(path, segment, end)
+            if end.sealed:
+                after = self._folder / name_of(self._next)
+                what = f"all records from {self._next} on are missing: the file is gone"
+                self.damages.append(Damage(str(after), what))
+            if end.sealed or (segment.problem is not None and end.good == HEADER):
+                self._next += 1  # nothing takes the place of what is lost: so it is missed the next time too
+        if len(self.damages) > found:
+            self._set_aside(path, content, found)
+
+    def _entries(self, path: Path, segment: Segment, limit: int | None, start: int) -> Generator[Record, None, _End]:
+        good = HEADER
+        while good < len(segment.content) and (limit is None or self._next < limit):
+            entry = segment.at(good, self._next)
+            why = None
+            if isinstance(entry, str):
+                why, after = entry, segment.after(good, self._next)
+                if after is None:
+                    return _End(good, why, False)
+                entry = after
+            if limit is not None and entry.lsn >= limit and entry.kind != SEAL:
+                return _End(good, why, False)
+            if entry.lsn > max(self._next, start):
+                why = f"{why or 'the next one is another'}, between bytes {good} and {entry.start}"
+                self._missing(path, max(self._next, start), entry.lsn - 1, why)
+            good, self._next = entry.end, entry.lsn
+            if entry.kind == SEAL:
+                return _End(good, None, True)
+            self._next += 1
+            if entry.lsn >= start:
+                yield Record(entry.lsn, entry.kind, entry.payload)
+        return _End(good, None, False)
+
+    def _tidy(self, path: Path, segment: Segment, end: _End) -> None:
+        """The newest segment ends with its last whole record, and is on the medium: what a process wrote before it was
+        killed may not have been."""
+        good = segment.problem is None or end.good > HEADER
+        handle = self._disk.append(path)
+        try:
+            if good and end.good < len(segment.content):
+                self._disk.truncate(handle, end.good)
+                lost = len(segment.content) - end.good
+                why = (
+                    f"the last {lost} bytes, from byte {end.good} on, are no whole record ({end.why}) and were cut off"
+                )
+                self.cut = Damage(str(path), f"{why}; the log ends with record {self._next - 1}")
+            self._disk.sync(handle)
+        finally:
+            self._disk.close(handle)
+        self._disk.sync_dir(self._folder)
+        if segment.problem is None and not end.sealed:
+            self.open_end = path, segment.salt
+
+    def _missing(self, path: Path, first: int, last: int, why: str) -> None:
+        which = f"record {first} is" if first == last else f"records {first} to {last} are"
+        self.damages.append(Damage(str(path), f"{which} missing: {why}"))
+
+    def _set_aside(self, path: Path, content: bytes, found: int) -> None:
+        """Keep a copy of a damaged segment, under a name that tells its content, and say so."""
+        copy = self._aside / f"{path.stem}-{crc32c(content):08x}{path.suffix}"
+        try:
+            self._disk.mkdir(self._aside)
+            if not self._disk.exists(copy):
+                self._disk.write_whole(copy, [content])
+            said = f"a copy of the file as found is {copy}"
+        except StorageError as problem:
+            said = f"no copy of the file could be set aside ({problem})"
+        self.damages[found:] = [Damage(path, f"{what}; {said}") for path, what in self.damages[found:]]

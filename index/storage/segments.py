@@ -1,0 +1,132 @@
+"""The bytes of a segment of the log: a header, then records, each with its number and its checksums.
+
+    segment  magic 8 | version 4 | salt 4 | first lsn 8 | zero 4 | crc of these 4 | record...
+    record   lsn 8 | length 8 | kind 4 | salt 4 | crc of payload and padding 4 | crc of these 4 | payload | padding to 8
+
+Numbers are little-endian. Records of a segment are numbered without gaps from its first lsn on. The salt is drawn for
+each segment: where a damaged record hides the start of the next one, bytes of a payload cannot pass for it.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from index.storage.checksums import crc32c
+from summaries.errors import NewerFormat
+
+MAGIC = b"PROMWAL\n"
+VERSION = 1
+SEAL = (1 << 32) - 1  # the kind of an empty record that says: another segment follows, from this lsn on
+
+_SEGMENT = struct.Struct("<8sIIQI")
+_RECORD = struct.Struct("<QQIII")
+_CRC = struct.Struct("<I")
+HEADER = 32  # bytes, of both
+
+
+class Entry(NamedTuple):
+    """A record that is as it was written; it starts at `start`, and the next one at `end`."""
+
+    lsn: int
+    kind: int
+    payload: memoryview
+    start: int
+    end: int
+
+
+def name_of(first: int) -> str:
+    """The file of the segment that starts with this record."""
+    return f"{first:016x}.wal"
+
+
+def first_of(name: str) -> int | None:
+    """The first record of a segment by the name of its file; None if it is the name of something else."""
+    try:
+        first = int(name[:16], 16)
+    except ValueError:
+        return None
+    return first if name == name_of(first) else None
+
+
+def segment_header(first: int, salt: int) -> bytes:
+    return _with_crc(_SEGMENT.pack(MAGIC, VERSION, salt, first, 0))
+
+
+def record_header(lsn: int, kind: int, length: int, salt: int, crc: int) -> bytes:
+    return _with_crc(_RECORD.pack(lsn, length, kind, salt, crc))
+
+
+def padded(length: int) -> int:
+    return (length + 7) & ~7
+
+
+def _with_crc(header: bytes) -> bytes:
+    return header + _CRC.pack(crc32c(header))
+
+
+class Segment:
+    """The content of one segment's file. `problem` says what is wrong with its header, if something is."""
+
+    def __init__(self, path: str, first: int, content: bytes) -> None:
+        self.content = memoryview(content)
+        self.problem: str | None = None
+        self._salt: int | None = None
+        header = self.content[:HEADER]
+        if len(header) < HEADER or _CRC.unpack(header[-4:])[0] != crc32c(header[:-4]):
+            self.problem = "the header fails its checksum"
+        else:
+            magic, version, self._salt, lsn, _ = _SEGMENT.unpack(header[:-4])
+            if magic != MAGIC:
+                self.problem = "it is no segment of a log"
+            elif version > VERSION:
+                raise NewerFormat(f"{path} is of format {version}, and this release reads up to {VERSION}; upgrade")
+            elif lsn != first:
+                self.problem = f"it starts with record {lsn}, not as its name says"
+
+    @property
+    def salt(self) -> int:
+        """What marks the records of this segment."""
+        return self._salt or 0
+
+    def at(self, position: int, least: int) -> Entry | str:
+        """The record at a position, if there is one, whole, with an lsn of at least this; or why not."""
+        header = self.content[position : position + HEADER]
+        if len(header) < HEADER:
+            return "the file ends within a record's header"
+        lsn, length, kind, salt, crc = _RECORD.unpack(header[:-4])
+        if _CRC.unpack(header[-4:])[0] != crc32c(header[:-4]):
+            return "a record's header fails its checksum"
+        if lsn < least or (self._salt is not None and salt != self._salt):
+            return "a record is out of place"
+        start = position + HEADER
+        end = start + padded(length)
+        if end > len(self.content):
+            return "the file ends within a record"
+        if crc32c(self.content[start:end]) != crc:
+            return "a record fails its checksum"
+        if self._salt is None:  # the segment's header is lost, and this the best there is instead
+            self._salt = salt
+        return Entry(lsn, kind, self.content[start : start + length], position, end)
+
+    def after(self, position: int, least: int) -> Entry | None:
+        """The first whole record behind a position with an lsn of at least this."""
+        for candidate in self._candidates(position + 8, least):
+            entry = self.at(candidate, least)
+            if not isinstance(entry, str):
+                return entry
+        return None
+
+    def _candidates(self, position: int, least: int) -> Iterator[int]:
+        """Where a record may start: what stands there is a possible lsn, length and salt."""
+        words = np.frombuffer(self.content, np.dtype("<u8"), len(self.content) // 8)[position // 8 :]
+        if len(words) < HEADER // 8:
+            return
+        lsn, length, kind = words[:-3], words[1:-2], words[2:-1]
+        most = least + len(self.content) // HEADER  # more records than that are not in it
+        fits = (lsn >= least) & (lsn <= most) & (length <= len(self.content))
+        if self._salt is not None:
+            fits &= (kind >> np.uint64(32)) == self._salt
+        for at in np.flatnonzero(fits):
+            yield position + 8 * int(at)

@@ -1,0 +1,446 @@
+"""A store: a directory with all streams and tables of an installation, summaries, and the queries that stand on them.
+
+Nothing that was acknowledged is lost as long as the disk keeps what it has synced. One process at a time has it.
+"""
+
+import fcntl
+import logging
+import os
+import secrets
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from index.loaded import Attached
+from index.storage.cold import Cold
+from index.storage.cold_cache import Cache
+from index.storage.disk import Disk, translated
+from index.storage.manifest import Change, Manifest
+from index.storage.options import StoreOptions
+from index.storage.package import Package
+from index.storage.stream_store import COUNTED, StreamStore
+from index.storage.table_store import FOLDER, TableStore, defined, definition
+from index.stream import Stream, wall_clock
+from index.table import MOST_ROWS, Table
+from summaries.errors import (
+    BadOptions,
+    DuplicateName,
+    NotAStore,
+    StorageError,
+    StorageUnavailable,
+    StoreInUse,
+    UnknownName,
+)
+
+LOCK, MANIFEST = "LOCK", "manifest.sqlite"
+TICK = 0.25  # seconds between two looks at what is due
+SYNCERS = 2  # threads that sync logs ahead
+SYNC = 1.0  # seconds after which a relaxed log is synced
+SETTINGS = ("lateness", "max_future", "max_tuples", "max_string_bytes")
+
+logger = logging.getLogger("promising.storage")
+
+
+class Store:
+    """Open it with `Store.open`; `close` it, or leave it to the next start to recover."""
+
+    def __init__(self, root: Path, lock: int, manifest: Manifest, disk: Disk, clock: Callable[[], int]) -> None:
+        self.root = root
+        self.queries: dict[str, dict[str, Any]] = {}
+        """Continuous queries by name: their text, and what they read."""
+        self.report: list[str] = []
+        """What the start had to cut or set aside, a sentence each."""
+        self._lock = lock
+        self._manifest = manifest
+        self._disk = disk
+        self._clock = clock
+        self._options = StoreOptions()
+        self._cache = Cache(0)
+        self._leaving: deque[StreamStore] = deque()  # dropped, with files to be removed
+        self._past: Counter[str] = Counter()  # of streams that were dropped
+        self._kept: dict[str, StreamStore] = {}
+        self._tables: dict[str, TableStore] = {}
+        self._guard = threading.RLock()
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._syncers: ThreadPoolExecutor | None = None
+        self.id = ""
+        self.seed = 0
+
+    # --- open and close --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        seed: int | None = None,
+        clock: Callable[[], int] = wall_clock,
+        disk: Disk | None = None,
+        options: StoreOptions | None = None,
+        fault: Callable[[str], None] = lambda point: None,
+    ) -> "Store":
+        """Open the store in a directory, or make one there.
+
+        seed: of the key hash. A store has one for good: None takes it, another one is refused.
+        fault: called around each commit of the manifest, for tests.
+        """
+        root, disk = Path(path), disk or Disk()
+        with translated(root):
+            if root.exists() and not root.is_dir():
+                raise NotAStore(f"{root} is a file; a store is a directory")
+            if root.is_dir() and not (root / MANIFEST).exists() and (odd := _foreign(root)):
+                raise NotAStore(f"{root} has other things in it, such as {odd}; choose an empty or a new directory")
+        disk.mkdir(root)
+        lock = locked(root)
+        try:
+            manifest = Manifest.open(root / MANIFEST, create=not (root / "streams").exists(), fault=fault)
+        except BaseException:
+            os.close(lock)
+            raise
+        store = cls(root, lock, manifest, disk, clock)
+        try:
+            store._start(seed, options or StoreOptions())
+        except BaseException:
+            store._let_go()
+            raise
+        return store
+
+    def _start(self, seed: int | None, options: StoreOptions) -> None:
+        self._options, self._cache = options, Cache(options.cache_bytes)
+        if options.sync == "always" and options.sync_ahead:
+            self._syncers = ThreadPoolExecutor(SYNCERS, "promising-sync")
+        known = self._manifest.get("store", "store")
+        if known is None:
+            known = {
+                "id": secrets.token_hex(8),
+                "seed": secrets.randbits(63) if seed is None else seed,
+                "cold": options.cold,
+            }
+            with self._manifest.change() as change:
+                change.put("store", "store", known)
+        if seed is not None and seed != known["seed"]:
+            raise BadOptions(f"the store in {self.root} was made with another seed; leave the seed out to use its own")
+        if options.cold != known["cold"]:
+            raise BadOptions(
+                f"the cold tuples of the store in {self.root} lie in {known['cold'] or 'its own directory'}, not in"
+                f" {options.cold or 'its own directory'}"
+            )
+        self.id, self.seed = known["id"], known["seed"]
+        self._disk.mkdir(self.root / "streams")
+        self._tidy()
+        for name, entry in self._manifest.all("stream").items():
+            stream = Stream(entry["name"], dict(entry["types"]), entry["time"], **self._given(entry))
+            kept = self._kept[entry["name"]] = self._keep(name, stream)
+            kept.recover()
+            self.report += kept.report
+        for name, entry in self._manifest.all("table").items():
+            table = self._tables[entry["name"]] = TableStore(
+                self._disk, self._manifest, self.root, name, defined(entry)
+            )
+            table.recover()
+            self._settle(table)
+        self.queries = {entry["name"]: entry for entry in self._manifest.all("query").values()}
+        self._begin(self._keeping)
+        if options.sync == "relaxed":
+            self._begin(self._syncing)
+
+    def _settle(self, kept: TableStore) -> None:
+        """Arrivals that a table's changes came after and that are lost will be others: those come after the changes."""
+        lost = {name: s.arrived for name, s in self.streams.items() if kept.table.cap(name, s.arrived)}
+        if lost:
+            with self._manifest.change() as change:
+                kept.cap(change, lost)
+
+    def _begin(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name="promising-store", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _given(self, entry: dict[str, Any]) -> dict[str, Any]:
+        return {**{name: entry[name] for name in SETTINGS}, "clock": self._clock, "seed": self.seed}
+
+    def _keep(self, name: str, stream: Stream) -> StreamStore:
+        options = self._options
+        place = self.root / "streams" / name / "cold" if options.cold is None else f"{options.cold}/{self.id}/{name}"
+        cold = Cold(self._disk, place, cache=self._cache)
+        return StreamStore(self._disk, self._manifest, self.root, name, stream, cold, options, self._syncers)
+
+    def _tidy(self) -> None:
+        """Remove the files of streams and tables that were dropped, or never came to be."""
+        known = self._manifest.all("stream")
+        for name in self._disk.names(self.root / "streams"):
+            if name not in known:
+                self._remove(self.root / "streams" / name)
+        known = self._manifest.all("table")
+        for name in self._disk.names(self.root / FOLDER) if self._disk.exists(self.root / FOLDER) else ():
+            if name not in known:
+                for file in self._disk.names(self.root / FOLDER / name):
+                    self._disk.unlink(self.root / FOLDER / name / file)
+
+    def _remove(self, folder: Path) -> None:
+        for part in ("wal", "checkpoint", "cold"):
+            if self._disk.exists(folder / part):
+                for name in self._disk.names(folder / part):
+                    self._disk.unlink(folder / part / name)
+
+    def close(self) -> None:
+        """Write a checkpoint of each stream, and let go of the directory."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+        problems: list[StorageError] = []
+        with self._guard:
+            try:
+                while self._leaving:
+                    self._leaving.popleft().remove()
+                for kept in self._kept.values():
+                    try:
+                        kept.close()
+                    except StorageError as problem:
+                        problems.append(problem)
+            finally:
+                self._let_go()
+        if problems:
+            raise problems[0]
+
+    def _let_go(self) -> None:
+        self._ended.set()
+        if self._syncers is not None:
+            self._syncers.shutdown()
+        self._manifest.close()
+        os.close(self._lock)
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- what there is ---------------------------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """By name as it was given."""
+        with self._guard:
+            return {name: kept.stream for name, kept in self._kept.items()}
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """By name as it was given."""
+        with self._guard:
+            return {name: kept.table for name, kept in self._tables.items()}
+
+    @property
+    def damages(self) -> dict[str, list[str]]:
+        """What is lost, by stream; nothing is said of those that are whole."""
+        return {name: list(stream.damages) for name, stream in self.streams.items() if stream.damages}
+
+    def create_stream(self, name: str, types: dict[str, str], time: str, **settings: int) -> Stream:
+        """Make a stream. `settings` are those of `Stream`."""
+        with self._guard:
+            self._check_open()
+            if name in self._kept:
+                raise DuplicateName(f"there is a stream {name!r} already")
+            stream = Stream(name, types, time, clock=self._clock, seed=self.seed, **settings)
+            entry = {
+                "name": name,
+                "types": [[column, kind] for column, kind in types.items()],
+                "time": time,
+                "lateness": stream.lateness,
+                "max_future": stream.max_future,
+                "max_tuples": stream.max_tuples,
+                "max_string_bytes": stream.max_string_bytes,
+            }
+            made = secrets.token_hex(8)
+            while self._manifest.get("stream", made) is not None:
+                made = secrets.token_hex(8)
+            kept = self._keep(made, stream)
+            try:
+                kept.begin()
+                with self._manifest.change() as change:
+                    change.put("stream", made, entry)
+            except BaseException:
+                kept.remove()
+                raise
+            self._kept[name] = kept
+            return stream
+
+    def create_table(
+        self, name: str, types: dict[str, str], key: str, *, retroactive: bool = True, max_rows: int = MOST_ROWS
+    ) -> Table:
+        """Make a table. Its changes are in the store before they are answered for."""
+        with self._guard:
+            self._check_open()
+            if name in self._tables:
+                raise DuplicateName(f"there is a table {name!r} already")
+            table = Table(name, types, key, retroactive=retroactive, max_rows=max_rows)
+            made = secrets.token_hex(8)
+            while self._manifest.get("table", made) is not None:
+                made = secrets.token_hex(8)
+            kept = TableStore(self._disk, self._manifest, self.root, made, table)
+            kept.begin()
+            with self._manifest.change() as change:
+                change.put("table", made, definition(table))
+            self._tables[name] = kept
+            return table
+
+    def drop(self, stream: str | None, queries: Sequence[str] = (), *, table: str | None = None) -> None:
+        """Drop a stream with all its summaries, a table, and continuous queries, all at once.
+
+        Their files go when the manifest no longer names them.
+        """
+        with self._guard:
+            kept = None if stream is None else self._kept.get(stream)
+            if stream is not None and kept is None:
+                raise UnknownName(f"there is no stream {stream!r}")
+            gone = None if table is None else self._tables.get(table)
+            if table is not None and gone is None:
+                raise UnknownName(f"there is no table {table!r}")
+            with ExitStack() as held:
+                if kept is not None:
+                    held.enter_context(kept.leaving())
+                for one in self._tables.values():
+                    held.enter_context(one.table.lock)
+                change = held.enter_context(self._manifest.change())
+                for query in queries:
+                    change.delete("query", query.lower())
+                if kept is not None:
+                    self._forget(change, kept)
+                    for one in self._tables.values():
+                        if one.table.reach(kept.stream.name):  # the next stream of that name counts from 0
+                            one.cap(change, {kept.stream.name: 0})
+                if gone is not None:
+                    gone.forget(change)
+            for query in queries:
+                self.queries.pop(query, None)
+            if gone is not None:
+                del self._tables[gone.table.name]
+                gone.remove()
+            if kept is None:
+                return
+            for one in self._tables.values():
+                one.table.cap(kept.stream.name, 0)
+            del self._kept[kept.stream.name]
+            self._past.update(kept.stats())
+        if not kept.remove(wait=False):
+            self._leaving.append(kept)
+
+    def _forget(self, change: Change, kept: StreamStore) -> None:
+        change.delete("stream", kept.name)
+        for kind in ("checkpoint", "cold", "damage"):
+            for key in self._manifest.all(kind):
+                if key.startswith(f"{kept.name}/"):
+                    change.delete(kind, key)
+
+    def attach(self, name: str, package: Package, token: str) -> Attached:
+        """Take in a load that was prepared elsewhere; when this returns it will not be lost."""
+        with self._guard:
+            self._check_open()
+            kept = self._kept.get(name)
+        if kept is None:
+            raise UnknownName(f"there is no stream {name!r}")
+        return kept.attach(package, token)
+
+    def drop_stream(self, name: str) -> None:
+        """Drop a stream with all its summaries."""
+        self.drop(name)
+
+    def put_query(self, name: str, statement: str, reads: list[str], number: str = "") -> None:
+        """Keep a continuous query. `number` tells this creation of it from others of the same name."""
+        entry = {"name": name, "statement": statement, "reads": sorted(reads), "number": number}
+        with self._manifest.change() as change:
+            change.put("query", name.lower(), entry)
+        self.queries[name] = entry
+
+    def drop_query(self, name: str) -> None:
+        """Forget a continuous query."""
+        self.drop(None, [name])
+
+    def _check_open(self) -> None:
+        if self._ended.is_set():
+            raise StorageUnavailable(f"{self.root} is closed; open it again")
+
+    # --- upkeep ----------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, name: str | None = None) -> None:
+        """Write a checkpoint now, of one stream or of all."""
+        with self._guard:
+            self._check_open()
+            if name is not None and name not in self._kept:
+                raise UnknownName(f"there is no stream {name!r}")
+            chosen = list(self._kept.values()) if name is None else [self._kept[name]]
+        for kept in chosen:
+            kept.checkpoint()
+
+    def _keeping(self) -> None:
+        """In a thread of its own: checkpoints that are due."""
+        while not self._ended.wait(TICK):
+            self._each(lambda kept: kept.checkpoint() if kept.due else None)
+            while self._leaving:
+                self._leaving.popleft().remove()
+
+    def _syncing(self) -> None:
+        """In a thread of its own: relaxed logs are synced."""
+        while not self._ended.wait(SYNC):
+            self._each(lambda kept: kept.wal.sync())
+
+    def _each(self, do: Callable[[StreamStore], object]) -> None:
+        with self._guard:
+            chosen = list(self._kept.values())
+        for kept in chosen:
+            try:
+                do(kept)
+            except StorageError as problem:
+                logger.warning("upkeep of stream %r waits: %s", kept.stream.name, problem)
+            except Exception:
+                logger.exception("upkeep of stream %r failed", kept.stream.name)
+
+    def stats(self) -> dict[str, float]:
+        """Counts since the start, over all streams."""
+        with self._guard:
+            kept = list(self._kept.values())
+        found: Counter[str] = self._past + Counter()
+        for one in kept:
+            found.update(one.stats())
+        return {
+            **{name: found[name] for name in COUNTED},
+            "cold_hits": self._cache.hits,
+            "cold_misses": self._cache.misses,
+            "damages": sum(len(k.stream.damages) for k in kept),
+        }
+
+    @property
+    def checkpointed(self) -> float | None:
+        """When the last checkpoint of any stream was written, by the wall clock."""
+        with self._guard:
+            return max((k.checkpointed for k in self._kept.values() if k.checkpointed is not None), default=None)
+
+
+def locked(root: Path) -> int:
+    """The directory for this process alone, until the handle is closed or the process ends."""
+    with translated(root / LOCK):
+        handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        pid = os.read(handle, 20).decode("ascii", "replace").strip()
+        os.close(handle)
+        who = f"process {pid}" if pid else "another process"
+        raise StoreInUse(f"{root} is in use by {who}; stop it first, or choose another directory") from None
+    with suppress(OSError):  # it is there to be read by people
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+    return handle
+
+
+def _foreign(root: Path) -> str | None:
+    """Something in a directory that no store has put there."""
+    ours = (LOCK, MANIFEST, "streams", FOLDER, "aside")
+    return next((p.name for p in sorted(root.iterdir()) if not p.name.startswith(ours)), None)

@@ -1,0 +1,485 @@
+"""One stream on disk: its log, its checkpoints, its cold tuples; how it is recovered, and how it is kept small."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.chunks import Chunk
+from index.loaded import Attached
+from index.log import TupleLog
+from index.schema import Column
+from index.storage import records
+from index.storage.cold import Cold
+from index.storage.disk import Disk
+from index.storage.image import read_image, write_image
+from index.storage.journal import Gone, WalJournal, make_again
+from index.storage.manifest import Manifest
+from index.storage.options import StoreOptions
+from index.storage.package import Package
+from index.storage.segments import name_of
+from index.storage.wal import Wal
+from index.stream import Stream
+from index.summary import SummaryState
+from index.summary_index import SummaryIndex, best_summary
+from index.zone import buckets_of
+from summaries.errors import (
+    DataDamaged,
+    PromisingError,
+    StorageError,
+    StorageFull,
+    StorageUnavailable,
+    UnknownName,
+)
+
+logger = logging.getLogger("promising.storage")
+
+COUNTED = (
+    "wal_bytes",
+    "wal_syncs",
+    "wal_sync_seconds",
+    "checkpoints",
+    "checkpoint_seconds",
+    "checkpoint_failures",
+    "cold_bytes_read",
+)
+PAUSE = 5.0  # seconds after a failure before the next attempt
+PATIENCE = 0.5  # seconds that a batch waits at most while tuples leave memory
+BEHIND = 8  # runs that may wait to leave memory before batches do
+KEPT = 2  # checkpoints: the last one, and the one before in case it cannot be read
+FARTHEST = 1 << 62
+
+
+class StreamStore:
+    """Keeps one stream. What it writes is of use only once the manifest names it; what it removes is named no more."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        manifest: Manifest,
+        root: Path,
+        name: str,
+        stream: Stream,
+        cold: Cold,
+        options: StoreOptions,
+        syncers: Executor | None = None,
+    ) -> None:
+        self.stream = stream
+        self.name = name
+        self.cold = cold
+        self.report: list[str] = []
+        """What recovery had to cut or set aside."""
+        self.checkpoints = self.failures = 0
+        self.checkpoint_seconds = 0.0
+        self.checkpointed: float | None = None
+        """When the last checkpoint was written, by the wall clock."""
+        self.failed: str | None = None
+        """Why the last checkpoint could not be written, if it could not."""
+        self._disk = disk
+        self._manifest = manifest
+        self._aside = root / "aside"
+        self._images = root / "streams" / name / "checkpoint"
+        self._folder = root / "streams" / name
+        self._options = options
+        self._syncers = syncers
+        self._busy = threading.Lock()
+        self._abreast = threading.Event()
+        self._abreast.set()
+        self._dropped = threading.Event()
+        self._closed = False
+        self._naming = threading.Lock()  # held while the manifest is told of a checkpoint, or of the end
+        self._unsaved: dict[int, dict[str, Any]] = {}  # runs that the manifest does not name yet
+        self._loaded = 0  # checkpoints that are still to be written of a load
+        self._covered = 0  # the last record that the last checkpoint covers
+        self._unreadable: set[int] = set()  # checkpoints that the manifest still names
+        self._image_bytes = 0  # of the last checkpoint: a large one is not written often
+        self._tried = 0  # the last number of a checkpoint: none is used twice, whatever became of it
+        self._retry = 0.0
+        log = self._folder / "wal"
+        relaxed = options.sync == "relaxed"
+        self.wal = Wal(disk, log, aside=self._aside, segment_bytes=options.segment_bytes, relaxed=relaxed)
+
+    # --- recovery --------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Make what a new stream needs: from now on it has a log, and it would be missed."""
+        self.recover(new=True)
+        self.wal.append(records.BEGIN, records.pack_json({"name": self.stream.name}))
+        self.wal.sync()
+
+    def recover(self, new: bool = False) -> None:
+        """Bring the stream back to where it was, and say what could not be."""
+        for folder in ("wal", "checkpoint", "cold"):
+            self._disk.mkdir(self._folder / folder)
+        self._tidy()
+        damages = [entry["what"] for _, entry in sorted(self._entries("damage").items())]
+        known = len(damages)
+        self._restore(damages)
+        with self.stream.reading() as log:
+            log.reader, runs = self.cold, log.runs
+        for run in runs:
+            entry = self._manifest.get("cold", self._key(run))
+            if entry is None:
+                damages.append(f"run {run} of cold tuples is not in the manifest: its tuples are lost")
+            else:
+                self.cold.open(run, entry)
+        for record in self.wal.recover(self._covered + 1):
+            try:
+                make_again(self.stream, record)
+            except (StorageUnavailable, StorageFull):  # it will be there again: so will the rest
+                raise
+            except PromisingError as problem:
+                damages.append(f"record {record.lsn} of the log could not be used: {problem}")
+        if self.wal.cut is not None:
+            self.report.append(f"{self.wal.cut.path}: {self.wal.cut.what}")
+        damages += [f"{found.path}: {found.what}" for found in self.wal.damages]
+        if not self.wal.segments and not new:
+            damages.append(
+                f"{self._folder / 'wal'}: there is no log; what came after record {self._covered}, if anything, is lost"
+            )
+        self.stream.damages[:] = dict.fromkeys(damages)
+        self.stream.journal = WalJournal(self.wal, self._syncers, self._pace)
+        if len(self.stream.damages) > known:
+            self.report += self.stream.damages[known:]
+            with self._manifest.change() as change:
+                for number, what in enumerate(self.stream.damages):
+                    change.put("damage", self._key(number), {"what": what})
+        with suppress(StorageError):  # who waits for a batch tries again
+            self.wal.sync()
+        if self._unreadable:
+            with suppress(StorageError):  # the one before will do until the next
+                self.checkpoint()
+
+    def _restore(self, damages: list[str]) -> None:
+        """The stream as of the last checkpoint that can be read."""
+        found = sorted(self._entries("checkpoint").items(), reverse=True)
+        for number, entry in found:
+            path = self._image(number)
+            try:
+                image: Any = read_image(self._disk, path)
+                if image["lsn"] != entry["lsn"]:
+                    raise DataDamaged(f"{path} covers record {image['lsn']}, and should cover {entry['lsn']}")
+            except DataDamaged as problem:
+                self.report.append(f"{problem}; it is set aside")
+                self._set_aside(path)
+                self._unreadable.add(number)
+                continue
+            self.stream.restore(image)
+            self._covered, self._image_bytes, self.checkpointed = entry["lsn"], entry["bytes"], entry.get("at")
+            return
+        if not found:
+            return
+        number, entry = found[0]
+        if name_of(1) in self._disk.names(self._folder / "wal"):  # the log has all but loads
+            if entry.get("loads"):
+                damages.append(
+                    f"no checkpoint of stream {self.stream.name!r} can be read: what was loaded into it is lost; load"
+                    " it again"
+                )
+        else:
+            damages.append(
+                f"no checkpoint of stream {self.stream.name!r} can be read: what it had up to record {entry['lsn']} of"
+                " its log is lost, but for what is still in the log"
+            )
+            for made in entry["summaries"]:
+                self.stream.remake(made)
+
+    def _set_aside(self, path: Path) -> None:
+        if self._disk.exists(path):
+            self._disk.mkdir(self._aside)
+            self._disk.rename(path, self._aside / f"{self.name}-{path.name}")
+
+    def _tidy(self) -> None:
+        """Remove what a crash has left behind: files that the manifest does not name."""
+        named = {self._image(number).name for number in self._entries("checkpoint")}
+        for name in self._disk.names(self._images):
+            if name not in named:
+                self._disk.unlink(self._images / name)
+        self.cold.tidy(set(self._entries("cold")))
+
+    # --- checkpoints -----------------------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint: there is much log to read at a start, or too much in memory."""
+        if time.monotonic() < self._retry:
+            return False
+        if self.wal.bytes_since(self._covered) >= max(self._options.checkpoint_bytes, self._image_bytes // 2):
+            return True
+        with self.stream.reading() as log:
+            excess = log.warm - self._options.hot_tuples
+            return excess >= 2 * self._options.run_tuples and bool(self._coolable(log))
+
+    def checkpoint(self, force: bool = True) -> bool:
+        """Write down what there is, so that the log before need not be read again; old tuples go cold.
+
+        Returns whether there was anything to write. Raises a `StorageError` if it cannot be; then all is as before.
+        """
+        with self._busy:
+            began = time.monotonic()
+            self.failed = None
+            try:
+                written = self._checkpoint(force)
+            except StorageError as problem:
+                self.failures += 1
+                self.failed = str(problem)
+                self._retry = time.monotonic() + PAUSE
+                raise
+            if written:
+                self.checkpoints += 1
+                self.checkpoint_seconds += time.monotonic() - began
+            return written
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageUnavailable(f"{self._folder} is closed; open the store again")
+
+    @contextmanager
+    def leaving(self) -> Iterator[None]:
+        """While it is dropped: no checkpoint gets its name, and if all goes well none does after."""
+        with self._naming:
+            yield
+            self._dropped.set()
+
+    def _checkpoint(self, force: bool) -> bool:
+        self._check_open()
+        if self._dropped.is_set():
+            return False
+        try:
+            self._cool()
+        except StorageError as problem:  # where cold tuples lie may be out of reach, and the log must not grow for it
+            self.failed = str(problem)
+            self._retry = time.monotonic() + PAUSE
+        with self.stream.reading() as log:
+            covered = self.wal.last
+            if covered == self._covered and not self._unsaved and not force:
+                return False
+            image, definitions = {"lsn": covered, **self.stream.image()}, self.stream.definitions()
+            runs, loads = log.runs, self.stream.has_loads()
+        self.wal.sync()
+        named = self._entries("checkpoint")
+        number = self._tried = max(max(named, default=0), self._tried) + 1
+        before = {old: entry for old, entry in named.items() if old not in self._unreadable}
+        bytes_written = write_image(self._disk, self._image(number), image)
+        kept = dict(sorted(before.items())[-(KEPT - 1) :])
+        entry: dict[str, Any] = {
+            "lsn": covered,
+            "bytes": bytes_written,
+            "at": round(time.time(), 3),
+            "runs": runs,
+            "summaries": definitions,
+            "loads": loads or any(known.get("loads") for known in named.values()),
+        }
+        needed = {run for known in (entry, *kept.values()) for run in known["runs"]}
+        if self.stream.damages:  # nothing goes that a repair might use
+            needed |= self._entries("cold").keys()
+        gone = [run for run in self._entries("cold") if run not in needed]
+        with self._naming, self._manifest.change() as change:
+            if self._dropped.is_set():
+                return False  # what was written goes with the rest
+            change.put("checkpoint", self._key(number), entry)
+            for old in named.keys() - kept.keys():
+                change.delete("checkpoint", self._key(old))
+            for run, made in self._unsaved.items():
+                if run in needed:
+                    change.put("cold", self._key(run), made)
+            for run in gone:
+                change.delete("cold", self._key(run))
+        gone += [run for run in self._unsaved if run not in needed]
+        self._unsaved = {}
+        self._loaded = max(self._loaded - 1, 0)
+        self._covered, self._image_bytes = covered, bytes_written
+        self._unreadable = set()
+        self.checkpointed = entry["at"]
+        for old in before.keys() - kept.keys():
+            self._disk.unlink(self._image(old))
+        for run in gone:
+            self.cold.delete(run)
+        if kept:
+            self.wal.trim(min(known["lsn"] for known in kept.values()) + 1)
+        return True
+
+    # --- loads -----------------------------------------------------------------------------------------------------
+
+    def attach(self, package: Package, token: str) -> Attached:
+        """Take in a load that was prepared elsewhere; when this returns it will not be lost.
+
+        Its files become runs of cold tuples. A crash before the checkpoint leaves nothing of it.
+        """
+        with self._busy:
+            self._check_open()
+            package.check(self.stream)
+            found = self.stream.loaded(token, package.digest)
+            if found is None:
+                found = self._attach(package, token)
+        while self._loaded and self.checkpoint():  # the log has nothing of it, so every checkpoint that is kept must
+            pass
+        return found
+
+    def _attach(self, package: Package, token: str) -> Attached:
+        runs: dict[int, dict[str, Any]] = {}
+        parts = []
+        next_run = max((*self._entries("cold"), *self._unsaved), default=0) + 1
+        with self.stream.reading() as log:
+            small = log.chunk // 2  # fewer tuples would waste the chunk that they have to themselves
+        try:
+            for entry in package.parts:
+                files, run = package.read(entry), None
+                if entry["rows"] >= small:
+                    run = next_run + len(runs)
+                    runs[run] = entry["file"]
+                    self.cold.keep(run, files[0], entry["file"])
+                parts.append(package.part(entry, files, self.stream, run))
+            with self.stream.reading():
+                if self._dropped.is_set():
+                    raise UnknownName(f"stream {self.stream.name!r} has been dropped")
+                self._unsaved.update(runs)
+                self._loaded = KEPT
+                return self.stream.attach(package.load(token, parts))
+        except BaseException:
+            if not self.stream.broken and not self.stream.has_loads(token):
+                self._loaded = 0
+                for run in runs:
+                    self._unsaved.pop(run, None)
+                    with suppress(StorageError):
+                        self.cold.delete(run)
+            raise
+
+    def _pace(self) -> None:
+        """Who sends faster than tuples can leave memory waits a little, so that memory does not grow for it."""
+        if not self._abreast.is_set():
+            self._abreast.wait(PATIENCE)
+
+    def _cool(self) -> None:
+        """Write the oldest tuples to files, a run at a time, and let go of them in memory."""
+        try:
+            self._cool_all()
+        finally:
+            self._abreast.set()
+
+    def _cool_all(self) -> None:
+        most = self._options.hot_tuples + max(self._options.hot_tuples, BEHIND * self._options.run_tuples)
+        while True:
+            with self.stream.reading() as log:
+                chunks = self._coolable(log)
+                if not chunks:
+                    return
+                if log.warm > most:
+                    self._abreast.clear()
+                else:
+                    self._abreast.set()
+                columns = log.columns_of(chunks)
+                key, zones, buckets = self._cells(columns)
+            run = max((*self._entries("cold"), *self._unsaved), default=0) + 1
+            made = self.cold.write(run, self.stream.schema.types, columns, zones, buckets, key)
+            self.cold.open(run, made)
+            with self.stream.reading() as log:
+                cooled = log.cool(run, chunks)
+            if cooled:
+                self._unsaved[run] = made
+            else:
+                self.cold.delete(run)
+
+    def _coolable(self, log: TupleLog) -> list[Chunk]:
+        """The next run of chunks that are to leave memory: a whole one, or as many as there are if one is overdue."""
+        most = max(self._options.run_tuples // log.chunk, 1)
+        states = [summary.state for summary in self.stream.summaries.values()]
+        left = [s.horizons[0] if s.horizons else -FARTHEST for s in states if isinstance(s, SummaryState)]
+        found = log.coolable(min(left, default=FARTHEST), self._options.hot_tuples, most)  # they have left G_1
+        overdue = log.warm >= self._options.hot_tuples + 2 * most * log.chunk
+        return found if len(found) == most or overdue else []
+
+    def _cells(self, columns: dict[str, Column]) -> tuple[str, NDArray[np.int64], NDArray[np.int64]]:
+        """The key that tuples are ordered by, and the zone and bucket of each, in the summary that reaches furthest."""
+        times = columns[self.stream.schema.time].values
+        assert times is not None
+        summary = furthest(self.stream)
+        if summary is None:
+            return self.stream.schema.time, np.zeros(len(times), np.int64), np.zeros(len(times), np.int64)
+        state = summary.state
+        assert isinstance(state, SummaryState)
+        hashes = state.log.hash_column(columns[summary.key], self.stream.seed)
+        geometry = state.identity.geometry
+        zones = np.zeros(len(times), np.int64)
+        above = FARTHEST
+        for granularity, horizon in enumerate(state.horizons, 1):
+            length = geometry.zone_length(max(granularity, 2))
+            inside = (times >= horizon) & (times < above)
+            zones[inside] = times[inside] // length * length
+            above = horizon
+        return summary.key, zones, buckets_of(hashes, state.identity.sizes)
+
+    def stats(self) -> dict[str, float]:
+        """Counts since the start, as `COUNTED` names them."""
+        log, counts = self.wal, (self.checkpoints, self.checkpoint_seconds, self.failures)
+        return dict(
+            zip(
+                COUNTED,
+                (log.bytes_written, log.syncs, log.sync_seconds, *counts, self.cold.bytes_read),
+                strict=True,
+            )
+        )
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write a last checkpoint if that works, and let go of the files."""
+        try:
+            self.checkpoint(force=False)
+        except StorageError as problem:
+            self.report.append(f"no checkpoint at the end: {problem}; the log has it all")
+        with self._busy:
+            self._closed = True
+        self.wal.close()
+
+    def remove(self, wait: bool = True) -> bool:
+        """The stream is dropped: remove its files, as far as that works; the rest goes at the next start.
+
+        Without `wait` nothing is done, and False returned, while a checkpoint is being written.
+        """
+        if not self._busy.acquire(blocking=wait):
+            return False
+        try:
+            with self.stream.reading():
+                self.stream.journal = Gone(self.stream.name)
+            self.wal.close()
+            self.cold.remove()
+            for part in ("wal", "checkpoint"):
+                for name in self._disk.names(self._folder / part):
+                    self._disk.unlink(self._folder / part / name)
+        except StorageError as problem:
+            logger.warning("files of a dropped stream are left for the next start: %s", problem)
+        finally:
+            self._busy.release()
+        return True
+
+    # --- names -----------------------------------------------------------------------------------------------------
+
+    def _key(self, number: int) -> str:
+        return f"{self.name}/{number:016x}"
+
+    def _entries(self, kind: str) -> dict[int, dict[str, Any]]:
+        """The manifest's entries of one kind for this stream, by number."""
+        found = {}
+        for key, entry in self._manifest.all(kind).items():
+            owner, _, number = key.partition("/")
+            if owner == self.name:
+                found[int(number, 16)] = entry
+        return found
+
+    def _image(self, number: int) -> Path:
+        return self._images / f"{number:016x}.image"
+
+
+def furthest(stream: Stream) -> SummaryIndex | None:
+    """The summary with structure that reaches furthest back; the first by name if several do."""
+    found = (best_summary(stream.summaries, summary.key) for summary in stream.summaries.values())
+    structured = [s for s in found if s is not None and s.structure != "none"]
+    return max(structured, key=lambda s: (s.reach, s.name), default=None)

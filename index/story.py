@@ -1,0 +1,190 @@
+"""The life of a zone in words: where it is, why it begins and ends there, what it took in, what becomes of it next."""
+
+import math
+
+from index.fine import Block
+from index.geometry import Geometry
+from index.kernels.open_zone import WINDOW
+from index.regions import Absorbed, Story, ZoneInfo
+from index.summary import SummaryState
+from index.times import instant, readable
+from index.zone import TAKEN, CoarseZone, FineZone, cell_f2
+
+CUT = {
+    "error": "cut for error",
+    "behaviour": "cut where behaviour changed",
+    "maxlength": "full",
+    "boundary": "ended with a block",
+    "late": "of late tuples",
+}
+
+
+def leaves(geometry: Geometry, granularity: int, start: int) -> int:
+    """The watermark at which a zone of `G_i` that begins at `start` leaves it; for `G_1`, `start` is of its block.
+
+    >>> leaves(Geometry(granularity=60, rate=4, depth=3), 1, 1920)
+    2040
+    """
+    span, reach = geometry.spans[granularity - 1], geometry.reaches[granularity - 1]
+    return (start // span + 1) * span + reach
+
+
+def many(count: int, what: str) -> str:
+    """
+    >>> many(1, "tuple"), many(1200, "zone")
+    ('1 tuple', '1,200 zones')
+    """
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def tell(state: SummaryState, zone: ZoneInfo) -> Story:
+    """The story of a zone that is there."""
+    if zone.granularity > 1:
+        coarse = state.coarse.levels[zone.granularity][zone.zone]
+        absorbed = tuple(
+            Absorbed(reason, int(zones), int(tuples))
+            for reason, (zones, tuples) in zip(TAKEN, coarse.taken, strict=True)
+            if tuples
+        )
+        lines = (*_calendar(state, zone, coarse), *_took(absorbed), _next(state, zone, zone.start))
+        return Story(zone, lines, absorbed)
+    length = state.identity.geometry.granularity
+    block = state.fine.blocks[zone.start // length]
+    return Story(
+        zone,
+        (
+            f"Zone {zone.zone} of G_1, the finest granularity: {many(zone.tuples, 'tuple')} from {instant(zone.start)}"
+            f" to {instant(zone.end - 1)}.",
+            _block(state, block),
+            _begins(state, block, zone),
+            _ends(state, block, zone),
+            _next(state, zone, block.whole.start),
+        ),
+    )
+
+
+# --- zones of G_1 ------------------------------------------------------------------------------------------------
+
+
+def _block(state: SummaryState, block: Block) -> str:
+    length = state.identity.geometry.granularity
+    zones = len(block.zones) + bool(block.aside) + (block is state.fine.open_block and len(state.fine.open_rows) > 0)
+    start = block.whole.start
+    only = "It is the only zone" if zones == 1 else f"It is one of {zones} zones"
+    return f"{only} of its block, {instant(start)} to {instant(start + length)}: a block is T_1 = {readable(length)}."
+
+
+def _begins(state: SummaryState, block: Block, zone: ZoneInfo) -> str:
+    own = next((z for z in block.zones if z.number == zone.zone), None)
+    if zone.reason == "late" or (own is not None and own.late):
+        return "It is made of late tuples, which came after their block had been closed."
+    before = [z for z in block.zones if not z.late and z.number < zone.zone]
+    if before:
+        return f"It begins where zone {before[-1].number} was cut: {_reason(state, before[-1])}."
+    earlier = [
+        z for b in state.fine.blocks.values() if b.whole.start < block.whole.start for z in b.zones if not z.late
+    ]
+    if earlier:
+        return f"It begins with its block. Zone {earlier[-1].number} before it had ended with the block before."
+    return "It begins with its block; nothing of the block before it is in G_1."
+
+
+def _reason(state: SummaryState, zone: FineZone) -> str:
+    """Why a sealed zone ends where it does, after "because"."""
+    options, length = state.options, state.identity.geometry.granularity
+    if zone.reason == "error":
+        sizes = state.identity.sizes
+        f2 = cell_f2(state.fine.pool.counters[zone.slot], sizes)
+        now = math.sqrt(float(f2.sum()) / (sizes.buckets * sizes.width))
+        return (
+            f"the standard error of its estimates had passed the tolerance of {many_tuples(options.tolerance)}"
+            f" (by its sketches it is {now:.3g})"
+        )
+    if zone.reason == "behaviour":
+        return (
+            f"behaviour changed: the {WINDOW} tuples after it differ from those before by more than chance explains,"
+            f" and by more than effect = {options.effect:g} of their own spread"
+        )
+    if zone.reason == "maxlength":
+        return f"it was full, with maxlength = {many(options.maxlength, 'tuple')}"
+    end = (zone.first // length + 1) * length
+    return f"its block of T_1 = {readable(length)} ended at {instant(end)} and a tuple of a later block had come"
+
+
+def many_tuples(count: float) -> str:
+    """
+    >>> many_tuples(1.0), many_tuples(2.5)
+    ('1 tuple', '2.5 tuples')
+    """
+    return f"{count:g} tuple" + ("" if count == 1 else "s")
+
+
+def _ends(state: SummaryState, block: Block, zone: ZoneInfo) -> str:
+    full = f"maxlength = {many(state.options.maxlength, 'tuple')}"
+    if zone.reason == "open":
+        return _open(state, block, full)
+    if zone.reason == "late":
+        return f"They wait: {full} of them would make a sealed zone, fewer join the block when it collapses."
+    own = next(z for z in block.zones if z.number == zone.zone)
+    return f"It ends because {_reason(state, own)}."
+
+
+def _open(state: SummaryState, block: Block, full: str) -> str:
+    options, length = state.options, state.identity.geometry.granularity
+    ends, remark = [f"it has {full}"], ""
+    if state.fine.watched:
+        ends.append(f"the standard error of its estimates passes the tolerance of {many_tuples(options.tolerance)}")
+        ends.append(f"behaviour changes by more than effect = {options.effect:g}")
+    elif state.identity.sizes.structure == "adaptive":
+        remark = " Half of the zones that fit are in use, so it is not cut for error or behaviour until some collapse."
+    ends.append(f"a tuple from {instant(block.whole.start + length)} on comes, the end of its block")
+    return f"It is open and takes what comes. It ends when {', '.join(ends[:-1])}, or {ends[-1]}.{remark}"
+
+
+# --- zones of G_2..G_m -------------------------------------------------------------------------------------------
+
+
+def _calendar(state: SummaryState, zone: ZoneInfo, coarse: CoarseZone) -> tuple[str, str]:
+    g, length = zone.granularity, state.identity.geometry.zone_length(zone.granularity)
+    stretch, seen = (
+        f"{instant(zone.start)} to {instant(zone.end)}",
+        f"{instant(coarse.first)} to {instant(coarse.last)}",
+    )
+    return (
+        f"Zone {zone.zone} of G_{g}, {stretch}: {many(zone.tuples, 'tuple')}, seen from {seen}.",
+        f"It begins and ends by the calendar: zones of G_{g} are T_{g - 1} = {readable(length)} long, end to end.",
+    )
+
+
+def _took(absorbed: tuple[Absorbed, ...]) -> tuple[str, ...]:
+    """What finer zones it is made of, and what came late."""
+    out = []
+    cut = [a for a in absorbed if a.reason != "late"]
+    if cut:
+        zones, tuples = sum(a.zones for a in cut), sum(a.tuples for a in cut)
+        each = ", ".join(f"{a.zones:,} {CUT[a.reason]} ({many(a.tuples, 'tuple')})" for a in cut)
+        out.append(f"It took in {many(zones, 'zone')} of G_1 with {many(tuples, 'tuple')}: {each}.")
+    for late in (a for a in absorbed if a.reason == "late"):
+        out.append(
+            f"{many(late.tuples, 'tuple')} came late: after their block of T_1 had been closed, or when their time had"
+            " left G_1 already."
+        )
+    return tuple(out)
+
+
+# --- what comes next ---------------------------------------------------------------------------------------------
+
+
+def _next(state: SummaryState, zone: ZoneInfo, start: int) -> str:
+    geometry, g = state.identity.geometry, zone.granularity
+    at = leaves(geometry, g, start)
+    sums = " + ".join(f"T_{i}" for i in range(1, g + 1))
+    rule = (
+        f"when the watermark reaches {instant(at)}: then the horizon of G_{g} ({sums} ="
+        f" {readable(geometry.reaches[g - 1])} back, in steps of T_{g}) has passed it"
+    )
+    now = "" if state.watermark is None else f" The watermark is at {instant(state.watermark)}."
+    if g == geometry.depth:
+        return f"It expires {rule}.{now}"
+    into = start // geometry.zone_length(g + 1)
+    return f"It collapses into zone {into} of G_{g + 1} {rule}.{now}"

@@ -1,0 +1,45 @@
+"""Spans and instants as people read them. All times are integers, microseconds since the epoch, told as UTC."""
+
+import numpy as np
+
+SECOND = 1_000_000
+UNITS = {"day": 86_400 * SECOND, "hour": 3_600 * SECOND, "minute": 60 * SECOND, "second": SECOND}
+SCALE = {"year": 31_557_600 * SECOND, **UNITS, "millisecond": SECOND // 1000, "microsecond": 1}
+
+
+def readable(span: int) -> str:
+    """A span of time in the largest unit that divides it.
+
+    >>> readable(28 * 86_400 * SECOND), readable(SECOND), readable(90 * SECOND), readable(250)
+    ('28 days', '1 second', '90 seconds', '0.00025 seconds')
+    """
+    for name, length in UNITS.items():
+        if span % length == 0:
+            return f"{span // length:,} {name}" + ("s" if span != length else "")
+    return f"{span / SECOND:g} seconds"
+
+
+def rounded(span: int) -> str:
+    """A span of time in the largest unit that it fills, with three digits. Rounded up: what exceeds a bound looks it.
+
+    >>> rounded(26_400 * UNITS["day"]), rounded(300 * SECOND), rounded(300 * SECOND + 1), rounded(51)
+    ('72.3 years', '5 minutes', '5.01 minutes', '51 microseconds')
+    """
+    name, length = next(((n, unit) for n, unit in SCALE.items() if span >= unit), ("microsecond", 1))
+    parts = 100 if span < 10 * length else 10 if span < 100 * length else 1
+    number = -(-span * parts // length) / parts
+    return f"{number:,g} {name}" + ("s" if number != 1 else "")
+
+
+def instant(time: int) -> str:
+    """An instant, as exactly as it has to be; any int64 will do.
+
+    >>> instant(0), instant(1_512_302_400 * SECOND), instant(1_512_302_400 * SECOND + 60 * SECOND), instant(-1)
+    ('1970-01-01', '2017-12-03 12:00', '2017-12-03 12:01', '1969-12-31 23:59:59.999999')
+    """
+    text = str(np.datetime64(time, "us")).replace("T", " ")
+    for nothing in (".000000", ":00", " 00:00"):
+        if not text.endswith(nothing):
+            break
+        text = text.removesuffix(nothing)
+    return text

@@ -1,0 +1,28 @@
+"""Every kind of summary, and the way back from bytes to whichever they hold."""
+
+from typing import Any
+
+from summaries.adt import Summary
+from summaries.count_min import CountMin
+from summaries.count_sketch import CountSketch
+from summaries.distinct import Distinct
+from summaries.errors import CorruptSummary
+from summaries.exact import Exact
+from summaries.frame import unpack
+from summaries.frequent import Frequent
+from summaries.histogram import Histogram
+from summaries.quantile import Quantile
+from summaries.sample import Sample
+
+KINDS: dict[str, type[Summary]] = {
+    cls.kind: cls for cls in (CountSketch, CountMin, Exact, Histogram, Sample, Quantile, Distinct, Frequent)
+}
+"""Every kind of summary by its name in the bytes."""
+
+
+def from_bytes(data: bytes) -> Any:
+    """The summary of whichever kind the bytes hold, or `CorruptSummary`."""
+    kind, _ = unpack(data)
+    if kind not in KINDS:
+        raise CorruptSummary(f"unknown kind {kind!r}; this release knows {', '.join(sorted(KINDS))}")
+    return KINDS[kind].from_bytes(data)
