@@ -1,18 +1,18 @@
 """What a query answers with: frames of rows, each with an account of what it covers."""
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from query.operators.base import Guess
+from index.regions import Guess
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
-Cut = Literal["budget", "limit", "cancelled", "error"]
+Cut = Literal["budget", "limit", "cancelled", "error", "deadline"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Progress:
     total: rows of the whole answer, with bounds; of aggregates, tuples (or pairs) that go into them.
     coverage: the share of `total` that the answer so far rests on, with bounds.
     complete: whether nothing is missing, so that rows are exact; a LIMIT that was reached counts as complete.
-    cut: what ended the answer early: "budget", "limit", "cancelled", "error" (the error target was reached), or None.
+    cut: what ended the answer early: "budget", "limit", "cancelled", "error" (the error target was reached),
+        "deadline" (of the call to a service, which was near), or None.
     cpu_seconds: CPU time spent, parsing and planning included.
     granularities: the granularities that tuples were read from, 1 for the finest.
     read: tuples read.
@@ -84,7 +85,9 @@ class Answer:
     frames: Iterator[Frame]
     first: Callable[[], Progress]
     schema: pa.Schema
-    _stop: threading.Event
+    _stop: Callable[[bool], None]  # whether the answer is to be kept, so that it can be resumed
+    reads: tuple[str, ...] = ()
+    """The streams that it is about, as far as that is known here."""
     _tables: list[pa.Table] = field(default_factory=list)
     _last: Frame | None = None
     _problem: BaseException | None = None
@@ -130,7 +133,12 @@ class Answer:
 
         Rows that are to be sorted, and aggregates of many groups, are left out of it; they come after `resume`.
         """
-        self._stop.set()
+        self._stop(True)
+
+    def close(self) -> None:
+        """Stop, and let go of everything; from any thread. Nothing more comes, and nothing can be resumed."""
+        self._stop(False)
+        self.frames = iter(())
 
     @property
     def progress(self) -> Progress:
@@ -159,3 +167,57 @@ class Answer:
         """All rows as a pandas frame; needs pandas."""
         table: Any = self.to_arrow()
         return table.to_pandas()
+
+    def to_polars(self) -> "pl.DataFrame":
+        """All rows as a Polars frame; needs Polars."""
+        import polars as pl  # noqa: PLC0415  # only for those who have it
+
+        found = pl.from_arrow(self.to_arrow())
+        assert isinstance(found, pl.DataFrame)
+        return found
+
+
+@dataclass(frozen=True)
+class Done:
+    """A statement was carried out, or, with IF [NOT] EXISTS, found to be unnecessary."""
+
+    message: str
+    changed: bool
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass
+class Explanation:
+    """A plan.
+
+    `regions` has the cells of the most promising entries, best first: what the summaries estimate of the entry's key
+    there, with bounds. `pruned` counts the pairs of key and zone that the filters ruled out for those entries.
+    """
+
+    steps: list[str]
+    total: Guess
+    warnings: tuple[str, ...]
+    regions: pa.Table
+    considered: int = 0
+    pruned: int = 0
+    progress: Progress | None = None
+    listed: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    def to_arrow(self) -> pa.Table:
+        """The text, a line a row."""
+        return pa.table({"plan": pa.array(self.lines, pa.string())})
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one of many statements; with `more` others of the same statement follow."""
+
+    statement: int
+    rows: pa.Table
+    more: bool = False

@@ -1,6 +1,7 @@
 """From the tree of a SELECT to a bound query: names, kinds and clauses checked, each error at its place."""
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from sqlglot import exp
@@ -9,6 +10,7 @@ from index.schema import KEY_TYPES
 from index.summary_index import best_summary
 from query.aggregate.aggregates import Aggregate, check
 from query.bound import RESULT, Bound, Constants, JoinKey, Order, Source, Target
+from query.budgets import LONGEST_BUDGET
 from query.catalog import Catalog
 from query.preference import Direction, Estimated, Preference
 from query.scalar.compiled import Compiled
@@ -20,8 +22,8 @@ from query.sql import generate, nodes
 from summaries.errors import BadClause, NoSummary, StatementError, TypeMismatch, Unsupported
 
 MOST_STREAMS = 2
+MOST_COLUMNS = 1 << 14  # of an answer
 CONFIDENCE = 0.95
-LONGEST_BUDGET = 3_600_000_000  # microseconds
 
 AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Count: "count",
@@ -36,10 +38,21 @@ AGGREGATES: dict[type[exp.Expression], str] = {
 
 def bind(node: exp.Expression, sql: str, catalog: Catalog) -> Bound:
     """Resolve a SELECT against the catalog. Changes nothing."""
-    return _Binder(node, sql, catalog).bind()
+    if isinstance(node, exp.SetOperation):
+        raise offered(node.key.upper(), sql, nodes.word_of(node) or offset_of(node))
+    if node.args.get("distinct"):
+        raise offered("SELECT DISTINCT", sql, nodes.word_of(node) or offset_of(node))
+    return Binder(node, sql, catalog).bind()
 
 
-class _Binder:
+def offered(what: str, sql: str, offset: int | None) -> Unsupported:
+    """The error for what only continuous queries have."""
+    return Unsupported(f"{what} is offered in continuous queries: CREATE CONTINUOUS QUERY name AS ...", sql, offset)
+
+
+class Binder:
+    """Binds one SELECT. What binds those of continuous queries stands on it."""
+
     def __init__(self, node: exp.Expression, sql: str, catalog: Catalog) -> None:
         self.node = node
         self.sql = sql
@@ -89,12 +102,17 @@ class _Binder:
             raise self.error(
                 Unsupported, f"a query reads from one or two streams, not {len(tables)}", tables[MOST_STREAMS]
             )
-        sources = [Source(self.catalog.stream(t.this, self.sql), t.alias or t.name) for t in tables]
+        sources = [self._source(table) for table in tables]
         if len(sources) == 2 and sources[0].alias.lower() == sources[1].alias.lower():
             raise self.error(
                 BadClause, f"both streams are called {sources[1].alias}: give one of them another alias", tables[1]
             )
         return sources, on
+
+    def _source(self, table: exp.Expression) -> Source:
+        if self.catalog.what(table.name) == "table":
+            raise offered("a table in FROM", self.sql, offset_of(table))
+        return Source(self.catalog.stream(table.this, self.sql), table.alias or table.name)
 
     def _join(self, parts: list[exp.Expression]) -> tuple[JoinKey | None, list[exp.Expression]]:
         """The equality to join on, the one that summaries know best, and the conditions that are left."""
@@ -180,7 +198,9 @@ class _Binder:
 
     def _outputs(self, bound: Bound) -> None:
         args = self.node.args
-        shown = list(self._expanded())
+        shown = list(islice(self._expanded(), MOST_COLUMNS + 1))
+        if len(shown) > MOST_COLUMNS:
+            raise self.error(BadClause, f"more than {MOST_COLUMNS:,} columns in the answer", self.node)
         grouping = args.get("group")
         having, order = args.get("having"), args.get("order")
         everything = [e for e, _ in shown] + ([having.this] if having else []) + ([order] if order else [])
@@ -188,13 +208,15 @@ class _Binder:
         scope: Scope = self.scope
         if bound.grouped:
             scope = self._group(bound, grouping, shown)
+        bound.results, bound.items = scope, shown
         compiled: dict[str, Compiled] = {}
+        taken: dict[str, int] = {}
         for expression, name in shown:
             made = compile_expression(expression, scope)
             if made.kind == "null":
-                made = _typed_null(made)
+                made = self._untyped(made)
             bound.outputs.append(made)
-            bound.names.append(_fresh(name, bound.names))
+            bound.names.append(_fresh(name, taken))
             compiled.setdefault(name.lower(), made)
             only = scope.replace(expression) if bound.grouped else None
             bound.shown.append(int(only.name[1:]) if only is not None and only.name.startswith("a") else None)
@@ -202,6 +224,10 @@ class _Binder:
             bound.having = compile_predicate(having.this, scope)
         for term in order.expressions if order is not None else []:
             bound.order.append(self._ordered(term, bound, scope, compiled))
+
+    def _untyped(self, made: Compiled) -> Compiled:
+        """A column of nothing but NULL, as it is shown."""
+        return typed_null(made)
 
     def _expanded(self) -> Iterator[tuple[exp.Expression, str]]:
         """The select list, stars spelled out, with a name for each."""
@@ -241,8 +267,8 @@ class _Binder:
             self._refuse_aggregates(expression, "GROUP BY")
             keys.append(expression)
             bound.group_keys.append(compile_expression(expression, self.scope))
-        scope = _GroupScope(self.scope, self, bound, keys)
-        return scope
+        bound.terms = keys
+        return _GroupScope(self.scope, self, bound, keys)
 
     def _ordinal(self, term: exp.Expression, shown: list[tuple[exp.Expression, str]], where: str) -> Any:
         """The output that a bare number stands for."""
@@ -307,9 +333,7 @@ class _Binder:
             if not isinstance(given, exp.Literal) or given.is_string or not given.this.isdigit():
                 raise self.error(BadClause, "LIMIT takes a whole number, not negative", limit)
             bound.limit = int(given.this)
-        bound.window = self._span("window", "WINDOW")
-        if bound.window is not None and bound.window <= 0:
-            raise self.error(BadClause, "WINDOW must be longer than nothing", args["window"])
+        bound.window = self._window()
         bound.budget = self._span("budget", "BUDGET")
         if bound.budget is not None and bound.budget < 0:
             raise self.error(BadClause, "BUDGET must not be negative; 0 asks for estimates alone", args["budget"])
@@ -324,6 +348,12 @@ class _Binder:
                 " not both",
                 args["order"],
             )
+
+    def _window(self) -> int | None:
+        length = self._span("window", "WINDOW")
+        if length is not None and length <= 0:
+            raise self.error(BadClause, "WINDOW must be longer than nothing", self.node.args["window"])
+        return length
 
     def _span(self, name: str, clause: str) -> int | None:
         span = self.node.args.get(name)
@@ -441,7 +471,7 @@ class _Binder:
 class _GroupScope:
     """Group keys and aggregates are columns; any other column is out of place."""
 
-    def __init__(self, rows: Scope, binder: _Binder, bound: Bound, keys: list[exp.Expression]) -> None:
+    def __init__(self, rows: Scope, binder: Binder, bound: Bound, keys: list[exp.Expression]) -> None:
         self.rows = rows
         self.sql = rows.sql
         self._binder = binder
@@ -488,7 +518,7 @@ class _GroupScope:
 class _PreferenceScope:
     """Estimates are columns, beside those of the streams."""
 
-    def __init__(self, rows: Scope, binder: _Binder) -> None:
+    def __init__(self, rows: Scope, binder: Binder) -> None:
         self.rows = rows
         self.sql = rows.sql
         self._binder = binder
@@ -514,12 +544,13 @@ def _aggregates(node: exp.Expr) -> list[exp.Expr]:
     return [n for n in node.walk() if type(n) in AGGREGATES]
 
 
-def _fresh(name: str, taken: list[str]) -> str:
-    """The name, with a number behind it if an earlier column has it."""
-    made, number = name, 0
-    while made.lower() in {t.lower() for t in taken}:
-        number += 1
-        made = f"{name}_{number}"
+def _fresh(name: str, taken: dict[str, int]) -> str:
+    """The name, with a number behind it if an earlier column has it. `taken` has the last number tried of each."""
+    made, key = name, name.lower()
+    while made.lower() in taken:
+        taken[key] += 1
+        made = f"{name}_{taken[key]}"
+    taken[made.lower()] = 0
     return made
 
 
@@ -558,7 +589,7 @@ def _rising(node: exp.Expression) -> bool:
     return isinstance(node, nodes.SummaryEstimate) or (isinstance(node, exp.Literal) and not node.is_string)
 
 
-def _typed_null(compiled: Compiled) -> Compiled:
+def typed_null(compiled: Compiled) -> Compiled:
     """A column of nothing but NULL has a type all the same, as in SQL."""
     run: Callable[[Any], Any] = compiled.run
     return Compiled("int", compiled.inputs, compiled.can_fail, compiled.constant, lambda f: run(f).cast(ARROW["int"]))

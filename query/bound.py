@@ -84,8 +84,14 @@ class Bound:
     """What the predicates were compiled from."""
     join: JoinKey | None
     constants: Constants | None
+    results: Scope | None = None
+    """What names mean in `outputs`, `having` and `order`."""
+    items: list[tuple[exp.Expression, str]] = field(default_factory=list)
+    """What the outputs were compiled from, stars spelled out, under the names they were given."""
     grouped: bool = False
     group_keys: list[Compiled] = field(default_factory=list)
+    terms: list[exp.Expression] = field(default_factory=list)
+    """What the group keys were compiled from."""
     aggregates: list[Aggregate] = field(default_factory=list)
     arguments: list[Compiled | None] = field(default_factory=list)
     calls: list[exp.Expression] = field(default_factory=list)

@@ -1,12 +1,14 @@
-"""What exists: streams, summaries and continuous queries, under one set of names."""
+"""What exists: streams, summaries, reference tables and continuous queries, under one set of names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from threading import RLock
+from typing import Any
 
 from sqlglot import exp
 
 from index import Stream, SummaryIndex
+from index.table import Table
 from query.scalar.places import offset_of
 from query.scalar.scope import suggest
 from summaries.errors import DuplicateName, NoSuchName
@@ -20,11 +22,13 @@ class SummaryEntry:
 
 @dataclass(frozen=True)
 class ContinuousQuery:
-    """A registered query: its text in canonical form, and the streams and summaries it reads."""
+    """A registered query: its text in canonical form, and the streams, summaries and tables it reads."""
 
     name: str
     statement: str
     reads: frozenset[str]
+    number: str = ""
+    """Tells this creation of it from others of the same name."""
 
 
 class Catalog:
@@ -34,15 +38,35 @@ class Catalog:
         self.lock = RLock()
         self.streams: dict[str, Stream] = {}
         self.summaries: dict[str, SummaryEntry] = {}
+        self.tables: dict[str, Table] = {}
         self.queries: dict[str, ContinuousQuery] = {}
+
+    def fill(
+        self,
+        streams: Mapping[str, Stream],
+        queries: Mapping[str, Mapping[str, Any]],
+        tables: Mapping[str, Table] | None = None,
+    ) -> None:
+        """Take up what a store has."""
+        self.tables |= {name.lower(): table for name, table in (tables or {}).items()}
+        for name, stream in streams.items():
+            self.streams[name.lower()] = stream
+            for summary, index in stream.summaries.items():
+                self.summaries[summary.lower()] = SummaryEntry(name, index)
+        for name, query in queries.items():
+            reads, number = frozenset(query["reads"]), query.get("number", "")
+            self.queries[name.lower()] = ContinuousQuery(name, query["statement"], reads, number)
 
     def what(self, name: str) -> str | None:
         """Which kind of thing has that name."""
         key = name.lower()
-        for kind, known in (("stream", self.streams), ("summary", self.summaries), ("query", self.queries)):
-            if key in known:
-                return kind
-        return None
+        every: tuple[tuple[str, Mapping[str, object]], ...] = (
+            ("stream", self.streams),
+            ("summary", self.summaries),
+            ("table", self.tables),
+            ("query", self.queries),
+        )
+        return next((kind for kind, known in every if key in known), None)
 
     def claim(self, name: str, kind: str) -> str:
         """The key for a new name."""
@@ -66,6 +90,18 @@ class Catalog:
                 raise self.missing("summary", name, sql, (s.index.name for s in self.summaries.values()))
             return found
 
+    def table(self, name: exp.Identifier, sql: str) -> Table:
+        with self.lock:
+            found = self.tables.get(name.name.lower())
+            if found is None:
+                raise self.missing("table", name, sql, (t.name for t in self.tables.values()))
+            return found
+
+    def positions(self) -> dict[str, int]:
+        """How many tuples of each stream have arrived: where a change of a table stands among them."""
+        with self.lock:
+            return {stream.name: stream.arrived for stream in self.streams.values()}
+
     def missing(self, kind: str, name: exp.Identifier, sql: str, known: Iterable[str]) -> NoSuchName:
         """The error for a name that is not there, with the nearest one that is."""
         known = list(known)
@@ -78,5 +114,5 @@ class Catalog:
         return NoSuchName(f"no {kind} {name.name!r}{hint}", sql, offset_of(name))
 
     def readers(self, name: str) -> list[str]:
-        """Continuous queries that read the stream or summary."""
+        """Continuous queries that read the stream, summary or table."""
         return sorted(q.name for q in self.queries.values() if name.lower() in q.reads)

@@ -33,6 +33,19 @@ FEWEST = 30  # rows of a group in a sample before its error is believed
 SAMPLED = 16  # one in so many candidates is drawn before all are read
 
 
+class _Pace:
+    """Candidates that a slice takes. It is no part of the cursor, because operators hold on to it: a query that is done
+    goes at once, and does not wait for the collector of cycles with all that it has read.
+    """
+
+    def __init__(self) -> None:
+        self.slice = LEAST
+        self.ahead = MOST  # candidates until the next estimate
+
+    def __call__(self) -> int:
+        return max(min(self.slice, self.ahead), 1)
+
+
 class Cursor:
     """One query under way.
 
@@ -44,8 +57,7 @@ class Cursor:
         self.clock = clock
         self.spent = spent
         self.finished = False
-        self._slice = LEAST
-        self._ahead = MOST  # candidates until the next estimate
+        self._pace = _Pace()
         began = clock()
         self.plan: Plan = plan(bound, self._pace, budget, seed)
         self._matched = 0  # candidates that met the conditions
@@ -58,9 +70,6 @@ class Cursor:
         self._reached = False  # the error target
         self._steps = self._run()
         self.spent += clock() - began
-
-    def _pace(self) -> int:
-        return max(min(self._slice, self._ahead), 1)
 
     @property
     def nbytes(self) -> int:
@@ -77,7 +86,7 @@ class Cursor:
             return
         if self.plan.sampler is not None and isinstance(result, Aggregated):
             yield from self._sample(result)
-            self._ahead = MOST
+            self._pace.ahead = MOST
             if self._reached:
                 return
         for batch in self.plan.worker.work():
@@ -95,16 +104,16 @@ class Cursor:
         sampler = self.plan.sampler
         assert sampler is not None
         target = self.bound.target
-        look = self._ahead = FIRST_LOOK
+        look = self._pace.ahead = FIRST_LOOK
         for batch in sampler.work():
             if batch is not None:
                 self._hits += result.add_sample(batch)
-            self._ahead = look - sampler.done
+            self._pace.ahead = look - sampler.done
             yield
             if sampler.done < look:
                 continue
             if self._limit is not None and self.spent + 3 * self._reserve() >= self._limit:
-                look, self._ahead = sys.maxsize, MOST  # the last frame will have to look
+                look, self._pace.ahead = sys.maxsize, MOST  # the last frame will have to look
                 continue
             began = self.clock()
             found = self._estimated()
@@ -118,7 +127,7 @@ class Cursor:
                     return
                 wanted = 1.1 * (worst / target.error) ** 2  # errors fall with the root of the draws
                 look = int(sampler.done * min(max(wanted, 1.25), 16.0))
-            self._ahead = look - sampler.done
+            self._pace.ahead = look - sampler.done
             left = sampler.remaining()
             if left is not None and sampler.done * SAMPLED >= left.upper + sampler.done:
                 return
@@ -149,11 +158,11 @@ class Cursor:
     # --- frames --------------------------------------------------------------------------------------------------
 
     def run(
-        self, budget: int | None, stop: threading.Event, keep: Callable[["Cursor"], str] | None = None
+        self, budget: int | None, stop: threading.Event, keep: Callable[["Cursor"], str | None] | None = None
     ) -> Iterator[Frame]:
         """Work for as much CPU time as the budget says, in nanoseconds; the last frame says what it came to.
 
-        keep: puts the cursor away if there is something left to go on with, and returns the token for it.
+        keep: puts the cursor away if there is something left to go on with, and returns the token for it, if it does.
         """
         limit = self._limit = None if budget is None else self.spent + budget
         told = self.spent
@@ -177,7 +186,11 @@ class Cursor:
                 frame = self._frame(None, None)
                 self._meter()
                 told, first = self.spent, False
-                yield frame
+                try:
+                    yield frame
+                except GeneratorExit:  # nobody goes on with it
+                    self._steps.close()
+                    raise
                 self._mark = self.clock()
         if cut is None:
             cut = "error" if self._reached else ("limit" if self._limited else None)
@@ -224,7 +237,7 @@ class Cursor:
         if done > 0 and took > 0:
             wanted = LONG_SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
             fits = int(done * wanted / took)
-            self._slice = max(LEAST, min(MOST, fits, 4 * self._slice))
+            self._pace.slice = max(LEAST, min(MOST, fits, 4 * self._pace.slice))
         return self.finished
 
     def _frame(self, cut: Cut | None, token: str | None, last: bool = False) -> Frame:

@@ -1,16 +1,15 @@
 """EXPLAIN: the plan in words, and where the promise lies; with ANALYZE also what came of it."""
 
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.answers import Progress
+from query.answers import Explanation, Progress
 from query.cursor import Cursor
-from query.operators.base import Guess
 from query.operators.drawing import Drawing
 from query.operators.promising import Promising
 
@@ -38,47 +37,34 @@ SCHEMA = pa.schema(
 )
 
 
-@dataclass
-class Explanation:
-    """A plan.
+def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Explanation | None]:
+    """Explain the query of a fresh cursor; with `analyze` it is run, within its budget.
 
-    `regions` has the cells of the most promising entries, best first: what the summaries estimate of the entry's key
-    there, with bounds. `pruned` counts the pairs of key and zone that the filters ruled out for those entries.
+    The explanation comes last; before it None, after each slice of work.
     """
-
-    steps: list[str]
-    total: Guess
-    warnings: tuple[str, ...]
-    regions: pa.Table
-    considered: int = 0
-    pruned: int = 0
-    progress: Progress | None = None
-    listed: int = 0
-    lines: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
-
-    def to_arrow(self) -> pa.Table:
-        """The text, a line a row."""
-        return pa.table({"plan": pa.array(self.lines, pa.string())})
-
-
-def explain(cursor: Cursor, analyze: bool, budget: int | None) -> Explanation:
-    """Explain the query of a fresh cursor; with `analyze` it is run, within its budget."""
     promising = _promising(cursor)
     made = Explanation(
         list(cursor.plan.steps), cursor.progress().total, tuple(cursor.plan.warnings), SCHEMA.empty_table()
     )
-    prefers = promising is not None and promising.preference is not None
-    if promising is not None and prefers and (planned := _ranked(promising, cursor)) is not None:
-        made.regions, made.considered, made.pruned = _regions(promising, *planned)
+    if promising is not None and promising.preference is not None:
+        shown = _shown(promising)
+        began = cursor.clock()
+        spent = 0
+        for _ in shown.best(ENTRIES):
+            spent += cursor.clock() - began
+            if spent > PLANNING:
+                break
+            yield None
+            began = cursor.clock()
+        else:
+            made.regions, made.considered, made.pruned = _regions(promising, shown, shown.top)
     if analyze:
         for frame in cursor.run(budget, threading.Event()):
             made.progress = frame.progress
+            yield None
         made.listed = 0 if promising is None else promising.listed
     made.lines = _lines(made)
-    return made
+    yield made
 
 
 def _promising(cursor: Cursor) -> Promising | None:
@@ -88,9 +74,9 @@ def _promising(cursor: Cursor) -> Promising | None:
     return worker if isinstance(worker, Promising) else None
 
 
-def _ranked(promising: Promising, cursor: Cursor) -> tuple[Promising, NDArray[np.int32]] | None:
-    """The best entries, found without taking them from the query that is to run."""
-    shown = Promising(
+def _shown(promising: Promising) -> Promising:
+    """The same set once more, so that its best entries are found without taking them from the query that is to run."""
+    return Promising(
         promising.sides,
         promising.preference,
         promising.pace,
@@ -98,11 +84,6 @@ def _ranked(promising: Promising, cursor: Cursor) -> tuple[Promising, NDArray[np
         value_of=promising.value_of,
         extra=promising.extra,
     )
-    began = cursor.clock()
-    for _ in shown.best(ENTRIES):
-        if cursor.clock() - began > PLANNING:
-            return None
-    return shown, shown.top
 
 
 def _regions(promising: Promising, shown: Promising, top: NDArray[np.int32]) -> tuple[pa.Table, int, int]:
@@ -179,6 +160,7 @@ def _analysis(made: Explanation, progress: Progress) -> list[str]:
         "limit": "the LIMIT was reached",
         "error": "the error target was reached",
         "cancelled": "it was cancelled",
+        "deadline": "the deadline was near",
     }[progress.cut]
     out = [
         f"emitted: {progress.rows:,} rows from {progress.read:,} tuples read, in {progress.cpu_seconds * 1e3:,.1f} ms"

@@ -1,7 +1,7 @@
 """Many selections over one window at once: the window is read and put in order once, and each is a stretch of it."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,20 +32,18 @@ class Range:
     exactly: tuple[int, ...] = ()
 
 
-def shared(bounds: Sequence[Bound]) -> dict[int, pa.Table]:
-    """Answers to those of the queries that can share their reading with enough others, by their place."""
+def shared(bounds: Sequence[Bound]) -> Iterator[tuple[int, pa.Table]]:
+    """Answers to those of the queries that can share their reading with enough others, with their place."""
     groups: dict[tuple[int, int | None, Input], list[tuple[int, Range]]] = defaultdict(list)
     for number, bound in enumerate(bounds):
         found = _range(bound, bound.scope)
         if found is not None:
             groups[id(bound.sources[0].stream), bound.window, found.column].append((number, found))
-    out: dict[int, pa.Table] = {}
     for (_, _, column), members in groups.items():
         if len(members) >= FEWEST:
             window = _Window(bounds[members[0][0]], column)
             for number, found in members:
-                out[number] = window.select(bounds[number], found)
-    return out
+                yield number, window.select(bounds[number], found)
 
 
 def _range(bound: Bound, scope: Scope) -> Range | None:

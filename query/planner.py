@@ -66,6 +66,8 @@ class _Planner:
         bound = self.bound
         warnings = list(bound.warnings)
         self.snapshots = snapshots_of(bound, warnings)
+        for source in bound.sources:
+            warnings += [f"stream {source.stream.name!r} is not whole: {lost}" for lost in source.stream.damages]
         pipeline = Pipeline(bound, self.snapshots)
         result: Plain | Sorted | Aggregated
         if bound.grouped:

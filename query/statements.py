@@ -1,51 +1,57 @@
-"""Statements that define and describe: CREATE, DROP, SHOW, DESCRIBE."""
+"""Statements that define and describe: CREATE, ALTER, DROP, SHOW, DESCRIBE."""
 
+import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
 
 from index import Options, Stream
-from query.binder import bind
+from query.answers import Done
 from query.catalog import Catalog, ContinuousQuery, SummaryEntry
+from query.placing import placed
 from query.scalar.places import offset_of
 from query.scalar.scope import suggest
 from query.scalar.types import kind_of_type
-from query.sql import generate, nodes
+from query.sql import generate, nodes, parse
+from query.standing.binding import bind_standing, budgeted, standing_budget
+from query.standing.engine import Engine
+from query.standing.plan import Standing
+from query.tables import Tables
 from summaries.errors import (
     BadClause,
     BadGranularity,
     BadOptions,
     BadStructure,
     CeilingTooLow,
-    DefinitionError,
     InUse,
     NoSuchName,
-    StatementError,
+    PromisingError,
+    StorageUnavailable,
 )
+
+if TYPE_CHECKING:
+    from index.storage.store import Store
 
 STREAM_OPTIONS = {"max_tuples": int, "max_string_bytes": int, "max_future_seconds": float}
 SUMMARY_OPTIONS = {f.name: (float if f.type in (float, "float") else int) for f in fields(Options)}
 
 
-@dataclass(frozen=True)
-class Done:
-    """A statement was carried out, or, with IF [NOT] EXISTS, found to be unnecessary."""
-
-    message: str
-    changed: bool
-
-    def __str__(self) -> str:
-        return self.message
-
-
 class Definitions:
-    """Carries out statements on a catalog. One that fails changes nothing."""
+    """Carries out statements on a catalog. One that fails changes nothing.
 
-    def __init__(self, catalog: Catalog, clock: Callable[[], int], seed: int) -> None:
+    With a store, what a statement does is in it before it is done here.
+    """
+
+    def __init__(
+        self, catalog: Catalog, standing: Engine, clock: Callable[[], int], seed: int, store: "Store | None" = None
+    ) -> None:
         self.catalog = catalog
+        self.tables = Tables(catalog, standing, store)
+        self.standing = standing
+        self.store = store
         self.clock = clock
         self.seed = seed
 
@@ -58,6 +64,12 @@ class Definitions:
                 return self._create_summary(node, sql)
             if isinstance(node, nodes.CreateContinuousQuery):
                 return self._create_query(node, sql)
+            if isinstance(node, nodes.CreateTable):
+                return self._there(node, "table") or self.tables.create(node, sql)
+            if isinstance(node, nodes.TableChange):
+                return self.tables.change(node, sql)
+            if isinstance(node, nodes.AlterQuery):
+                return self._alter_query(node, sql)
             if isinstance(node, nodes.Drop):
                 return self._drop(node, sql)
             if isinstance(node, nodes.Show):
@@ -77,7 +89,7 @@ class Definitions:
         if (done := self._there(node, "stream")) is not None:
             return done
         name = node.this.name
-        with _placed(sql, node.this):
+        with placed(sql, node.this):
             key = self.catalog.claim(name, "stream")
         types: dict[str, str] = {}
         for column in node.args["columns"]:
@@ -95,16 +107,12 @@ class Definitions:
         if "max_future_seconds" in options:
             options["max_future"] = round(options.pop("max_future_seconds") * 1_000_000)
         given = (node.args.get("options") or [lateness or time])[0]
-        with _placed(sql, lateness or time, {BadOptions: given}):
-            made = Stream(
-                name,
-                types,
-                found[0],
-                lateness=0 if lateness is None else lateness.micros,
-                clock=self.clock,
-                seed=self.seed,
-                **options,
-            )
+        with placed(sql, lateness or time, {BadOptions: given}):
+            options["lateness"] = 0 if lateness is None else lateness.micros
+            if self.store is not None:
+                made = self.store.create_stream(name, types, found[0], **options)
+            else:
+                made = Stream(name, types, found[0], clock=self.clock, seed=self.seed, **options)
         self.catalog.streams[key] = made
         return Done(f"stream {name} created", True)
 
@@ -112,7 +120,7 @@ class Definitions:
         if (done := self._there(node, "summary")) is not None:
             return done
         name = node.this.name
-        with _placed(sql, node.this):
+        with placed(sql, node.this):
             key = self.catalog.claim(name, "summary")
         stream = self.catalog.stream(node.args["stream"], sql)
         wanted = node.args["key"]
@@ -122,9 +130,9 @@ class Definitions:
             raise NoSuchName(f"no column {wanted.name!r} in {stream.name}{hint}", sql, offset_of(wanted))
         options = _options(node, SUMMARY_OPTIONS, sql)
         rate, depth = (_whole(node.args[part], part, sql) for part in ("rate", "depth"))
-        with _placed(sql, node.args["granularity"]):
+        with placed(sql, node.args["granularity"]):
             granularity = node.args["granularity"].micros
-        with _placed(sql, wanted):
+        with placed(sql, wanted):
             stream.schema.check_key(found[0])
         given = (node.args.get("options") or [node.this])[0]
         places = {
@@ -134,16 +142,20 @@ class Definitions:
             CeilingTooLow: given,
         }
         before = stream.kept
-        with _placed(sql, node.args["rate"] if rate < 2 else node.args["depth"], places):
-            made = stream.create_summary(
-                name,
-                found[0],
-                granularity=granularity,
-                collapse=(rate, depth),
-                structure=node.text("structure").lower() or "adaptive",
-                options=Options(**options),
-            )
-        self.catalog.summaries[key] = SummaryEntry(stream.name, made)
+        try:
+            with placed(sql, node.args["rate"] if rate < 2 else node.args["depth"], places):
+                stream.create_summary(
+                    name,
+                    found[0],
+                    granularity=granularity,
+                    collapse=(rate, depth),
+                    structure=node.text("structure").lower() or "adaptive",
+                    options=Options(**options),
+                )
+        finally:
+            made = stream.summaries.get(name)
+            if made is not None:  # also if it is not known to be on disk yet
+                self.catalog.summaries[key] = SummaryEntry(stream.name, made)
         gone = before - stream.kept
         aged = f"; {gone:,} tuples were older than it keeps, and are gone" if gone else ""
         return Done(f"summary {name} created on {stream.name} ({found[0]}){aged}", True)
@@ -152,16 +164,58 @@ class Definitions:
         if (done := self._there(node, "query")) is not None:
             return done
         name = node.this.name
-        with _placed(sql, node.this):
+        with placed(sql, node.this):
             key = self.catalog.claim(name, "query")
-        bound = bind(node.args["query"], sql, self.catalog)
-        reads = {s.stream.name.lower() for s in bound.sources}
-        if bound.preference is not None:
-            for estimated in bound.preference.estimates:
-                stream = bound.sources[estimated.side].stream
-                reads |= {s.name.lower() for s in stream.summaries.values() if s.key == estimated.attribute}
-        self.catalog.queries[key] = ContinuousQuery(name, generate(node.args["query"]), frozenset(reads))
-        return Done(f"query {name} created", True)
+        made = bind_standing(node.args["query"], sql, self.catalog)
+        number = secrets.token_hex(8)
+        self.standing.create(name, made, number)
+        try:
+            if self.store is not None:
+                self.store.put_query(name, made.statement, sorted(made.reads), number)
+        except BaseException:
+            self.standing.drop(name)
+            raise
+        self.catalog.queries[key] = ContinuousQuery(name, made.statement, made.reads, number)
+        return Done("; ".join([f"query {name} created", *made.warnings]), True)
+
+    def stand_again(self) -> None:
+        """Let the queries of a store stand again. One that cannot any more says so to whoever asks for it."""
+        for query in self.catalog.queries.values():
+            try:
+                made = bind_standing(parse(query.statement), query.statement, self.catalog)
+                self.standing.create(query.name, made, query.number)
+            except PromisingError as problem:
+                self.standing.broken(query.name, query.statement, problem)
+            except (OSError, MemoryError) as problem:
+                told = StorageUnavailable(f"its window cannot be read: {problem}")
+                self.standing.broken(query.name, query.statement, told)
+
+    def _alter_query(self, node: nodes.AlterQuery, sql: str) -> Done:
+        name, span = node.this.name, node.args.get("budget")
+        query = self.catalog.queries.get(name.lower())
+        if query is None:
+            raise self.catalog.missing("query", node.this, sql, (q.name for q in self.catalog.queries.values()))
+        if span is not None:
+            standing_budget(span, sql)
+        statement = generate(budgeted(parse(query.statement), span))
+        before = bind_standing(parse(query.statement), query.statement, self.catalog)
+        made = bind_standing(parse(statement), statement, self.catalog)
+        number = secrets.token_hex(8)
+        try:
+            self._stand(query.name, made, number)
+            if self.store is not None:
+                self.store.put_query(query.name, statement, sorted(made.reads), number)
+        except BaseException:
+            self._stand(query.name, before, secrets.token_hex(8))  # a view that no token knows
+            raise
+        self.catalog.queries[name.lower()] = ContinuousQuery(query.name, statement, made.reads, number)
+        return Done(f"query {query.name} has {'no budget' if span is None else 'another budget'}", True)
+
+    def _stand(self, name: str, made: Standing, number: str) -> None:
+        """Have a query stand in the place of the one of its name."""
+        with self.standing.lock:
+            self.standing.drop(name)
+            self.standing.create(name, made, number)
 
     # --- DROP ----------------------------------------------------------------------------------------------------
 
@@ -170,6 +224,7 @@ class Definitions:
         known: dict[str, Any] = {
             "stream": self.catalog.streams,
             "summary": self.catalog.summaries,
+            "table": self.catalog.tables,
             "query": self.catalog.queries,
         }[kind]  # type: ignore[assignment]  # by name
         key = name.lower()
@@ -191,21 +246,36 @@ class Definitions:
                 sql,
                 offset_of(node.this),
             )
-        for user in users:
-            del self.catalog.queries[user.lower()]
-        for summary in below:
-            self._drop_summary(summary.lower())
+        if kind == "query":
+            users = [self.catalog.queries[key].name]
         if kind == "summary":
             self._drop_summary(key)
-        elif kind == "stream":
+        if self.store is not None:
+            self.store.drop(
+                self.catalog.streams[key].name if kind == "stream" else None,
+                users,
+                table=self.catalog.tables[key].name if kind == "table" else None,
+            )
+        for user in users:
+            del self.catalog.queries[user.lower()]
+            self.standing.drop(user)
+        for summary in below:
+            self.catalog.summaries.pop(summary.lower()).index.dropped = True
+        if kind == "table":
+            del self.catalog.tables[key]
+        if kind == "stream":
+            for table in self.catalog.tables.values():
+                table.cap(self.catalog.streams[key].name, 0)  # the next one of that name counts from 0
             del self.catalog.streams[key]
-        else:
-            del self.catalog.queries[key]
         return Done(f"{kind} {name} dropped", True)
 
     def _drop_summary(self, key: str) -> None:
-        entry = self.catalog.summaries.pop(key)
-        self.catalog.streams[entry.stream.lower()].drop_summary(entry.index.name)
+        entry = self.catalog.summaries[key]
+        try:
+            self.catalog.streams[entry.stream.lower()].drop_summary(entry.index.name)
+        finally:
+            if entry.index.dropped:  # also if it is not known to be on disk yet
+                del self.catalog.summaries[key]
 
     # --- SHOW, DESCRIBE ------------------------------------------------------------------------------------------
 
@@ -237,6 +307,18 @@ class Definitions:
                     "tuples": pa.array([d.tuples for _, d in entries], pa.int64()),
                     "bytes": pa.array([d.bytes for _, d in entries], pa.int64()),
                     "ceiling": pa.array([d.ceiling for _, d in entries], pa.int64()),
+                }
+            )
+        if node.args["kind"] == "TABLES":
+            tables = [t for _, t in sorted(self.catalog.tables.items())]
+            return pa.table(
+                {
+                    "name": pa.array([t.name for t in tables], pa.string()),
+                    "key": pa.array([t.key for t in tables], pa.string()),
+                    "retroactive": pa.array([t.retroactive for t in tables], pa.bool_()),
+                    "rows": pa.array([len(t) for t in tables], pa.int64()),
+                    "changes": pa.array([t.changes for t in tables], pa.int64()),
+                    "bytes": pa.array([t.nbytes for t in tables], pa.int64()),
                 }
             )
         queries = [q for _, q in sorted(self.catalog.queries.items())]
@@ -272,6 +354,15 @@ class Definitions:
                     "reason": pa.array([z.reason for z in zones], pa.string()),
                 }
             )
+        if kind == "table":
+            table = self.catalog.tables[key]
+            return pa.table(
+                {
+                    "column": pa.array(list(table.schema.types), pa.string()),
+                    "type": pa.array(list(table.schema.types.values()), pa.string()),
+                    "key": pa.array([c == table.key for c in table.schema.types], pa.bool_()),
+                }
+            )
         if kind == "query":
             query = self.catalog.queries[key]
             return pa.table(
@@ -283,29 +374,9 @@ class Definitions:
             )
         every = [s.name for s in self.catalog.streams.values()]
         every += [s.index.name for s in self.catalog.summaries.values()]
+        every += [t.name for t in self.catalog.tables.values()]
         every += [q.name for q in self.catalog.queries.values()]
-        raise self.catalog.missing("stream, summary or query", node.this, sql, every)
-
-
-class _placed:
-    """Errors of the index, told with their place in the statement: that of their kind, or else the one given."""
-
-    def __init__(
-        self, sql: str, node: exp.Expression, places: Mapping[type[DefinitionError], exp.Expression] | None = None
-    ) -> None:
-        self._sql = sql
-        self._node = node
-        self._places = places or {}
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
-        if isinstance(problem, StatementError) and problem.line is None:
-            raise type(problem)(problem.problem, self._sql, offset_of(self._node)) from None
-        if isinstance(problem, DefinitionError):
-            node = self._places.get(type(problem), self._node)
-            raise type(problem)(str(StatementError(str(problem), self._sql, offset_of(node)))) from None
+        raise self.catalog.missing("stream, summary, table or query", node.this, sql, every)
 
 
 def _options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[str, Any]:

@@ -44,7 +44,8 @@ class Shelf:
     def take(self, token: str) -> Cursor:
         """The cursor of a token, which is of no further use."""
         name, _, signature = token.partition(".") if isinstance(token, str) else ("", "", "")
-        if not name.isascii() or not hmac.compare_digest(self._sign(name).encode(), signature.encode()):
+        known = name.isascii() and signature.isascii() and hmac.compare_digest(self._sign(name), signature)
+        if not known:
             raise BadToken("no resume token of this session: it was changed, or made elsewhere")
         with self._lock:
             until, cursor = self._cursors.pop(name, (0, None))
@@ -54,6 +55,16 @@ class Shelf:
                 " out by newer ones; ask again"
             )
         return cursor
+
+    def drop(self, token: str) -> None:
+        """Let go of the cursor of a token, if it is still there."""
+        with self._lock:
+            self._cursors.pop(token.partition(".")[0], None)
+
+    def clear(self) -> None:
+        """Let go of every cursor."""
+        with self._lock:
+            self._cursors.clear()
 
     def _sign(self, name: str) -> str:
         return hmac.new(self._secret, name.encode(), "sha256").hexdigest()[:32]

@@ -99,6 +99,12 @@ class _Compiler:
             raise place.error(BadClause, f"{node.sql_name().lower()} is an aggregate and has no place here")
         if isinstance(node, exp.Anonymous):
             raise place.error(NoSuchName, f"no function {node.name}{suggest(node.name, [call.name for call in CALLS])}")
+        if isinstance(node, exp.Exists):
+            raise place.error(
+                Unsupported,
+                "EXISTS is offered in continuous queries, as a condition of WHERE or one that AND joins:"
+                " CREATE CONTINUOUS QUERY name AS ...",
+            )
         raise place.error(Unsupported, f"{type(node).__name__} is not offered in an expression")
 
     def condition(self, node: exp.Expression) -> Compiled:

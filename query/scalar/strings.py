@@ -11,13 +11,13 @@ from query.scalar.types import ARROW
 
 _TEXT: Final = ARROW["string"]
 # The space separators of Unicode; tabs and line ends are none.
-_SPACES: Final = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+SPACES: Final = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _FARTHEST: Final = 2**40
 
 
 def trim(text: Value) -> Value:
     """Without the spaces at both ends."""
-    return pc.utf8_trim(text, _SPACES)
+    return pc.utf8_trim(text, SPACES)
 
 
 def slicer(start: int, length: int | None) -> Callable[[Value], Value]:
@@ -25,7 +25,12 @@ def slicer(start: int, length: int | None) -> Callable[[Value], Value]:
 
     A negative length takes the characters before the start. What lies outside of the string is empty.
     """
-    # The kernel counts from 0, or back from the end where negative; here that is told by the sign of `start`.
+    low, high = reach(start, length)
+    return lambda text: pc.utf8_slice_codeunits(text, start=low, stop=high)
+
+
+def reach(start: int, length: int | None = None) -> tuple[int, int | None]:
+    """The same as a slice: counted from 0, or back from the end where negative, which the sign of `start` tells."""
     first = max(-_FARTHEST, min(start if start < 0 else start - 1, _FARTHEST))
     low, high = first, None
     if length is not None:
@@ -35,7 +40,7 @@ def slicer(start: int, length: int | None) -> Callable[[Value], Value]:
         low, high = max(low, 0), None if high is None else max(high, 0)
     elif high is not None and high >= 0:
         high = None
-    return lambda text: pc.utf8_slice_codeunits(text, start=low, stop=high)
+    return low, high
 
 
 def join(left: Value, right: Value) -> Value:

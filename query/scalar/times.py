@@ -56,7 +56,8 @@ _MONDAY: Final = 3 * 1_440 * _MINUTE
 _CALENDAR: Final = ("MONTH", "QUARTER", "YEAR")
 
 
-def _unit(word: str) -> str:
+def unit_of(word: str) -> str:
+    """The unit that a word names."""
     word = word.upper()
     word = word if word in _FIELDS else word.removesuffix("S")
     return _OTHER_NAMES.get(word, word)
@@ -66,13 +67,13 @@ def field(word: str, kind: Kind) -> tuple[Kind, Callable[[Value], Value]] | None
     """The kind of a field and the kernel that takes it from a timestamp or interval; None if there is no such field."""
     if word.upper() == "EPOCH":
         return "float", _epoch
-    kernel = _FIELDS.get(_unit(word)) if kind == "timestamp" else None
+    kernel = _FIELDS.get(unit_of(word)) if kind == "timestamp" else None
     return None if kernel is None else ("int", kernel)
 
 
 def truncation(word: str) -> Callable[[Value], Value] | None:
     """The kernel that cuts a timestamp down to a unit; None if there is no such unit."""
-    unit = _unit(word)
+    unit = unit_of(word)
     if unit == "MICROSECOND":
         return lambda value: value
     if unit in _FIXED:

@@ -20,7 +20,9 @@ ALLOWED: frozenset[type[exp.Expression]] = frozenset(
         *(exp.Case, exp.If, exp.Cast, exp.Extract, exp.Count, exp.Distinct, exp.Anonymous),
         *CALL_BY_NODE,
         *(nodes.Select, nodes.Preference, nodes.SummaryEstimate, nodes.ErrorTarget, nodes.Span),
-        *(nodes.CreateStream, nodes.CreateSummary, nodes.CreateContinuousQuery, nodes.Option),
+        *(exp.Union, exp.Intersect, exp.Except, exp.Exists),
+        *(nodes.CreateStream, nodes.CreateSummary, nodes.CreateContinuousQuery, nodes.Option, nodes.AlterQuery),
+        *(nodes.CreateTable, nodes.TableChange, nodes.Row, nodes.Assignment),
         *(nodes.Show, nodes.Describe, nodes.Drop, nodes.Explain),
     }
 )

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.generator import Generator
 
 from query.sql import nodes
+from query.sql.queries import SETS
 from query.sql.scalars import AND, ATOM, COMPARE, IS, JOIN, MATCH, MINUS, NOT, OR, PRODUCT, SUM
 from query.sql.words import CALL_BY_NODE, RESERVED, keyword
 from summaries.errors import Unsupported
@@ -41,6 +42,7 @@ _LEVELS: dict[type[exp.Expression], int] = {kind: level for kind, (_, level) in 
     exp.ILike: MATCH,
     exp.Neg: MINUS,
 }
+_SETS: dict[type[exp.Expression], tuple[str, int]] = {kind: (word, level) for word, (level, kind) in SETS.items()}
 _NEGATED = (exp.Is, exp.Between, exp.In, exp.Like, exp.ILike)
 """What has its NOT inside: `a NOT IN (1)`."""
 
@@ -183,7 +185,8 @@ class PromisingGenerator(Generator):
 
     def select_form(self, node: exp.Select) -> str:
         args = node.args
-        parts = [f"SELECT {self.listed(node.expressions)}", f"FROM {self.sql(args['from_'].this)}"]
+        distinct = "DISTINCT " if args.get("distinct") else ""
+        parts = [f"SELECT {distinct}{self.listed(node.expressions)}", f"FROM {self.sql(args['from_'].this)}"]
         for join in args.get("joins") or ():
             if join.args.get("on") is None:
                 parts[-1] += f", {self.sql(join.this)}"
@@ -207,6 +210,20 @@ class PromisingGenerator(Generator):
         if args.get("limit") is not None:
             parts.append(f"LIMIT {self.sql(args['limit'].expression)}")
         return self.parted(parts)
+
+    def set_form(self, node: exp.SetOperation) -> str:
+        word, at = _SETS[type(node)]
+        if not node.args.get("distinct"):
+            word += " ALL"
+        return self.parted([self.branch(node.this, at), word, self.branch(node.expression, at + 1)])
+
+    def branch(self, node: exp.Expression, floor: int) -> str:
+        """A query where only what holds at least as tightly as `floor` may stand."""
+        text = self.sql(node)
+        return f"({text})" if type(node) in _SETS and _SETS[type(node)][1] < floor else text
+
+    def exists_form(self, node: exp.Exists) -> str:
+        return f"EXISTS ({self.sql(node.this)})"
 
     def parted(self, parts: list[str]) -> str:
         """Clauses after one another; each on its line when pretty."""
@@ -269,6 +286,37 @@ class PromisingGenerator(Generator):
     def query_form(self, node: nodes.CreateContinuousQuery) -> str:
         return self.parted([f"CREATE CONTINUOUS QUERY {self.created(node)} AS", self.sql(node.args["query"])])
 
+    def alter_form(self, node: nodes.AlterQuery) -> str:
+        budget = node.args.get("budget")
+        change = "DROP BUDGET" if budget is None else f"SET BUDGET {self.sql(budget)}"
+        return f"ALTER QUERY {self.sql(node.this)} {change}"
+
+    def table_definition_form(self, node: nodes.CreateTable) -> str:
+        columns = ", ".join(f"{self.sql(one.this)} {self.sql(one.args['kind'])}" for one in node.args["columns"])
+        key = f"PRIMARY KEY ({self.sql(node.args['key'])})"
+        return self.parted(
+            [
+                f"CREATE TABLE {self.created(node)} ({columns}, {key})",
+                "RETROACTIVE" if node.args.get("retroactive") else "NON RETROACTIVE",
+            ]
+        )
+
+    def change_form(self, node: nodes.TableChange) -> str:
+        args, name = node.args, self.sql(node.this)
+        kind = args["kind"]
+        if kind in ("INSERT", "UPSERT"):
+            columns = f" ({self.listed(args['columns'])})" if args.get("columns") else ""
+            return self.parted([f"{kind} INTO {name}{columns}", f"VALUES {self.listed(args['rows'])}"])
+        key, keys = self.sql(args["key"]), args["keys"]
+        if len(keys) == 1:
+            where = f"WHERE {key} = {self.operand(keys[0], MATCH + 1)}"
+        else:
+            where = f"WHERE {key} IN ({self.listed(keys)})"
+        first = f"DELETE FROM {name}"
+        if kind == "UPDATE":
+            first = f"UPDATE {name} SET {self.listed(args['assignments'])}"
+        return self.parted([first, where])
+
     def explain_form(self, node: nodes.Explain) -> str:
         return self.parted(["EXPLAIN ANALYZE" if node.args.get("analyze") else "EXPLAIN", self.sql(node.this)])
 
@@ -312,6 +360,13 @@ _FORMS: dict[type[exp.Expression], Callable[[PromisingGenerator, Any], str]] = {
     nodes.CreateSummary: PromisingGenerator.summary_form,
     nodes.Option: PromisingGenerator.option_form,
     nodes.CreateContinuousQuery: PromisingGenerator.query_form,
+    **dict.fromkeys(_SETS, PromisingGenerator.set_form),
+    exp.Exists: PromisingGenerator.exists_form,
+    nodes.AlterQuery: PromisingGenerator.alter_form,
+    nodes.CreateTable: PromisingGenerator.table_definition_form,
+    nodes.TableChange: PromisingGenerator.change_form,
+    nodes.Row: lambda self, node: f"({self.listed(node.expressions)})",
+    nodes.Assignment: lambda self, node: f"{self.sql(node.this)} = {self.sql(node.args['value'])}",
     nodes.Explain: PromisingGenerator.explain_form,
     nodes.Drop: PromisingGenerator.drop_form,
     nodes.Show: lambda self, node: f"SHOW {node.args['kind']}",

@@ -37,7 +37,11 @@ class Node(exp.Expression):
 
 
 class Select(exp.Select):
-    """A query. Without `preference`, `fade`, `window`, `budget` and `target` it is plain SQL."""
+    """A query. Without `preference`, `fade`, `window`, `budget` and `target` it is plain SQL. `distinct` is a bool.
+
+    Queries put together are `exp.Union`, `exp.Intersect` and `exp.Except` (this, expression, distinct: a bool); where
+    the word stands is `meta["word"]`, as is that of DISTINCT here.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         **exp.Select.arg_types,
@@ -91,13 +95,67 @@ class Option(Node):
 
 
 class CreateContinuousQuery(Node):
-    """`CREATE CONTINUOUS QUERY this AS query`."""
+    """`CREATE CONTINUOUS QUERY this AS query`: a Select, or queries put together."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "exists": False, "query": True}
 
 
+class AlterQuery(Node):
+    """`ALTER QUERY this SET BUDGET budget`, or without one `DROP BUDGET`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "budget": False}
+
+
+class CreateTable(Node):
+    """`CREATE TABLE this (columns, PRIMARY KEY (key)) RETROACTIVE`, or NON RETROACTIVE. The columns are ColumnDefs."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "exists": False,
+        "columns": True,
+        "key": True,
+        "retroactive": False,
+    }
+
+
+class TableChange(Node):
+    """A change of the table `this`; its kind is INSERT, UPSERT, UPDATE or DELETE. Values have no columns in them.
+
+    INSERT and UPSERT: `columns` (names, maybe none) and `rows`. UPDATE: `assignments`, and the one of `keys` that the
+    column `key` must equal. DELETE: `key` and one or more `keys`.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "kind": True,
+        "this": True,
+        "columns": False,
+        "rows": False,
+        "assignments": False,
+        "key": False,
+        "keys": False,
+    }
+
+
+class Row(Node):
+    """The values of one row, in parentheses. It can be iterated over."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
+
+    def __len__(self) -> int:
+        return len(self.expressions)
+
+
+class Assignment(Node):
+    """`this = value` of an UPDATE. It can be unpacked: `column, value = assignment`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "value": True}
+
+    def __iter__(self) -> Iterator[exp.Expression]:
+        return iter((self.this, self.args["value"]))
+
+
 class Show(Node):
-    """`SHOW kind`: STREAMS, SUMMARIES or QUERIES."""
+    """`SHOW kind`: STREAMS, SUMMARIES, TABLES or QUERIES."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True}
 
@@ -107,13 +165,13 @@ class Describe(Node):
 
 
 class Drop(Node):
-    """`DROP kind this`: a STREAM, SUMMARY or QUERY."""
+    """`DROP kind this`: a STREAM, SUMMARY, TABLE or QUERY."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": True, "exists": False, "cascade": False}
 
 
 class Explain(Node):
-    """`EXPLAIN [ANALYZE] this`."""
+    """`EXPLAIN [ANALYZE] this`: a query or, without ANALYZE, a CreateContinuousQuery."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "analyze": False}
 
@@ -173,6 +231,23 @@ def whole_micros(amount: str, unit: str) -> int:
     if abs(micros) > LONGEST:
         raise BadClause(f"{shown}: longer than any span of time here")
     return micros
+
+
+def word_of(node: exp.Expr) -> int | None:
+    """Where DISTINCT, or the word between two queries, stands."""
+    found: int | None = node.meta.get("word")
+    return found
+
+
+def selects(node: exp.Expression) -> Iterator[exp.Expression]:
+    """The SELECTs that a query is put together from, from left to right."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, exp.SetOperation):
+            stack += [top.args["expression"], top.args["this"]]
+        else:
+            yield top
 
 
 def connect(kind: type[exp.And] | type[exp.Or], operands: Sequence[exp.Expression]) -> exp.Expression:

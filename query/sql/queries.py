@@ -1,4 +1,4 @@
-"""The grammar of SELECT and of its clauses."""
+"""The grammar of SELECT and of its clauses, and of queries put together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,19 @@ from summaries.errors import BadSyntax
 
 T = TypeVar("T")
 
-_SET_OPERATIONS = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
+_UNION, _INTERSECT = range(2)
+"""Levels of precedence between queries; a higher one binds tighter."""
+
+SETS: dict[str, tuple[int, type[exp.SetOperation]]] = {
+    "UNION": (_UNION, exp.Union),
+    "EXCEPT": (_UNION, exp.Except),
+    "INTERSECT": (_INTERSECT, exp.Intersect),
+}
 _JOINS = ("LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF", "POSITIONAL", "STRAIGHT_JOIN")
 _AFTER_STREAM = ("TABLESAMPLE", "SAMPLE", "PIVOT", "UNPIVOT", "MATCH_RECOGNIZE", "LATERAL", "FOR", "INTO")
-_AT_THE_END = ("QUALIFY", "OFFSET", "FETCH", "INTO", "FOR", "LOCK", "SAMPLE", "USING", *_SET_OPERATIONS)
+_AT_THE_END = ("QUALIFY", "OFFSET", "FETCH", "INTO", "FOR", "LOCK", "SAMPLE", "USING", "MINUS")
 _CLAUSES = ("WITH", "FADE", "WINDOW", "BUDGET", "LIMIT", "PREFERENCE")
-_NO_ALIAS = frozenset((*_CLAUSES, *_JOINS, *_AFTER_STREAM, *_AT_THE_END))
+_NO_ALIAS = frozenset((*SETS, *_CLAUSES, *_JOINS, *_AFTER_STREAM, *_AT_THE_END))
 """Words that mean something else after the name of a stream; after AS they may be its alias."""
 
 _PLAIN = {"FROM": "FROM", "WHERE": "WHERE", "GROUP": "GROUP BY", "HAVING": "HAVING", "ORDER": "ORDER BY"}
@@ -34,17 +41,58 @@ _NAMES = {
 class Queries(Scalars):
     """Reads one query at a time."""
 
+    def combined(self, floor: int = _UNION) -> exp.Expression:
+        """Reads SELECTs and what stands between them, from left to right; INTERSECT binds tighter than the others."""
+        start = self.start
+        left = self.branch()
+        while self.word in SETS and SETS[self.word][0] >= floor:
+            level, kind = SETS[self.word]
+            word = self.advance().start
+            distinct = not self.take("ALL")
+            if distinct:
+                self.take("DISTINCT")
+            if self.word in ("BY", "CORRESPONDING"):
+                self.refuse("UNION BY NAME" if self.word == "BY" else self.word, word)
+            left = placed(kind(this=left, expression=self.combined(level + 1), distinct=distinct), start)
+            left.meta["word"] = word
+        return left
+
+    def branch(self) -> exp.Expression:
+        """Reads one SELECT, or queries in parentheses."""
+        start = self.start
+        if self.take("("):
+            self.inside()
+            node = self.combined()
+            self.expect(")")
+            self.nested -= 1
+            if self.word in _PLAIN or self.word in _CLAUSES:
+                self.misplaced(f"{self.word} after a query in parentheses: each SELECT has its own clauses")
+            return node
+        if self.word == "WITH":
+            self.refuse("WITH before a query (a common table expression)")
+        if self.word != "SELECT":
+            self.unexpected("SELECT")
+        return placed(self.select(), start)
+
     def select(self) -> exp.Expression:
         """Reads a query: its clauses in SQL's order, then ours in any order."""
         start = self.advance().start
-        if self.word in ("DISTINCT", "ALL"):
-            self.refuse(f"SELECT {self.word}")
+        word, distinct = self.start, False
+        if self.word == "ALL":
+            self.refuse("SELECT ALL")
+        if self.take("DISTINCT"):
+            distinct = True
+            if self.word == "ON":
+                self.refuse("SELECT DISTINCT ON", word)
         if self.word == "TOP" and self.peek() == NUMBER:
             self.refuse("TOP")
         args: dict[str, object] = {"expressions": self.several(self.projection)}
+        if distinct:
+            args["distinct"] = True
         if self.word != "FROM":
             self.refuse_end()
-            if self.word in (END, ";") or self.word in _PLAIN or self.word in _CLAUSES:
+            ends = self.word in (END, ";") or (self.word == ")" and self.nested > 0)
+            if ends or self.word in _PLAIN or self.word in _CLAUSES or self.word in SETS:
                 self.refuse("a query without FROM", start)
             self.unexpected(", or FROM")
         self.sources(args)
@@ -67,7 +115,24 @@ class Queries(Scalars):
             wrong = "is given twice" if _PLAIN[self.word] in given else f"comes before {given[-1]}"
             self.misplaced(f"{_PLAIN[self.word]} {wrong}")
         self.refuse_end()
-        return nodes.Select(**args)
+        node = nodes.Select(**args)
+        if distinct:
+            node.meta["word"] = word
+        return node
+
+    def subquery(self) -> exp.Expression:
+        """Reads the one SELECT inside of EXISTS."""
+        start, preferring = self.start, self.preferring
+        if self.word == "WITH":
+            self.refuse("WITH before a query (a common table expression)")
+        if self.word != "SELECT":
+            self.unexpected("SELECT")
+        self.preferring = False
+        node = placed(self.select(), start)
+        self.preferring = preferring
+        if self.word in SETS:
+            self.refuse(f"{self.word} inside of EXISTS")
+        return node
 
     def several(self, one: Callable[[], T]) -> list[T]:
         """Reads one or more, between commas."""

@@ -50,7 +50,7 @@ _REFUSED_WORDS: dict[str, str] = {
     **{"SIMILAR": "SIMILAR TO", "AT": "AT TIME ZONE"},
 }
 _REFUSED_CALLS: dict[str, str] = {
-    **{word: f"{word} over a subquery" for word in ("EXISTS", "ANY", "ALL", "SOME")},
+    **{word: f"{word} over a subquery" for word in ("ANY", "ALL", "SOME")},
     **{word: word for word in ("ROLLUP", "CUBE", "VALUES", "TRY_CAST", "SAFE_CAST")},
     **{"INTERVAL": "INTERVAL of an expression", "ROW": "a row of several values"},
 }
@@ -297,7 +297,8 @@ class Scalars(Literals):
             self.refuse(_REFUSED_CALLS[word], start)
         self.advance()
         self.inside()
-        reader = {"COUNT": self.count, "CAST": self.cast, "EXTRACT": self.extract}.get(word)
+        readers = {"COUNT": self.count, "CAST": self.cast, "EXTRACT": self.extract, "EXISTS": self.exists}
+        reader = readers.get(word)
         node = reader() if reader is not None else self.function(token.text, word, start)
         if self.word == "OVER" and self.peek() not in _ENDS:
             self.refuse("OVER (a window function)")
@@ -393,6 +394,16 @@ class Scalars(Literals):
         self.expect(")")
         self.nested -= 1
         return exp.Extract(this=placed(exp.Var(this=unit), place), expression=inner)
+
+    def exists(self) -> exp.Expression:
+        inner = self.subquery()
+        self.expect(")")
+        self.nested -= 1
+        return exp.Exists(this=inner)
+
+    def subquery(self) -> exp.Expression:
+        """Reads a query inside of an expression; whoever knows queries says how."""
+        return self.unexpected("an expression")
 
     def case(self) -> exp.Expression:
         start = self.advance().start

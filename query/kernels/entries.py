@@ -1,0 +1,255 @@
+"""Entries of standing queries: chained by code, by the time they end, and found by what they are made of.
+
+An entry has a place, a row of `links`: NEXT and PREV of the chain of its code, LATER and EARLIER of the slot of the
+calendar that it ends in, its CODE (-1: the place is free, and NEXT is the next free one) and a NOTE of its owner.
+`times` holds when it came and when it ends. `heads[code]` is the first of a chain and how many there are. `index` is
+open addressed and holds places plus one, 0 where it is free; nothing is looked up if it is empty.
+"""
+
+import numpy as np
+
+from summaries.kernels.hashing import remix
+from summaries.kernels.jit import kernel
+
+NEXT = 0
+PREV = 1
+LATER = 2
+EARLIER = 3
+CODE = 4
+NOTE = 5
+FIELDS = 6
+
+NO_SLOT = -2
+"""As EARLIER: the entry is in no slot, since it has no end."""
+
+FREE = 0
+"""Of `meta`: the first free place among those that were used, -1 if there is none."""
+COUNT = 1
+"""Entries."""
+TOP = 2
+"""Places that were ever used."""
+SLOT = 3
+"""No entry ends in a slot before this one."""
+SHIFT = 4
+"""A slot is 2^SHIFT microseconds wide."""
+METAS = 5
+
+NEVER = (1 << 62) - 1
+START = np.uint64(0x9E3779B97F4A7C15)
+
+LINKS = "int32[:,::1]"
+IDS = "int64[:,::1]"
+STATE = "int64[:,::1], int64[:,::1], int32[:,::1], int32[:,::1], int32[::1], int32[::1], int64[::1]"
+"""ids, times, links, heads, slots, index, meta."""
+
+
+@kernel("int64(int64[:,::1], int64, int64)")
+def seat_of(ids, row, mask):
+    """Where the search for a row of ids starts."""
+    h = START
+    for c in range(ids.shape[1]):
+        h = remix(h ^ np.uint64(ids[row, c]))
+    return np.int64(h & np.uint64(mask))
+
+
+@kernel("boolean(int64[:,::1], int64, int64[:,::1], int64)")
+def same(a, i, b, j):
+    for c in range(a.shape[1]):
+        if a[i, c] != b[j, c]:
+            return False
+    return True
+
+
+@kernel(f"void({STATE}, int64)")
+def link(ids, times, links, heads, slots, index, meta, place):
+    """Put an entry whose place, code and times are set into its chain, its slot and the index."""
+    code = links[place, CODE]
+    first = heads[code, 0]
+    links[place, NEXT] = first
+    links[place, PREV] = -1
+    if first >= 0:
+        links[first, PREV] = place
+    heads[code, 0] = place
+    heads[code, 1] += 1
+    if times[place, 1] >= NEVER:
+        links[place, LATER] = -1
+        links[place, EARLIER] = NO_SLOT
+    else:
+        number = times[place, 1] >> meta[SHIFT]
+        slot = number & (slots.size - 1)
+        if number < meta[SLOT]:
+            meta[SLOT] = number
+        first = slots[slot]
+        links[place, LATER] = first
+        links[place, EARLIER] = -1
+        if first >= 0:
+            links[first, EARLIER] = place
+        slots[slot] = place
+    if index.size:
+        mask = index.size - 1
+        at = seat_of(ids, place, mask)
+        while index[at] != 0:
+            at = (at + 1) & mask
+        index[at] = place + 1
+
+
+@kernel(f"void({STATE}, int64)")
+def unlink(ids, times, links, heads, slots, index, meta, place):
+    """Take an entry out. What it held can be read until its place is used again."""
+    code = links[place, CODE]
+    after, before = links[place, NEXT], links[place, PREV]
+    if before >= 0:
+        links[before, NEXT] = after
+    else:
+        heads[code, 0] = after
+    if after >= 0:
+        links[after, PREV] = before
+    heads[code, 1] -= 1
+    after, before = links[place, LATER], links[place, EARLIER]
+    if before != NO_SLOT:
+        if before >= 0:
+            links[before, LATER] = after
+        else:
+            slots[(times[place, 1] >> meta[SHIFT]) & (slots.size - 1)] = after
+        if after >= 0:
+            links[after, EARLIER] = before
+    if index.size:
+        mask = index.size - 1
+        at = seat_of(ids, place, mask)
+        while index[at] != place + 1:
+            at = (at + 1) & mask
+        hole = at
+        while True:  # whatever was pushed past the hole moves back into it
+            at = (at + 1) & mask
+            if index[at] == 0:
+                break
+            home = seat_of(ids, index[at] - 1, mask)
+            if ((at - home) & mask) >= ((at - hole) & mask):
+                index[hole] = index[at]
+                hole = at
+        index[hole] = 0
+    links[place, NEXT] = np.int32(meta[FREE])
+    links[place, CODE] = -1 - code
+    meta[FREE] = place
+    meta[COUNT] -= 1
+
+
+@kernel(f"void({STATE}, int64[:,::1], int64[::1], int64[::1], int32[::1], int32[::1])")
+def insert(ids, times, links, heads, slots, index, meta, rows, ts, exp, codes, places):
+    """Take in entries; there is room for them. `places` gets where they are."""
+    for i in range(codes.size):
+        if meta[FREE] >= 0:
+            place = meta[FREE]
+            meta[FREE] = links[place, NEXT]
+        else:
+            place = meta[TOP]
+            meta[TOP] += 1
+        meta[COUNT] += 1
+        for c in range(rows.shape[1]):
+            ids[place, c] = rows[i, c]
+        times[place, 0] = ts[i]
+        times[place, 1] = exp[i]
+        links[place, CODE] = codes[i]
+        links[place, NOTE] = 0
+        link(ids, times, links, heads, slots, index, meta, place)
+        places[i] = place
+
+
+@kernel(f"int64({STATE}, int64, int32[::1])")
+def expire(ids, times, links, heads, slots, index, meta, now, places):
+    """Take out what ends at `now` or before; returns how many, `places` gets where they were."""
+    made = 0
+    last = now >> meta[SHIFT]
+    first = max(meta[SLOT], last - slots.size + 1)
+    for number in range(first, last + 1):
+        place = slots[number & (slots.size - 1)]
+        while place >= 0:
+            later = links[place, LATER]
+            if times[place, 1] <= now:
+                unlink(ids, times, links, heads, slots, index, meta, place)
+                places[made] = place
+                made += 1
+            place = later
+    meta[SLOT] = max(meta[SLOT], last)
+    return made
+
+
+@kernel("int64(int64[:,::1], int32[::1], int64[:,::1], int32[::1])")
+def find(ids, index, rows, places):
+    """Where the rows are, -1 for those that are not there; returns how many are."""
+    mask = index.size - 1
+    found = 0
+    for i in range(rows.shape[0]):
+        at = seat_of(rows, i, mask)
+        places[i] = -1
+        while index[at] != 0:
+            if same(rows, i, ids, index[at] - 1):
+                places[i] = index[at] - 1
+                found += 1
+                break
+            at = (at + 1) & mask
+    return found
+
+
+@kernel(f"void({STATE}, int32[::1])")
+def remove(ids, times, links, heads, slots, index, meta, places):
+    """Take out the entries at these places, which all differ."""
+    for i in range(places.size):
+        unlink(ids, times, links, heads, slots, index, meta, places[i])
+
+
+@kernel("void(int64[:,::1], int32[:,::1], int64, int32[::1])")
+def reseat(ids, links, top, index):
+    """Fill an empty index with all entries."""
+    mask = index.size - 1
+    for place in range(top):
+        if links[place, CODE] >= 0:
+            at = seat_of(ids, place, mask)
+            while index[at] != 0:
+                at = (at + 1) & mask
+            index[at] = place + 1
+
+
+@kernel("void(int32[:,::1], int64, int32[::1])")
+def recode(links, top, codes):
+    """Give every entry the new number of its code."""
+    for place in range(top):
+        if links[place, CODE] >= 0:
+            links[place, CODE] = codes[links[place, CODE]]
+
+
+@kernel("int64(int32[::1], int32[:,::1], int32[:,::1], int32[::1], int32[::1])")
+def members(codes, heads, links, which, places):
+    """All entries of these codes: `which` gets the number among `codes`, `places` where they are."""
+    made = 0
+    for i in range(codes.size):
+        place = heads[codes[i], 0]
+        while place >= 0:
+            which[made] = i
+            places[made] = place
+            made += 1
+            place = links[place, NEXT]
+    return made
+
+
+@kernel("int64(int32[::1], int32[:,::1])")
+def members_of(codes, heads):
+    """How many entries there are of these codes, each counted as often as it is named."""
+    total = 0
+    for i in range(codes.size):
+        total += heads[codes[i], 1]
+    return total
+
+
+@kernel("int64(int32[::1], uint8[::1], int32[::1])")
+def different(codes, marks, out):
+    """The different codes in order of appearance; `marks` is 0 everywhere, before and after. Returns how many."""
+    made = 0
+    for i in range(codes.size):
+        if marks[codes[i]] == 0:
+            marks[codes[i]] = 1
+            out[made] = codes[i]
+            made += 1
+    for i in range(made):
+        marks[out[i]] = 0
+    return made

@@ -1,0 +1,400 @@
+"""All standing queries of a session: the ticks they are kept up to date by, and those who watch them."""
+
+import base64
+import binascii
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from index.table import Table
+from query.standing import plan
+from query.standing.deltas import Mode
+from query.standing.source import Source
+from query.standing.subscription import Delta
+from query.standing.views import Planned, Seen, View, may_wait, view_of
+from summaries.errors import BadToken, NoSuchName, PromisingError
+
+Key: TypeAlias = tuple[str, int | None, str | None]
+"""What makes two queries one view: their text and budget."""
+
+SAVED = 1.0  # seconds of its budget that a query may save up
+LEAST_SHARE = 0.1  # of the time of a tick that queries which may wait have, however long the others take
+SILENCE = 1_000_000  # microseconds without arrivals after which a stream's time goes on with the clock
+
+
+@dataclass(frozen=True)
+class QueryStatus:
+    """How a standing query is doing."""
+
+    name: str
+    statement: str
+    watermark: int
+    """The view stands at this time."""
+    lag: int
+    """Microseconds of event time that have arrived and are not in the view yet."""
+    size: int
+    """Results in the view."""
+    came: int
+    """Results so far."""
+    went: int
+    """Of these, retracted before their time."""
+    late: int
+    """Tuples that had ended before they arrived."""
+    shed: float
+    """Results given up for want of CPU, as expected."""
+    cpu_seconds: float
+    budget: float | None
+    """CPU seconds a second."""
+    label: str
+    store: str
+    mode: str
+    bytes: int
+    subscribers: int
+    problem: str | None
+    """What it failed with, if it did."""
+
+
+class Feed:
+    """One subscriber of one query. Nothing is put by for it: what it has missed is looked up when it asks."""
+
+    def __init__(self, engine: "Engine", name: str, seen: Seen | None, same: bool) -> None:
+        self._engine = engine
+        self._name = name
+        self._seen = seen
+        self._same = same
+        view = engine.view(name)
+        self._view = view
+        self.schema = view.schema
+        self.keyed = view.keyed
+        self.endless = view.endless
+        self.key_width = view.width
+
+    def take(self) -> Delta | None:
+        """What has changed since the last time; None if nothing has."""
+        with self._engine.lock:
+            view = self._engine.view(self._name)
+            if view is not self._view:  # dropped and made anew, or another budget
+                if _shape(view) != _shape(self._view):
+                    raise NoSuchName(
+                        f"continuous query {self._name!r} was dropped, and another is called so now; subscribe again"
+                    )
+                self._view, self._seen, self._same = view, None, True
+            if view.failed is not None:
+                raise view.failed
+            for source in view.sources:
+                if source.problem is not None:
+                    raise source.problem
+            if self._seen is not None and self._same and view.changed <= self._seen.tick:
+                return None
+            changes = view.since(self._seen, same=self._same)
+            rows = view.rows(changes.ids) if len(changes.ids) else view.schema.empty_table()
+            self._seen, self._same = Seen(view.tick, view.now, view.positions), True
+            return Delta(
+                view.tick,
+                view.watermark,
+                changes.reset,
+                rows,
+                changes.ids,
+                changes.exp,
+                changes.retractions,
+                self._engine.token(self._name, self._seen),
+                view.shed,
+                view.lag,
+            )
+
+    def close(self) -> None:
+        """Look no more."""
+        self._engine.leave(self)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+class Engine:
+    """Standing queries, all kept up to date by `tick`. Safe to be used by several threads.
+
+    Queries of one text are one view. A tick takes in what has arrived in every stream since the last one.
+    """
+
+    def __init__(self, mode: Mode = Mode.PIGGYBACK, *, elapsed: Callable[[], float] = time.monotonic) -> None:
+        self.mode = mode
+        self.lock = threading.RLock()
+        self.number = 0
+        """Of the last tick."""
+        self._elapsed = elapsed
+        self._last: float | None = None
+        self._epoch = secrets.token_hex(8)
+        self._sources: dict[str, Source] = {}
+        self._views: dict[Key, View] = {}
+        self._planned: dict[Key, Planned] = {}
+        """Those of the views that have to be worked on in each tick."""
+        self._queries: dict[str, View | PromisingError] = {}
+        self._ids: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._feeds: set[Feed] = set()
+
+    # --- queries -------------------------------------------------------------------------------------------------
+
+    def create(self, name: str, standing: plan.Standing, number: str) -> None:
+        """Let a query stand. Its view begins with what its windows hold.
+
+        number: stands for this creation of it, and outlives the process.
+        """
+        with self.lock:
+            view = view_of(standing, self.mode)
+            # One without WINDOW begins when it is created, so it is nobody else's.
+            key = standing.statement, standing.budget, name.lower() if view.endless else None
+            known = self._views.get(key)
+            if known is not None and known.failed is None:
+                view = known
+            else:
+                try:
+                    view.open(self._source)
+                    view.fill(self.number)
+                except BaseException:
+                    view.close()
+                    self._let_go()
+                    raise
+                self._views[key] = view
+                if isinstance(view, Planned):
+                    self._planned[key] = view
+            view.names.add(name.lower())
+            self._queries[name.lower()] = view
+            self._ids[name.lower()], self._names[name.lower()] = number, name
+
+    def broken(self, name: str, statement: str, problem: PromisingError) -> None:
+        """A query that was kept and cannot stand any more."""
+        with self.lock:
+            self._queries[name.lower()] = problem
+            self._ids[name.lower()], self._names[name.lower()] = statement, name
+
+    def drop(self, name: str) -> None:
+        """Let go of a query; its subscribers are told when they ask next."""
+        with self.lock:
+            view = self._queries.pop(name.lower(), None)
+            self._ids.pop(name.lower(), None)
+            self._names.pop(name.lower(), None)
+            if isinstance(view, View):
+                view.names.discard(name.lower())
+                if not view.names:
+                    key = view.standing.statement, view.standing.budget, name.lower() if view.endless else None
+                    if self._views.get(key) is view:  # and not one that was made after this one had failed
+                        del self._views[key]
+                        self._planned.pop(key, None)
+                    view.close()
+            self._let_go()
+
+    def _source(self, window: plan.Window) -> Source:
+        key = window.stream.name.lower()
+        source = self._sources.get(key)
+        if source is None:
+            source = self._sources[key] = Source(window.stream, self.number)
+        return source
+
+    def _let_go(self) -> None:
+        for key in [key for key, source in self._sources.items() if not source.used]:
+            del self._sources[key]
+
+    def view(self, name: str) -> View:
+        with self.lock:
+            found = self._queries.get(name.lower())
+            if found is None:
+                raise NoSuchName(f"there is no continuous query {name!r}; CREATE CONTINUOUS QUERY makes one")
+            if not isinstance(found, View):
+                raise found
+            return found
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def oldest(self, stream: str) -> int | None:
+        """The first arrival of a stream that a view may still show; None if none reads it."""
+        with self.lock:
+            source = self._sources.get(stream.lower())
+            return None if source is None else source.rows.first
+
+    def followed(self, table: Table) -> int | None:
+        """The last change of a table that every view has taken in; None if none looks at it."""
+        with self.lock:
+            seen = [change for view in self._views.values() for change in view.followed(table)]
+            return min(seen, default=None)
+
+    # --- ticks ---------------------------------------------------------------------------------------------------
+
+    def tick(self, *, idle: int | None = None, silence: int = SILENCE, capacity: float | None = None) -> int:
+        """Take in what has arrived; returns the number of the tick.
+
+        idle: the wall clock, in microseconds: streams that were silent for `silence` age by it.
+        capacity: CPU seconds for this tick. Queries with a budget or a preference put off what does not fit.
+        """
+        with self.lock:
+            began = time.thread_time_ns()
+            self.number += 1
+            for source in self._sources.values():
+                source.pull(self.number, idle, silence)
+            elapsed = self._since_last()
+            working = [view for view in self._planned.values() if view.failed is None]
+            for view in working:
+                if not may_wait(view.standing):
+                    view.step(self.number)
+            patient = [view for view in working if may_wait(view.standing)]
+            left = None
+            if capacity is not None:
+                left = int(max(capacity * 1e9 * LEAST_SHARE, capacity * 1e9 - (time.thread_time_ns() - began)))
+            self._share(patient, left, elapsed)
+            for source in self._sources.values():
+                source.settle(forget=self.mode is not Mode.ITA)  # there, views may still show what has ended
+            return self.number
+
+    def _since_last(self) -> float:
+        now = self._elapsed()
+        last, self._last = self._last, now
+        return 0.0 if last is None else now - last
+
+    def _share(self, views: list[Planned], left: int | None, elapsed: float) -> None:
+        """Give each its share of the time that is left: those that had the least for their weight come first, and what
+        one does not need the others have."""
+        for view in views:
+            budget = view.standing.budget
+            if budget is not None:
+                view.grant = int(min(view.grant + budget * 1e3 * elapsed, budget * 1e3 * SAVED))
+        views = sorted(views, key=lambda v: v.cpu / _weight(v))
+        weights = sum(_weight(v) for v in views)
+        spent = 0
+        for view in views:
+            share = None if left is None else int(max(0, left - spent) * _weight(view) / weights)
+            weights -= _weight(view)
+            spent += self._run(view, view.step, share)
+        while left is not None and spent < left:  # a share that was too small for one may be enough for another
+            waiting = [v for v in views if v.pending and v.failed is None and _granted(v)]
+            if not waiting:
+                return
+            share = max((left - spent) // len(waiting), 100_000)
+            for view in waiting:
+                spent += self._run(view, view.more, share)
+
+    def _run(self, view: Planned, step: Callable[[int, Callable[[], bool]], None], share: int | None) -> int:
+        """Work on a view for as long as it may; returns what that cost."""
+        most = share
+        if view.standing.budget is not None:
+            most = view.grant if share is None else min(share, view.grant)
+        began = time.thread_time_ns()
+        step(self.number, lambda: most is None or time.thread_time_ns() - began < most)
+        cost = time.thread_time_ns() - began
+        if view.standing.budget is not None:
+            view.grant = max(view.grant - cost, -int(view.standing.budget * 1e3 * SAVED))
+        return cost
+
+    # --- subscribers ---------------------------------------------------------------------------------------------
+
+    def subscribe(self, name: str, token: str | None = None) -> Feed:
+        """Watch a query. With the token of a change, from there on: by changes if they can be told, else anew."""
+        with self.lock:
+            view = self.view(name)
+            seen, same = None, True
+            if token is not None:
+                seen, same = self._read(name, token, view)
+            feed = Feed(self, name, seen, same)
+            self._feeds.add(feed)
+            return feed
+
+    def leave(self, feed: Feed) -> None:
+        with self.lock:
+            self._feeds.discard(feed)
+
+    def token(self, name: str, seen: Seen) -> str:
+        made = [self._epoch, self._ids[name.lower()], seen.tick, seen.now, seen.positions]
+        return base64.urlsafe_b64encode(json.dumps(made, separators=(",", ":")).encode()).decode()
+
+    def _read(self, name: str, token: str, view: View) -> tuple[Seen | None, bool]:
+        """How far a token's owner has come, and whether in this process; None if that does not help."""
+        try:
+            epoch, number, tick, now, positions = json.loads(base64.urlsafe_b64decode(token.encode()))
+            seen = Seen(int(tick), int(now), {str(k): int(v) for k, v in positions.items()})
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError, binascii.Error):
+            raise BadToken(f"this is no token of a subscription: {token[:40]!r}") from None
+        if number != self._ids[name.lower()] or set(seen.positions) != set(view.positions):
+            return None, True
+        if epoch == self._epoch:
+            return (seen, True) if seen.tick <= self.number else (None, True)
+        # Tuples that came after the start may have numbers that others had, which were lost before they were safe.
+        known = all(seen.positions[s.stream.name] <= s.opened for s in view.sources) and seen.now <= view.now
+        return (seen, False) if known else (None, True)
+
+    # --- status --------------------------------------------------------------------------------------------------
+
+    def status(self) -> list[QueryStatus]:
+        """How each query is doing, by name."""
+        with self.lock:
+            watched: dict[str, int] = {}
+            for feed in self._feeds:
+                watched[feed.name.lower()] = watched.get(feed.name.lower(), 0) + 1
+            return [self._status(name, watched.get(name, 0)) for name in sorted(self._queries)]
+
+    def _status(self, name: str, subscribers: int) -> QueryStatus:
+        view = self._queries[name]
+        shown = self._names[name]
+        if not isinstance(view, View):
+            return QueryStatus(
+                shown, self._ids[name], 0, 0, 0, 0, 0, 0, 0.0, 0.0, None, "", "", "", 0, subscribers, str(view)
+            )
+        budget = view.standing.budget
+        problem = view.failed
+        try:
+            size = 0 if problem is not None else view.size
+        except PromisingError as found:
+            size, problem = 0, found
+        return QueryStatus(
+            shown,
+            view.standing.statement,
+            view.watermark,
+            view.lag,
+            size,
+            view.came,
+            view.went,
+            sum(reader.late for reader in view.readers),
+            view.shed,
+            view.cpu / 1e9,
+            None if budget is None else budget / 1e6,
+            str(view.label),
+            view.store,
+            str(view.mode),
+            view.nbytes,
+            subscribers,
+            None if problem is None else str(problem),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Of everything that stands."""
+        with self.lock:
+            return sum(s.nbytes for s in self._sources.values()) + sum(v.nbytes for v in self._views.values())
+
+    def close(self) -> None:
+        """Let go of everything."""
+        with self.lock:
+            self._views.clear()
+            self._planned.clear()
+            self._queries.clear()
+            self._sources.clear()
+            self._feeds.clear()
+
+
+def _shape(view: View) -> tuple[pa.Schema, bool, bool, int]:
+    """What a subscriber relies on."""
+    return view.schema, view.keyed, view.endless, view.width
+
+
+def _weight(view: View) -> float:
+    return float(view.standing.budget or 1_000_000)
+
+
+def _granted(view: View) -> bool:
+    return view.standing.budget is None or view.grant > 0

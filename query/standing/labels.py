@@ -1,0 +1,210 @@
+"""How the results of each part of a plan come and go, and what keeps them best.
+
+A label says in which order results end. Labels rise from the windows to the root: what an operator gives depends on
+what it gets. They choose the store of a view and the kind of `distinct`, and EXPLAIN shows them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from query.standing import plan
+from query.standing.deltas import Mode
+
+
+class Label(StrEnum):
+    """Each allows all that the ones before it do, and more."""
+
+    MON = "monotonic"
+    """Nothing ends."""
+    WKS = "weakest"
+    """Results end in the order in which they came."""
+    WK = "weak"
+    """Results end in another order, but each when it was said to, or when the next value of its group comes."""
+    STR = "strict"
+    """Some results end before their time: they must be retracted."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What one operator hands to the one above it, or to the view."""
+
+    depth: int
+    text: str
+    label: Label
+    store: str
+    """What keeps it above: the view at the root, else the state of the operator; empty where nothing is kept."""
+    note: str = ""
+    """Why the label is what it is, where the operator decides it."""
+
+
+def label(query: plan.Query | plan.Body) -> Label:
+    """How the results of a query, or of a part of one, end."""
+    if isinstance(query, plan.Window):
+        return Label.MON if query.length is None else Label.WKS
+    if isinstance(query, plan.TableJoin):
+        return Label.STR if query.table.retroactive else label(query.window)
+    if isinstance(query, plan.Join):
+        return _stateful(label(query.left), label(query.right))
+    if isinstance(query, plan.Exists):
+        # A tuple without a partner goes when one comes. One with a partner goes with the last of its partners, which is
+        # not known when it comes; but until then it stays, and what it is told to live for only grows.
+        return Label.STR if query.negated else _stateful(label(query.left), label(query.right))
+    if isinstance(query, plan.Select):
+        return _select(query)[0]
+    left, right = label(query.left), label(query.right)
+    if query.operator == "except":
+        return Label.STR
+    if query.operator == "union" and query.all:
+        return _merged(query, left, right)
+    if _replaced(query.left) or _replaced(query.right):
+        return Label.STR
+    return _stateful(left, right)
+
+
+def labelled(standing: plan.Standing, mode: Mode = Mode.PIGGYBACK) -> list[Edge]:
+    """Every edge of the plan, the root first, each followed by those below it."""
+    return list(_edges(standing.root, 0, view_store(standing.root, mode), standing.names))
+
+
+def retracts(query: plan.Query) -> bool:
+    """Whether results may be taken back before their time, or are replaced."""
+    return label(query) is Label.STR or _replaced(query)
+
+
+def store_name(found: Label, mode: Mode, retractions: bool) -> str:
+    """The store of a view whose results end in this way.
+
+    retractions: whether results are taken back or replaced, see `retracts`.
+    """
+    if mode is Mode.NTA:
+        return "hash"  # every end is told
+    if found is Label.STR:
+        return "indexed calendar"
+    if retractions:
+        return "hash"  # of groups: each end is a retraction
+    return "calendar" if found is Label.WK else "ring"
+
+
+def view_store(query: plan.Query, mode: Mode) -> str:
+    """The store of a query's view."""
+    return store_name(label(query), mode, retracts(query))
+
+
+# --- the rules ---------------------------------------------------------------------------------------------------
+
+
+def _stateful(*inputs: Label) -> Label:
+    return Label.STR if Label.STR in inputs else Label.WK
+
+
+def _select(query: plan.Select) -> tuple[Label, Label, Label]:
+    """Labels of a SELECT, of it before DISTINCT, and of what it reads."""
+    body = label(query.body)
+    rows = Label.WK if query.grouped else body
+    if not query.distinct:
+        return rows, rows, body
+    return (Label.STR if query.grouped else _stateful(rows)), rows, body
+
+
+def _replaced(query: plan.Query) -> bool:
+    """Whether results are values of groups, which new ones replace: to whatever stands above, those are retractions."""
+    if isinstance(query, plan.SetOperation):
+        return query.operator == "union" and query.all and (_replaced(query.left) or _replaced(query.right))
+    return query.grouped and not query.distinct
+
+
+def _merged(query: plan.SetOperation, left: Label, right: Label) -> Label:
+    inputs = {left, right}
+    if Label.STR in inputs or _replaced(query):
+        return Label.STR
+    if Label.WK in inputs or len(lengths(query)) > 1:
+        return Label.WK
+    return inputs.pop()
+
+
+def lengths(query: plan.Query) -> set[int | None]:
+    """Of all windows below."""
+    return {window.length for window in plan.windows(query)}
+
+
+# --- as text -----------------------------------------------------------------------------------------------------
+
+
+def _edges(query: plan.Query, depth: int, store: str, names: tuple[str, ...]) -> Iterator[Edge]:
+    if isinstance(query, plan.SetOperation):
+        found = label(query)
+        yield Edge(depth, query.operator.upper() + (" ALL" if query.all else ""), found, store, _set_note(query, found))
+        # UNION ALL hands on what it gets.
+        kept = "" if query.operator == "union" and query.all else "keyed calendar"
+        for side in (query.left, query.right):
+            yield from _edges(side, depth + 1, kept, names)
+        return
+    top, rows, body = _select(query)
+    if query.distinct:
+        star = not query.grouped and rows is not Label.STR
+        note = "a value stays for its latest end" if star else "a value may go with a row that is retracted"
+        yield Edge(depth, "DISTINCT" if not star else "DISTINCT, two rows a value at most", top, store, note)
+        depth, store = depth + 1, "" if star else "keyed calendar"
+    if query.grouped:
+        keys = f"GROUP BY of {_many(len(query.keys), 'key')}" if query.keys else "one group"
+        functions = ", ".join(aggregate.function for aggregate in query.aggregates)
+        yield Edge(depth, f"{keys}{': ' if functions else ''}{functions}", rows, store, "a new value replaces the old")
+        depth, store = depth + 1, "keyed calendar"
+    else:
+        shown = ", ".join(names) if len(names) <= 8 else f"{', '.join(names[:8])}, ..."
+        yield Edge(depth, f"project {shown}", body, store)
+        depth, store = depth + 1, ""
+    yield from _body_edges(query.body, depth, store)
+
+
+def _body_edges(body: plan.Body, depth: int, store: str) -> Iterator[Edge]:
+    found = label(body)
+    kept = "keyed calendar"
+    if isinstance(body, plan.Window):
+        yield Edge(depth, _window_text(body), found, store, "all there ever were" if body.length is None else "")
+    elif isinstance(body, plan.Join):
+        text = f"join on {_many(len(body.keys), 'equality', 'equalities')}"
+        if body.residual:
+            text += f" and {_many(len(body.residual), 'condition')}"
+        yield Edge(depth, text, found, store, "a pair ends with the first of its two")
+        for side in (body.left, body.right):
+            yield from _body_edges(side, depth + 1, kept)
+    elif isinstance(body, plan.TableJoin):
+        retroactive = body.table.retroactive
+        text = f"join with the {'' if retroactive else 'NON '}RETROACTIVE table {body.table.name} by {body.table.key}"
+        note = (
+            "a change of the table changes what was joined" if retroactive else "as the stream: what was joined stays"
+        )
+        yield Edge(depth, text, found, store, note)
+        yield from _body_edges(body.window, depth + 1, kept if retroactive else "")
+    else:
+        text = f"{'NOT ' if body.negated else ''}EXISTS on {_many(len(body.keys), 'equality', 'equalities')}"
+        note = "a tuple goes when a partner comes" if body.negated else "a tuple ends with the last of its partners"
+        yield Edge(depth, text, found, store, note)
+        yield from _body_edges(body.left, depth + 1, kept)
+        yield from _body_edges(body.right, depth + 1, kept)
+
+
+def _set_note(query: plan.SetOperation, found: Label) -> str:
+    if query.operator == "except":
+        return "a row on the right takes one on the left back"
+    if found is Label.STR:
+        return "what is retracted or replaced below is retracted here"
+    if query.operator == "union" and query.all:
+        return "windows of unequal length" if found is Label.WK and len(lengths(query)) > 1 else ""
+    return (
+        "a pair ends with the first of its two" if query.operator == "intersect" else "a row stays for its latest end"
+    )
+
+
+def _window_text(window: plan.Window) -> str:
+    name = window.stream.name
+    text = name if window.alias.lower() in ("", name.lower()) else f"{name} {window.alias}"
+    if window.length is not None:
+        text += f", the last {window.length / 1e6:g} s"
+    return text + (f", {_many(len(window.predicates), 'condition')}" if window.predicates else "")
+
+
+def _many(count: int, one: str, more: str | None = None) -> str:
+    return f"{count} {one if count == 1 else more or one + 's'}"

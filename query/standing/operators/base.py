@@ -1,0 +1,241 @@
+"""Steps of a standing query: each tick, one pulls its inputs and hands on what changed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from query.scalar.compiled import Compiled
+from query.scalar.scope import Input
+from query.scalar.types import ARROW, Kind
+from query.standing.deltas import POS, Counters, Deltas, Ids, Mode, Times, joined, nothing
+
+
+class Rows(Protocol):
+    """Where the columns of a stream's tuples, or of a table's versions, are."""
+
+    def take(self, column: str, ids: NDArray[np.int64]) -> pa.Array:
+        """Values at these numbers, in any order, of the Arrow type of their kind."""
+        ...
+
+
+@dataclass(slots=True)
+class Tick:
+    """One round of work. `forced` (`ita` only): no arrivals are taken in, time alone goes on to `now`."""
+
+    now: int
+    number: int
+    counters: Counters
+    forced: bool = False
+    allowance: Callable[[], bool] | None = None
+    """Of joins that have a budget: whether more may be done now. None: everything."""
+
+
+class Node(ABC):
+    """A step. Its results are known by `width` numbers each.
+
+    A receiver ends what it holds at `Deltas.time` first, then takes the retractions, then what came: a result that
+    ended, or was retracted, may come again in the same tick.
+    """
+
+    width: int
+    mode: Mode
+    children: "tuple[Node, ...]" = ()
+    kinds: tuple[Kind, ...] = ()
+    """Of its outputs."""
+    span: int | None = None
+    """The longest that a result lives, if that is known."""
+    clock: int | None = None
+    """The latest time it heard of; `ita` only."""
+
+    @abstractmethod
+    def step(self, tick: Tick) -> Deltas:
+        """What changed since the last tick."""
+
+    def values(self, ids: Ids) -> list[pa.Array]:
+        """The output columns of results that are there, or were when the tick began."""
+        raise TypeError(f"{type(self).__name__} has no outputs of its own")
+
+    @property
+    def nbytes(self) -> int:
+        """Of what this step and those below hold."""
+        return self.own_bytes() + sum(child.nbytes for child in self.children)
+
+    def state(self) -> int:
+        """Entries that this step and those below hold."""
+        return self.own_entries() + sum(child.state() for child in self.children)
+
+    @property
+    def shed(self) -> float:
+        """Results given up for lack of time, below too."""
+        return sum(child.shed for child in self.children)
+
+    @property
+    def pending(self) -> bool:
+        """Whether work was left over that the next tick goes on with, here or below."""
+        return any(child.pending for child in self.children)
+
+    @property
+    def deferred(self) -> bool:
+        """Whether work was ever left over, so that results may have come later than their tuples."""
+        return any(child.deferred for child in self.children)
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether results can change without tuples, or time."""
+        return any(child.reads_tables for child in self.children)
+
+    def own_bytes(self) -> int:
+        return 0
+
+    def own_entries(self) -> int:
+        return 0
+
+    def pull(self, tick: Tick) -> tuple[list[Deltas], int | None]:
+        """What the children say, and the time to work at; None: nothing is to be done.
+
+        In `ita` the time is the latest that a child heard of, and the others are brought up to it.
+        """
+        parts = [child.step(tick) for child in self.children]
+        if self.mode is not Mode.ITA:
+            return parts, tick.now
+        if tick.forced:
+            self.clock = tick.now
+            return parts, tick.now
+        told = [part.time for part in parts if part.time is not None]
+        if not told:
+            return parts, None
+        time = max([*told, *clocks(self)])  # also of steps that say nothing
+        self.clock = time
+        if len(parts) > 1:
+            late = replace(tick, now=time, forced=True)
+            for at, (child, part) in enumerate(zip(self.children, parts, strict=True)):
+                if part.time is None or part.time < time:
+                    both = net([part, child.step(late)], time)
+                    over = both.exp <= time  # whoever hears this time ends them, whatever happened to them before
+                    parts[at] = chosen(both, ~over) if over.any() else both
+        return parts, time
+
+
+class Body(Node):
+    """A step whose results are tuples put together: an expression finds their columns by source."""
+
+    sources: dict[int, tuple[Rows, int]]
+    """By place in FROM: where the columns are, and which column of the ids has the numbers."""
+
+    def columns(self, inputs: Iterable[Input], ids: Ids) -> dict[Input, pa.Array]:
+        """Columns of results, gathered."""
+        found: dict[Input, pa.Array] = {}
+        numbers: dict[int, NDArray[np.int64]] = {}
+        for one in inputs:
+            rows, column = self.sources[one.source]
+            if column not in numbers:
+                numbers[column] = np.ascontiguousarray(ids[:, column])
+            found[one] = rows.take(one.name, numbers[column])
+        return found
+
+    def evaluate(self, expressions: Sequence[Compiled], ids: Ids) -> list[pa.Array]:
+        """Expressions over the sources, for each result."""
+        if not len(ids):
+            return [pa.array([], ARROW[one.kind]) for one in expressions]
+        columns = self.columns(frozenset[Input]().union(*(one.inputs for one in expressions)), ids)
+        return [one.evaluate(columns, len(ids)) for one in expressions]
+
+    def meets(self, predicates: Sequence[Compiled], ids: Ids) -> NDArray[np.bool_]:
+        """Which results meet all predicates; each looks only at those that met the ones before."""
+        kept = np.ones(len(ids), np.bool_)
+        for predicate in predicates:
+            (found,) = self.evaluate([predicate], ids[kept])
+            kept[kept] = truth(found)
+        return kept
+
+
+def clocks(node: Node) -> list[int]:
+    """The latest times that a step and those below have heard of."""
+    below = [time for child in node.children for time in clocks(child)]
+    return below if node.clock is None else [node.clock, *below]
+
+
+def truth(found: pa.Array) -> NDArray[np.bool_]:
+    """Where a condition is true, neither false nor NULL."""
+    if pa.types.is_null(found.type):
+        return np.zeros(len(found), np.bool_)
+    out: NDArray[np.bool_] = found.fill_null(False).to_numpy(zero_copy_only=False)
+    return out
+
+
+def missing(arrays: Sequence[pa.Array], rows: int) -> NDArray[np.bool_] | None:
+    """Where any is NULL; None: nowhere."""
+    some = [array for array in arrays if array.null_count]
+    if not some:
+        return None
+    out = np.zeros(rows, np.bool_)
+    for array in some:
+        out |= array.is_null().to_numpy(zero_copy_only=False)
+    return out
+
+
+def split(deltas: Deltas) -> tuple[Deltas, Deltas]:
+    """What went, and what came."""
+    if not len(deltas):
+        return deltas, deltas
+    came = deltas.kinds == POS
+    if came.all():
+        return nothing(deltas.ids.shape[1], deltas.time), deltas
+    return chosen(deltas, ~came), chosen(deltas, came)
+
+
+def chosen(deltas: Deltas, rows: NDArray[np.bool_] | NDArray[np.integer]) -> Deltas:
+    return Deltas(deltas.ids[rows], deltas.ts[rows], deltas.exp[rows], deltas.kinds[rows], deltas.time)
+
+
+def rows_of(ids: Ids, ts: Times, exp: Times, kind: int, time: int | None = None) -> Deltas:
+    """Changes of one kind."""
+    return Deltas(ids, ts, exp, np.full(len(ts), kind, np.int8), time)
+
+
+def net(parts: list[Deltas], time: int | None) -> Deltas:
+    """Changes one after the other. A result that came and went again within them is left out."""
+    parts = [part for part in parts if len(part)] or parts[:1]
+    whole = joined(parts, time)
+    if len(parts) == 1 or bool((parts[-1].kinds == POS).all()):
+        return whole
+    came: dict[tuple[int, ...], int] = {}
+    kept = np.ones(len(whole), np.bool_)
+    for at, (row, kind) in enumerate(zip(whole.ids.tolist(), whole.kinds.tolist(), strict=True)):
+        if kind == POS:
+            came[tuple(row)] = at
+        elif tuple(row) in came:
+            kept[came.pop(tuple(row))] = kept[at] = False
+    return chosen(whole, kept)
+
+
+def handed(tick: Tick, deltas: Deltas) -> Deltas:
+    """The same, counted."""
+    if len(deltas):
+        came = int(np.count_nonzero(deltas.kinds == POS))
+        tick.counters.positives += came
+        tick.counters.negatives += len(deltas) - came
+    return deltas
+
+
+def told(tick: Tick, mode: Mode, parts: list[Deltas], width: int, time: int, ends: Times) -> Deltas:
+    """Changes of a step with its time. `ends` are when results ended that went over this edge.
+
+    The time is told only where it matters: something is handed on, or ended. `time` has a message for each distinct
+    end, `piggyback` one where nothing is handed on that could carry it, `ita` and `nta` none.
+    """
+    parts = [part for part in parts if len(part)]
+    said: int | None = time
+    if not parts:
+        if mode is Mode.ITA or (mode is not Mode.NTA and not len(ends)):
+            said = None
+        if mode is Mode.PIGGYBACK and len(ends):
+            tick.counters.times += 1
+    if mode is Mode.TIME and len(ends):
+        tick.counters.times += len(np.unique(ends))
+    return handed(tick, joined(parts, said) if parts else nothing(width, said))

@@ -1,0 +1,89 @@
+"""From a plan to the steps that carry it out."""
+
+from collections.abc import Callable
+from typing import Final
+
+from query.standing import plan
+from query.standing.deltas import Mode
+from query.standing.labels import Label, label, retracts
+from query.standing.operators.base import Body, Node
+from query.standing.operators.counted import Rule
+from query.standing.operators.distinct import DistinctNode
+from query.standing.operators.exists import ExistsNode
+from query.standing.operators.group import GroupNode
+from query.standing.operators.join import JoinNode
+from query.standing.operators.leaf import Leaf
+from query.standing.operators.project import ProjectNode
+from query.standing.operators.sets import SetNode
+from query.standing.operators.table_join import TableJoinNode
+from query.standing.operators.union import UnionNode
+
+MakeLeaf = Callable[[plan.Window], Leaf]
+
+RULES: Final[dict[tuple[str, bool], Rule]] = {
+    ("intersect", False): "intersect",
+    ("intersect", True): "intersect all",
+    ("except", False): "except",
+    ("except", True): "except all",
+}
+
+
+def build(standing: plan.Standing, mode: Mode, leaf: MakeLeaf) -> Node:
+    """The steps of a standing query; `leaf` makes the one of each window, from left to right, all of this mode."""
+    made = Builder(standing, leaf).query(standing.root)
+    assert made.mode is mode
+    return made
+
+
+class Builder:
+    """Makes the steps of one standing query."""
+
+    def __init__(self, standing: plan.Standing, leaf: MakeLeaf) -> None:
+        self._standing = standing
+        self._leaf = leaf
+
+    def query(self, query: plan.Query) -> Node:
+        """The steps of a part of it."""
+        if isinstance(query, plan.Select):
+            return self._select(query)
+        if query.operator != "union":
+            return SetNode(self.query(query.left), self.query(query.right), RULES[query.operator, query.all])
+        if query.all:
+            return UnionNode([self.query(branch) for branch in branches(query)])
+        every = plan.SetOperation("union", True, query.left, query.right)
+        return DistinctNode(self.query(every), retracts(every))
+
+    def _select(self, query: plan.Select) -> Node:
+        made = self._body(query.body)
+        node: Node
+        if query.grouped:
+            node = GroupNode(made, query.keys, query.aggregates, query.arguments, query.outputs, query.having)
+        else:
+            node = ProjectNode(made, query.outputs)
+        if not query.distinct:
+            return node
+        return DistinctNode(node, query.grouped or label(query.body) is Label.STR)
+
+    def _body(self, query: plan.Body) -> Body:
+        if isinstance(query, plan.Window):
+            return self._window(query)
+        if isinstance(query, plan.Join):
+            left, right = self._window(query.left), self._window(query.right)
+            return JoinNode(left, right, query.keys, query.residual, self._standing.preference)
+        if isinstance(query, plan.TableJoin):
+            leaf, stream = self._window(query.window), query.window.stream.name
+            return TableJoinNode(leaf, stream, query.table, query.place, query.key, query.residual)
+        outer = self._body(query.left)
+        return ExistsNode(outer, self._window(query.right), query.keys, query.negated)
+
+    def _window(self, window: plan.Window) -> Leaf:
+        made = self._leaf(window)
+        made.at(window.place)
+        return made
+
+
+def branches(query: plan.Query) -> list[plan.Query]:
+    """What a UNION ALL of UNION ALLs puts together."""
+    if isinstance(query, plan.SetOperation) and query.operator == "union" and query.all:
+        return branches(query.left) + branches(query.right)
+    return [query]

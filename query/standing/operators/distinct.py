@@ -1,0 +1,133 @@
+"""DISTINCT: each row once."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from query.kernels.standing_join import admit
+from query.standing.deltas import NEG_EXP, POS, Deltas, Ids, Mode, nothing
+from query.standing.operators.base import Node, Tick, rows_of, split, told
+from query.standing.operators.counted import NO_ENDS, Counted
+from query.standing.operators.entries import LEAST, Coder, Codes, Entries, slot_width
+
+NOT_YET = -(1 << 62)  # the end of a spare that is none
+
+
+class DistinctNode(Node):
+    """One result of its input for each different row; NULL equals NULL.
+
+    `retracted`: results of the input may go before their time, so all of them are held. If not, only what is shown is,
+    and for each at most one more that outlives it (distinct*).
+    """
+
+    def __init__(self, child: Node, retracted: bool) -> None:
+        self.child = child
+        self.children = (child,)
+        self.mode = child.mode
+        self.width = child.width
+        self.span = child.span
+        self.kinds = child.kinds
+        self._held: Counted | Outliving
+        self._held = Counted("distinct", child.kinds, child, None) if retracted else Outliving(child)
+
+    def step(self, tick: Tick) -> Deltas:
+        (below,), time = self.pull(tick)
+        if time is None:
+            return told(tick, self.mode, [], self.width, 0, NO_ENDS)
+        _, came = split(below)
+        codes = self._held.coder.enter(self.child.values(came.ids) if len(came) else [], len(came))
+        if isinstance(self._held, Counted):
+            none = nothing(self.width)
+            parts, ends = self._held.apply(time, below, none, (codes, codes[:0]))
+        else:
+            parts, ends = self._held.apply(time, came, codes)
+        return told(tick, self.mode, parts, self.width, time, ends)
+
+    def values(self, ids: Ids) -> list[pa.Array]:
+        return self.child.values(ids)
+
+    def own_bytes(self) -> int:
+        return self._held.nbytes
+
+    def own_entries(self) -> int:
+        return len(self._held)
+
+
+class Outliving:
+    """What distinct* holds: for each row what is shown of it, and of those that outlive that the last to end."""
+
+    def __init__(self, child: Node) -> None:
+        self.mode = child.mode
+        self.coder = Coder(child.kinds)
+        self.shown = Entries(child.width, slot_width(child.span), False)
+        self._pending = np.full(LEAST, -1, np.int32)
+        self._spare_ids: Ids = np.zeros((LEAST, child.width), np.int64)
+        self._spare_times: NDArray[np.int64] = np.full((LEAST, 2), NOT_YET, np.int64)
+
+    def apply(self, time: int, came: Deltas, codes: Codes) -> tuple[list[Deltas], NDArray[np.int64]]:
+        """Take in what came: what changes above, and when results ended."""
+        parts: list[Deltas] = []
+        self._codes(self.coder.size)
+        ended = self.shown.expire(time)
+        ends = self.shown.times[ended, 1]
+        if len(ended):
+            freed = self.shown.codes_at(ended)
+            if self.mode is Mode.NTA:
+                parts.append(rows_of(self.shown.ids[ended], self.shown.times[ended, 0], ends, NEG_EXP))
+            next_codes = freed[self._spare_times[freed, 1] > time]
+            if len(next_codes):
+                times = self._spare_times[next_codes]
+                parts.append(
+                    self._show(self._spare_ids[next_codes], times[:, 0].copy(), times[:, 1].copy(), next_codes)
+                )
+            self._spare_times[freed] = NOT_YET
+        if len(came):
+            new = np.empty(len(came), np.int64)
+            made = admit(
+                codes,
+                came.ids,
+                came.ts,
+                came.exp,
+                self.shown.heads,
+                self.shown.times,
+                self._pending,
+                self._spare_ids,
+                self._spare_times,
+                new,
+            )
+            if made:
+                new = new[:made]
+                parts.append(self._show(came.ids[new], came.ts[new], came.exp[new], codes[new]))
+        self.shown.shrink()
+        if self.coder.crowded:
+            changed = self.coder.renumber(self.shown.counts[: self.coder.size] > 0)
+            if changed is not None:
+                kept, _ = changed
+                self.shown.recode(*changed)
+                self._spare_ids, self._spare_times = self._spare_ids[kept], self._spare_times[kept]
+                self._pending = self._pending[kept]
+                self._codes(LEAST)
+        return parts, ends
+
+    def _show(self, ids: Ids, ts: NDArray[np.int64], exp: NDArray[np.int64], codes: Codes) -> Deltas:
+        self.shown.insert(ids, ts, exp, codes)
+        return rows_of(ids, ts, exp, POS)
+
+    def _codes(self, count: int) -> None:
+        self.shown.codes(count)
+        known = len(self._pending)
+        if count > known:
+            size = max(count, 2 * known)
+            self._pending = np.full(size, -1, np.int32)
+            ids, times = self._spare_ids, self._spare_times
+            self._spare_ids = np.zeros((size, ids.shape[1]), np.int64)
+            self._spare_times = np.full((size, 2), NOT_YET, np.int64)
+            self._spare_ids[:known], self._spare_times[:known] = ids, times
+
+    @property
+    def nbytes(self) -> int:
+        own = self._pending.nbytes + self._spare_ids.nbytes + self._spare_times.nbytes
+        return self.shown.nbytes + own + self.coder.nbytes
+
+    def __len__(self) -> int:
+        return len(self.shown) + int(np.count_nonzero(self._spare_times[: self.coder.size, 1] > NOT_YET))

@@ -1,0 +1,28 @@
+"""What a SELECT without groups shows."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from query.scalar.compiled import Compiled
+from query.standing.deltas import Deltas, Ids
+from query.standing.operators.base import Body, Node, Tick
+
+
+class ProjectNode(Node):
+    """The outputs of a body's results, which pass as they are; no edge of its own is counted."""
+
+    def __init__(self, body: Body, outputs: Sequence[Compiled]) -> None:
+        self.body = body
+        self.outputs = tuple(outputs)
+        self.children = (body,)
+        self.width = body.width
+        self.mode = body.mode
+        self.span = body.span
+        self.kinds = tuple(one.kind for one in self.outputs)
+
+    def step(self, tick: Tick) -> Deltas:
+        return self.body.step(tick)
+
+    def values(self, ids: Ids) -> list[pa.Array]:
+        return self.body.evaluate(self.outputs, ids)

@@ -1,0 +1,471 @@
+"""Where the results of a standing query are kept until they end: one kind for each pattern of their coming and going.
+
+Results that end in the order in which they come are in a ring. Those that end at a time known from the start are in a
+calendar; if some go before their time as well, it is indexed by their ids. Where every death is told, a hash by ids
+will do. The scan, a list that is gone through at each expiry, is there to be compared with.
+
+Ids of live results all differ. In every store a result costs O(1) on the way in and, where the table below does not say
+otherwise, O(1) on the way out; memory is proportional to what is live.
+
+    store              a result ends                           a result is retracted
+    ring               O(1); a late one as in the calendar     a look at all
+    calendar           O(1) if its slot is about one tick      a look at all
+    indexed calendar   O(1) if its slot is about one tick      O(1)
+    hash               never by itself                         O(1)
+    scan               a look at all                           a look at all
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from query.kernels import stores as kernels
+from query.standing.deltas import NEVER, Ids, Times
+from summaries.errors import NotContained
+
+Places = NDArray[np.int32]
+
+LEAST = 16  # places of a new store
+SLOTS = 4096  # at most, where no window says how far ahead ends can be
+
+
+class Store(ABC):
+    """Results of one query."""
+
+    name: str
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._touched = 0
+
+    @abstractmethod
+    def insert(self, ids: Ids, exp: Times, born: int) -> None:
+        """Take in results of tick `born`. Ticks never go back; ends may be in any order."""
+
+    @abstractmethod
+    def expire(self, now: int) -> int:
+        """Let go of what ends at `now` or before, and say how many that were."""
+
+    @abstractmethod
+    def remove(self, ids: Ids) -> int:
+        """Let go of results before their time; raises `NotContained` if one is not there (the others are gone then)."""
+
+    @abstractmethod
+    def live(self) -> tuple[Ids, Times, Times]:
+        """Ids, ends and ticks of all results, in any order."""
+
+    @abstractmethod
+    def since(self, tick: int) -> tuple[Ids, Times]:
+        """Ids and ends of the results that came after that tick."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes held."""
+
+    @property
+    def touches(self) -> int:
+        """Entries looked at so far; one that comes in, and one that is moved to other arrays, is looked at."""
+        return self._touched
+
+    def _rows(self, ids: Ids) -> Ids:
+        rows = np.ascontiguousarray(ids, np.int64)
+        if rows.ndim != 2 or rows.shape[1] != self.width:
+            raise ValueError(f"ids of shape {rows.shape}, not (n, {self.width})")
+        return rows
+
+    def _look_for(self, wanted: Ids, ids: Ids, exp: Times, start: int, stop: int) -> Places:
+        """Where these ids are, by a look at each entry; -1 if nowhere."""
+        places = np.empty(len(wanted), np.int32)
+        index = _Index(_power(len(wanted)))
+        index.add(np.arange(len(wanted), dtype=np.int32), wanted)
+        self._touched += kernels.look_for(wanted, *index.lists, ids, exp, start, stop, places)
+        return places
+
+
+def store_for(name: str, width: int, window: int | None, slot: int = 100_000) -> Store:
+    """An empty store of that name for results with `width` ids that end within `window` of their coming.
+
+    slot: how far apart, in microseconds, the ends in one slot of a calendar may be; best is the time between two ticks.
+    """
+    made: dict[str, Callable[[], Store]] = {
+        "ring": lambda: Ring(width, window, slot),
+        "calendar": lambda: Calendar(width, window, slot),
+        "indexed calendar": lambda: IndexedCalendar(width, window, slot),
+        "hash": lambda: HashStore(width),
+        "scan": lambda: ScanStore(width),
+    }
+    return made[name]()
+
+
+# --- in the order of coming ------------------------------------------------------------------------------------------
+
+
+class _Line(Store):
+    """Entries one after the other, from `_start` to `_stop`; what goes at the front leaves room that is used again."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self._start = self._stop = 0
+        self._ids: Ids = np.empty((LEAST, width), np.int64)
+        self._exp: Times = np.empty(LEAST, np.int64)
+        self._born: Times = np.empty(LEAST, np.int64)
+
+    def _reserve(self, capacity: int) -> None:
+        """Move what is there to the front of new arrays."""
+        held = slice(self._start, self._stop)
+        count = self._stop - self._start
+        ids = np.empty((capacity, self.width), np.int64)
+        exp, born = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+        ids[:count], exp[:count], born[:count] = self._ids[held], self._exp[held], self._born[held]
+        self._touched += count
+        self._ids, self._exp, self._born = ids, exp, born
+        self._start, self._stop = 0, count
+
+    def _append(self, ids: Ids, exp: Times, born: int) -> None:
+        stop = self._stop + len(exp)
+        if stop > len(self._exp):
+            self._reserve(2 * (stop - self._start))
+            stop = self._stop + len(exp)
+        new = slice(self._stop, stop)
+        self._ids[new], self._exp[new], self._born[new] = ids, exp, born
+        self._stop = stop
+        self._touched += len(exp)
+
+    def _keep(self, kept: NDArray[np.bool_]) -> None:
+        """Let go of the others."""
+        held = slice(self._start, self._stop)
+        count = int(np.count_nonzero(kept))
+        stop = self._start + count
+        for column in (self._ids, self._exp, self._born):
+            column[self._start : stop] = column[held][kept]
+        self._stop = stop
+        self._shrink()
+
+    def _shrink(self) -> None:
+        count = self._stop - self._start
+        if len(self._exp) > LEAST and count < len(self._exp) // 8:
+            self._reserve(max(2 * count, LEAST))
+
+    def _remove(self, ids: Ids) -> Ids:
+        """Those of the ids that are not here."""
+        places = self._look_for(ids, self._ids, self._exp, self._start, self._stop)
+        kept = np.ones(self._stop - self._start, np.bool_)
+        kept[places[places >= 0] - self._start] = False
+        self._keep(kept)
+        missing: Ids = ids[places < 0]
+        return missing
+
+    def live(self) -> tuple[Ids, Times, Times]:
+        held = slice(self._start, self._stop)
+        return self._ids[held].copy(), self._exp[held].copy(), self._born[held].copy()
+
+    def since(self, tick: int) -> tuple[Ids, Times]:
+        first = self._start + int(np.searchsorted(self._born[self._start : self._stop], tick, side="right"))
+        return self._ids[first : self._stop].copy(), self._exp[first : self._stop].copy()
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    @property
+    def nbytes(self) -> int:
+        return self._ids.nbytes + self._exp.nbytes + self._born.nbytes
+
+
+class ScanStore(_Line):
+    """One list, gone through whenever something may have ended."""
+
+    name = "scan"
+
+    def insert(self, ids: Ids, exp: Times, born: int) -> None:
+        self._append(self._rows(ids), exp, born)
+
+    def expire(self, now: int) -> int:
+        before = len(self)
+        self._touched += before
+        kept = self._exp[self._start : self._stop] > now
+        if not kept.all():
+            self._keep(kept)
+        return before - len(self)
+
+    def remove(self, ids: Ids) -> int:
+        _none(self._remove(self._rows(ids)))
+        return len(ids)
+
+
+class Ring(_Line):
+    """First in, first out: entries in order of their ends. Those that come too late for that are in a calendar."""
+
+    name = "ring"
+
+    def __init__(self, width: int, window: int | None, slot: int = 100_000) -> None:
+        super().__init__(width)
+        self._late = Calendar(width, window, slot)
+
+    def insert(self, ids: Ids, exp: Times, born: int) -> None:
+        ids = self._rows(ids)
+        if len(exp) == 0:
+            return
+        if np.any(exp[1:] < exp[:-1]):
+            order = np.argsort(exp, kind="stable")
+            ids, exp = ids[order], exp[order]
+            self._touched += len(exp)
+        if self._stop > self._start and exp[0] < (last := self._exp[self._stop - 1]):
+            late = int(np.searchsorted(exp, last))
+            self._late.insert(ids[:late], exp[:late], born)
+            ids, exp = ids[late:], exp[late:]
+        self._append(ids, exp, born)
+
+    def expire(self, now: int) -> int:
+        ended = int(np.searchsorted(self._exp[self._start : self._stop], now, side="right"))
+        self._touched += min(ended + 1, self._stop - self._start)  # those that ended, and the first that did not
+        self._start += ended
+        self._shrink()
+        return ended + self._late.expire(now)
+
+    def remove(self, ids: Ids) -> int:
+        missing = self._remove(self._rows(ids))
+        self._late.remove(missing)
+        return len(ids)
+
+    def live(self) -> tuple[Ids, Times, Times]:
+        (ids, exp, born), late = super().live(), self._late.live()
+        return np.concatenate((ids, late[0])), np.concatenate((exp, late[1])), np.concatenate((born, late[2]))
+
+    def since(self, tick: int) -> tuple[Ids, Times]:
+        (ids, exp), late = super().since(tick), self._late.since(tick)
+        return np.concatenate((ids, late[0])), np.concatenate((exp, late[1]))
+
+    def __len__(self) -> int:
+        return self._stop - self._start + len(self._late)
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + self._late.nbytes
+
+    @property
+    def touches(self) -> int:
+        return self._touched + self._late.touches
+
+
+# --- in places -------------------------------------------------------------------------------------------------------
+
+
+class _Index:
+    """Places by ids: a list of the places in each bucket, twice as many buckets as places."""
+
+    def __init__(self, capacity: int) -> None:
+        self.lists = np.full(2 * capacity, -1, np.int32), np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+
+    def add(self, places: Places, ids: Ids) -> None:
+        kernels.seat(places, ids, *self.lists)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.lists)
+
+
+class _Shelves:
+    """Places by their ends: a circle of slots, each a list of the places that end in one stretch of time.
+
+    An entry that is later than the slot which time has reached is put in that one, and one that ends more than a round
+    ahead is passed over until its time: both cost a look, and are right. Where the number of slots is not fixed, it
+    grows with the number of places, until a slot is as short as `slot`.
+    """
+
+    def __init__(self, window: int | None, slot: int, parts: int | None) -> None:
+        if slot < 1 or (parts is not None and parts < 1):
+            raise ValueError("a calendar has slots of a microsecond or more, and one of them or more")
+        self._window = window
+        self._slot = slot
+        self._parts = parts
+        self._now: int | None = None  # the latest time told
+        self.fit(LEAST)
+
+    def fit(self, capacity: int) -> None:
+        """Empty slots for that many places."""
+        if self._window is None:
+            parts, self.step = self._parts or min(capacity, SLOTS), self._slot
+        else:
+            parts = self._parts or max(min(capacity, -(-self._window // self._slot)), 1)
+            self.step = max(1 if self._parts else self._slot, -(-self._window // parts))
+        heads = np.full(parts + 2, -1, np.int32)  # one more slot than the window has, and what never ends
+        self.lists = heads, np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+        self.swept = NEVER if self._now is None else self._now // self.step
+
+    def add(self, places: Places, exp: Times) -> None:
+        if self._now is None:  # no time told yet: what comes next may end before all of these
+            self.swept = min(self.swept, int(exp[places].min()) // self.step)
+        kernels.shelve(places, exp, self.step, self.swept, NEVER, *self.lists)
+
+    def sweep(self, now: int, exp: Times, count: int) -> tuple[Places, int]:
+        """Takes out and gives what has ended; how many were touched."""
+        slot, first = now // self.step, self.swept
+        if self._now is None:
+            self._now, self.swept = now, slot
+        else:
+            self._now, self.swept = max(self._now, now), max(first, slot)
+        number = min(max(slot - first, 0) + 1, len(self.lists[0]) - 1)
+        if not count:
+            return np.empty(0, np.int32), 0
+        dead = np.empty(count, np.int32)
+        touched, died = kernels.sweep(now, first, number, exp, *self.lists, dead)
+        return dead[:died], touched
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.lists)
+
+
+class _Placed(Store):
+    """Entries in places that are used again, found by their end, by their ids, or both."""
+
+    def __init__(self, width: int, shelves: _Shelves | None, indexed: bool) -> None:
+        super().__init__(width)
+        self._shelves = shelves
+        self._indexed = indexed
+        self._count = 0
+        self._free = 0
+        self._arrange(LEAST, np.empty((0, width), np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def _arrange(self, capacity: int, ids: Ids, exp: Times, born: Times) -> None:
+        """New arrays of that capacity, with these entries in the first places."""
+        count = len(exp)
+        self._ids = np.empty((capacity, self.width), np.int64)
+        self._exp = np.full(capacity, kernels.FREE, np.int64)
+        self._born = np.full(capacity, kernels.FREE, np.int64)
+        self._ids[:count], self._exp[:count], self._born[:count] = ids, exp, born
+        if self._shelves is not None:
+            self._shelves.fit(capacity)
+        self._index = _Index(capacity) if self._indexed else None
+        self._spare = np.empty(capacity, np.int32) if self._shelves is None else self._shelves.lists[1]
+        self._spare[:] = np.arange(1, capacity + 1)
+        self._free = count
+        self._file(np.arange(count, dtype=np.int32))
+        self._touched += count
+
+    def _file(self, places: Places) -> None:
+        if len(places) == 0:
+            return
+        if self._shelves is not None:
+            self._shelves.add(places, self._exp)
+        if self._index is not None:
+            self._index.add(places, self._ids)
+
+    def insert(self, ids: Ids, exp: Times, born: int) -> None:
+        ids = self._rows(ids)
+        count = self._count + len(exp)
+        if count > len(self._exp):
+            self._arrange(_power(count), *self.live())
+        places = np.empty(len(exp), np.int32)
+        self._free = kernels.settle(
+            ids,
+            np.ascontiguousarray(exp, np.int64),
+            born,
+            self._free,
+            self._ids,
+            self._exp,
+            self._born,
+            self._spare,
+            places,
+        )
+        self._file(places)
+        self._count = count
+        self._touched += len(exp)
+
+    def expire(self, now: int) -> int:
+        if self._shelves is None:
+            return 0
+        dead, touched = self._shelves.sweep(now, self._exp, self._count)
+        self._touched += touched
+        if self._index is not None:
+            kernels.unlink_all(dead, *self._index.lists)
+        self._let_go(dead)
+        return len(dead)
+
+    def remove(self, ids: Ids) -> int:
+        ids = self._rows(ids)
+        if self._index is None:
+            places = self._look_for(ids, self._ids, self._exp, 0, len(self._exp))
+        else:
+            places = np.empty(len(ids), np.int32)
+            self._touched += kernels.unseat(ids, self._ids, *self._index.lists, places)
+        found = places[places >= 0]
+        if self._shelves is not None:
+            kernels.unlink_all(found, *self._shelves.lists)
+        self._let_go(found)
+        _none(ids[places < 0])
+        return len(ids)
+
+    def _let_go(self, places: Places) -> None:
+        if len(places) == 0:
+            return
+        self._free = kernels.release(places, self._free, self._exp, self._born, self._spare)
+        self._count -= len(places)
+        if len(self._exp) > LEAST and self._count < len(self._exp) // 4:
+            self._arrange(_power(max(2 * self._count, LEAST)), *self.live())
+
+    def live(self) -> tuple[Ids, Times, Times]:
+        places = np.flatnonzero(self._exp != kernels.FREE)
+        return self._ids[places], self._exp[places], self._born[places]
+
+    def since(self, tick: int) -> tuple[Ids, Times]:
+        places = np.flatnonzero(self._born > tick)
+        return self._ids[places], self._exp[places]
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        own = self._ids.nbytes + self._exp.nbytes + self._born.nbytes
+        shelves = self._spare.nbytes if self._shelves is None else self._shelves.nbytes
+        return own + shelves + (self._index.nbytes if self._index is not None else 0)
+
+
+class Calendar(_Placed):
+    """Slots by the time of the end; an expiry looks at the slots that time has gone through since the last one.
+
+    parts: this many slots for a window, however many entries there are.
+    """
+
+    name = "calendar"
+
+    def __init__(self, width: int, window: int | None, slot: int = 100_000, parts: int | None = None) -> None:
+        super().__init__(width, _Shelves(window, slot, parts), indexed=False)
+
+
+class IndexedCalendar(_Placed):
+    """A calendar whose entries are also found by their ids."""
+
+    name = "indexed calendar"
+
+    def __init__(self, width: int, window: int | None, slot: int = 100_000, parts: int | None = None) -> None:
+        super().__init__(width, _Shelves(window, slot, parts), indexed=True)
+
+
+class HashStore(_Placed):
+    """Entries found by their ids alone: who uses it tells of every death, also of those by time."""
+
+    name = "hash"
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, None, indexed=True)
+
+
+def _power(number: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def _none(missing: Ids) -> None:
+    if len(missing):
+        first = tuple(missing[0].tolist())
+        raise NotContained(
+            f"{len(missing)} of the results to retract are not held, among them the one with ids {first}"
+        )

@@ -1,0 +1,475 @@
+"""Views: what a standing query shows, kept tick by tick, and what changed in it since a subscriber last looked."""
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from index.table import Table
+from query.scalar.compiled import Compiled
+from query.scalar.scope import Input
+from query.scalar.types import ARROW
+from query.standing import plan
+from query.standing.deltas import NEVER, POS, Counters, Ids, Mode, Times
+from query.standing.labels import Label, label, view_store
+from query.standing.operators.base import Tick
+from query.standing.operators.build import build
+from query.standing.operators.leaf import Leaf
+from query.standing.operators.table_join import TableJoinNode
+from query.standing.source import BEGINNING, Reader, Source
+from query.standing.stores import store_for
+from summaries.errors import InternalError, PromisingError, Unsupported
+
+REMEMBERED = 1 << 16  # retractions kept for those who come back
+SLOT = 100_000  # microseconds that a slot of a calendar is long at most: about a tick
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How far a subscriber has come: the tick, the time, and the arrivals of each stream."""
+
+    tick: int
+    now: int
+    positions: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Results that came, with their ends, and results that went before their time."""
+
+    reset: bool
+    ids: Ids
+    exp: Times
+    retractions: Ids
+
+
+class View(ABC):
+    """A standing query at work; it may go by several names."""
+
+    keyed = False
+    endless = False
+    width = 1
+
+    def __init__(self, standing: plan.Standing, mode: Mode) -> None:
+        self.standing = standing
+        self.mode = mode
+        self.names: set[str] = set()
+        self.failed: PromisingError | None = None
+        self.counters = Counters()
+        self.cpu = 0
+        """Nanoseconds spent."""
+        self.grant = 0
+        """Nanoseconds of CPU that it may have on probes, saved up."""
+        self.came = 0
+        self.went = 0
+        self.schema = pa.schema(
+            [(name, ARROW[kind]) for name, kind in zip(standing.names, standing.kinds, strict=True)]
+        )
+
+    @property
+    @abstractmethod
+    def now(self) -> int:
+        """The time to which it has come."""
+
+    @property
+    @abstractmethod
+    def tick(self) -> int:
+        """The last one that was taken in."""
+
+    @property
+    @abstractmethod
+    def changed(self) -> int:
+        """The last tick in which anything came, went or ended, or may have."""
+
+    @property
+    def readers(self) -> list[Reader]:
+        return self._readers
+
+    _readers: list[Reader]
+
+    def open(self, sources: Callable[[plan.Window], Source]) -> None:
+        """Enter the streams."""
+        self._readers = []
+        try:
+            for select in selects(self.standing.root):
+                inputs = needed(select)
+                for window in plan.windows(select):
+                    self._readers.append(sources(window).enter(window, inputs))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for reader in self._readers:
+            reader.close()
+        self._readers = []
+
+    @cached_property
+    def label(self) -> Label:
+        return label(self.standing.root)
+
+    @property
+    def sources(self) -> list[Source]:
+        return list(dict.fromkeys(reader.source for reader in self._readers))
+
+    @property
+    def positions(self) -> dict[str, int]:
+        return {source.stream.name: source.rows.end for source in self.sources}
+
+    @property
+    def lag(self) -> int:
+        """Microseconds of event time that have arrived and are not in the view yet."""
+        latest = [s.stream.latest for s in self.sources if s.stream.latest is not None]
+        return max(0, max(latest) - self.now) if latest and self.now != BEGINNING else 0
+
+    @abstractmethod
+    def fill(self, number: int) -> None:
+        """Take in all that the windows hold."""
+
+    @abstractmethod
+    def since(self, seen: Seen | None, *, same: bool) -> Changes:
+        """What changed. `same`: the ticks of `seen` are those of this process; else only its arrivals count."""
+
+    @abstractmethod
+    def rows(self, ids: Ids) -> pa.Table:
+        """The rows of live results."""
+
+    def followed(self, table: Table) -> list[int]:
+        """The last change of a table that it has taken in, wherever it looks at it."""
+        return []
+
+    @property
+    def watermark(self) -> int:
+        """The view is right at this time."""
+        return self.now
+
+    @property
+    @abstractmethod
+    def size(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def store(self) -> str: ...
+
+    shed = 0.0
+    pending = False
+
+
+class Selecting(View):
+    """A plain selection: its results are the tuples that its batches name, so nothing else is kept."""
+
+    def __init__(self, standing: plan.Standing, mode: Mode) -> None:
+        super().__init__(standing, mode)
+        assert isinstance(standing.root, plan.Select)
+        self._outputs = standing.root.outputs
+        self.endless = plan.windows(standing.root)[0].length is None
+
+    @property
+    def _reader(self) -> Reader:
+        return self._readers[0]
+
+    @property
+    def now(self) -> int:
+        return self._reader.source.clock
+
+    @property
+    def tick(self) -> int:
+        return self._reader.source.number
+
+    @property
+    def changed(self) -> int:
+        return max(self._filled, self._reader.source.changed.get(self._reader.window.length, 0))
+
+    @property
+    def positions(self) -> dict[str, int]:
+        source = self._reader.source
+        return {source.stream.name: max(source.rows.end, self._start)}
+
+    def fill(self, number: int) -> None:
+        self._filled = number
+        self._start = self._reader.source.stream.arrived if self.endless else 0
+
+    def since(self, seen: Seen | None, *, same: bool) -> Changes:
+        name = self._reader.source.stream.name
+        first = self._start if seen is None else seen.positions.get(name, 0)
+        source = self._reader.source
+        oldest = source.batches[0].first if source.batches else source.rows.end
+        missed = self.endless and seen is not None and first < max(oldest, self._reader.first, self._start)
+        ids, times = self._reader.since(max(first, self._start), self.now)
+        length = self._reader.window.length
+        exp = np.full(len(ids), NEVER) if length is None else times + length
+        return Changes(seen is None or missed, ids[:, None], exp, np.empty((0, 1), np.int64))
+
+    def rows(self, ids: Ids) -> pa.Table:
+        given = gather(self._outputs, {self._reader.window.place: (self._reader, ids[:, 0])})
+        return pa.Table.from_arrays([o.evaluate(given, len(ids)) for o in self._outputs], schema=self.schema)
+
+    @property
+    def size(self) -> int:
+        return 0 if self.endless else len(self._reader.since(0, self.now)[0])
+
+    @property
+    def nbytes(self) -> int:
+        return 0
+
+    @property
+    def store(self) -> str:
+        return "slices"
+
+
+class Planned(View):
+    """A query of several steps, with a store of its results."""
+
+    now = BEGINNING
+    tick = 0
+    changed = 0
+
+    def __init__(self, standing: plan.Standing, mode: Mode) -> None:
+        super().__init__(standing, mode)
+        if any(window.length is None for window in plan.windows(standing.root)):
+            raise Unsupported(
+                "a query without WINDOW is one SELECT from one stream; give each SELECT of this one a WINDOW"
+            )
+        root = standing.root
+        self.keyed = isinstance(root, plan.Select) and root.grouped and not root.distinct
+        self._retracted: deque[tuple[int, Ids]] = deque()
+        self._held = 0
+        self._forgot = 0  # the last tick whose retractions are not remembered any more
+        self._time = BEGINNING
+        bodies = [select.body for select in selects(root)]
+        self._tables = list({id(b.table): b.table for b in bodies if isinstance(b, plan.TableJoin)}.values())
+
+    def open(self, sources: Callable[[plan.Window], Source]) -> None:
+        super().open(sources)
+        self._leaves: list[Leaf] = []
+        left = iter(self._readers)
+
+        def leaf(window: plan.Window) -> Leaf:
+            self._leaves.append(Leaf(next(left).source.rows, window.length, self.mode))
+            return self._leaves[-1]
+
+        self._node = build(self.standing, self.mode, leaf)
+        self.width = self._node.width
+        longest = max(reader.window.length or 0 for reader in self._readers)
+        slot = max(1, min(SLOT, longest // 256))
+        self._store = store_for(view_store(self.standing.root, self.mode), self.width, longest, slot)
+
+    def fill(self, number: int) -> None:
+        self.now = self.time()
+        for reader, leaf in zip(self._readers, self._leaves, strict=True):
+            leaf.arrive(*reader.since(0, self.now))
+            reader.taken = reader.source.rows.end
+        self._advance(number, self.now, None)
+        self.tick = self.changed = number
+
+    def time(self) -> int:
+        """Now, by the streams it reads."""
+        return max([self.now, *(source.clock for source in self.sources)])
+
+    def step(self, number: int, allowance: Callable[[], bool] | None = None) -> None:
+        """Take in what the sources have got with this tick."""
+        self._timed(lambda: self._step(number, self.time(), allowance))
+        self.tick = number
+
+    def more(self, number: int, allowance: Callable[[], bool]) -> None:
+        """Go on with work that was left over."""
+        self._timed(lambda: self._advance(number, self.now, allowance))
+
+    def _timed(self, work: Callable[[], None]) -> None:
+        """Work that is paid for; if it fails, so has the query."""
+        began = time.thread_time_ns()
+        try:
+            work()
+        except PromisingError as problem:
+            self.failed = problem
+        except Exception as problem:  # a fault of ours: it must not stop the others
+            self.failed = InternalError(f"the query failed with {type(problem).__name__}: {problem}")
+            self.failed.__cause__ = problem
+        except BaseException:
+            self.failed = InternalError("the query was interrupted; drop it and create it again")
+            raise
+        finally:
+            self.cpu += time.thread_time_ns() - began
+
+    def _step(self, number: int, now: int, allowance: Callable[[], bool] | None) -> None:
+        idle = now == self.now and not self._node.pending
+        for reader, leaf in zip(self._readers, self._leaves, strict=True):
+            source = reader.source
+            if reader.taken == source.rows.end:
+                continue
+            if source.fresh is not None:
+                reader.late += int((source.fresh.ts <= now - (reader.window.length or 0)).sum())
+            ids, times = reader.since(reader.taken, now)
+            reader.taken = source.rows.end
+            if len(ids):
+                leaf.arrive(ids, times)
+                idle = False
+        if idle and not self._node.reads_tables:
+            return
+        self._advance(number, now, allowance)
+
+    def _advance(self, number: int, now: int, allowance: Callable[[], bool] | None) -> None:
+        tick = Tick(now, number, self.counters, allowance=allowance)
+        with ExitStack() as still:
+            for table in self._tables:
+                still.enter_context(table.lock)
+            deltas = self._node.step(tick)
+        self.now = now
+        store = self._store
+        ended = 0
+        if self.mode is not Mode.ITA:
+            ended = store.expire(now)
+        elif deltas.time is not None:
+            ended = store.expire(deltas.time)
+            self._time = deltas.time
+        if len(deltas):
+            self._apply(deltas.ids, deltas.exp, deltas.kinds, number)
+        if ended or len(deltas):
+            self.changed = number
+
+    def _apply(self, ids: Ids, exp: Times, kinds: np.ndarray, number: int) -> None:
+        """Results of one tick: first those that went, then those that came, which may be the same."""
+        came = kinds == POS
+        if not came.all():
+            gone = ids[~came]
+            self._store.remove(gone)
+            self.went += len(gone)
+            self._remember(number, gone)
+            ids, exp = ids[came], exp[came]
+        if len(ids):
+            self._store.insert(ids, exp, number)
+            self.came += len(ids)
+
+    def _remember(self, number: int, ids: Ids) -> None:
+        self._retracted.append((number, ids.copy()))
+        self._held += len(ids)
+        while self._held > max(REMEMBERED, 2 * len(self._store)) and len(self._retracted) > 1:
+            self._forgot, gone = self._retracted.popleft()
+            self._held -= len(gone)
+
+    def since(self, seen: Seen | None, *, same: bool) -> Changes:
+        none = np.empty((0, self.width), np.int64)
+        if seen is not None and same and seen.tick >= self._forgot:
+            ids, exp = self._store.since(seen.tick)
+            gone = [retracted for number, retracted in self._retracted if number > seen.tick]
+            retractions = np.concatenate(gone) if gone else none
+            if self.keyed and len(retractions):
+                retractions = self._empty_groups(retractions)
+            return Changes(False, ids, exp, retractions)
+        ids, exp, _ = self._store.live()
+        if seen is None or same or not self.positional:
+            return Changes(True, ids, exp, none)
+        new = np.zeros(len(ids), np.bool_)
+        for place, reader in enumerate(self._readers):
+            new |= ids[:, place] >= seen.positions[reader.source.stream.name]
+        return Changes(False, ids[new], exp[new], none)
+
+    def _empty_groups(self, retracted: Ids) -> Ids:
+        """Of the versions that went, one for each group that has no other now."""
+        groups = np.unique(retracted[:, 0])
+        ids, _, _ = self._store.live()
+        gone = groups[~np.isin(groups, ids[:, 0])]
+        return np.stack([gone, np.zeros_like(gone)], axis=1)
+
+    @property
+    def positional(self) -> bool:
+        """Whether a result is known by its tuples in any process, so that arrivals alone tell what is new."""
+        root = self.standing.root
+        if not isinstance(root, plan.Select) or not isinstance(root.body, plan.Join) or may_wait(self.standing):
+            return False
+        return not root.distinct and not root.grouped
+
+    def rows(self, ids: Ids) -> pa.Table:
+        return pa.Table.from_arrays(self._node.values(ids), schema=self.schema)
+
+    def followed(self, table: Table) -> list[int]:
+        if self.failed is not None:
+            return []
+        found, waiting = [], [self._node]
+        while waiting:
+            node = waiting.pop()
+            waiting += node.children
+            if isinstance(node, TableJoinNode) and node.table is table:
+                found.append(node.seen)
+        return found
+
+    @property
+    def watermark(self) -> int:
+        return self._time if self.mode is Mode.ITA else self.now
+
+    @property
+    def size(self) -> int:
+        return len(self._store)
+
+    @property
+    def nbytes(self) -> int:
+        return self._store.nbytes + self._node.nbytes
+
+    @property
+    def store(self) -> str:
+        return self._store.name
+
+    @property
+    def shed(self) -> float:  # type: ignore[override]
+        return self._node.shed
+
+    @property
+    def pending(self) -> bool:  # type: ignore[override]
+        return bool(self._node.pending)
+
+
+def may_wait(standing: plan.Standing) -> bool:
+    """Whether a query may put off work: one that was given a budget, or says what it wants first."""
+    return standing.budget is not None or standing.preference is not None
+
+
+def view_of(standing: plan.Standing, mode: Mode) -> View:
+    """The kind of view that fits a query."""
+    root = standing.root
+    if isinstance(root, plan.Select) and isinstance(root.body, plan.Window) and not (root.distinct or root.grouped):
+        return Selecting(standing, mode)
+    return Planned(standing, mode)
+
+
+def selects(query: plan.Query) -> Iterator[plan.Select]:
+    """Every SELECT, from left to right."""
+    if isinstance(query, plan.SetOperation):
+        yield from selects(query.left)
+        yield from selects(query.right)
+    else:
+        yield query
+
+
+def needed(select: plan.Select) -> frozenset[Input]:
+    """The columns that a SELECT looks at, of whatever it reads."""
+    body = select.body
+    used: list[Compiled | None] = [*select.outputs, *select.keys, *select.arguments, select.having]
+    used += [p for window in plan.windows(select) for p in window.predicates]
+    parts = [body, body.left] if isinstance(body, plan.Exists) else [body]
+    for part in parts:
+        if isinstance(part, plan.Join | plan.Exists):
+            used += [side for pair in part.keys for side in pair]
+        if isinstance(part, plan.TableJoin):
+            used.append(part.key)
+        if isinstance(part, plan.Join | plan.TableJoin):
+            used += part.residual
+    return frozenset(i for one in used if one is not None for i in one.inputs)
+
+
+def gather(expressions: tuple[Compiled, ...], at: dict[int, tuple[Reader, np.ndarray]]) -> dict[Input, pa.Array]:
+    """The columns that expressions take, at arrivals of each place."""
+    out: dict[Input, pa.Array] = {}
+    for wanted in {i for e in expressions for i in e.inputs}:
+        reader, ids = at[wanted.source]
+        out[wanted] = reader.source.rows.take(wanted.name, ids)
+    return out
