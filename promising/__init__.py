@@ -1,17 +1,60 @@
 """The front door: what a user of the house touches first."""
 
+import os
 from os import PathLike
+from typing import TYPE_CHECKING
 
-from query import Answer, Done, Explanation, Frame, Progress, Session
-from summaries.errors import PromisingError, Unsupported
+from summaries.errors import PromisingError
+from summaries.lazy import lazy
 
-__all__ = ["Answer", "Done", "Explanation", "Frame", "Progress", "PromisingError", "Session", "open"]
+if TYPE_CHECKING:
+    from index.storage.options import StoreOptions as StoreOptions
+    from promising.client.session import connect as connect
+    from query.answers import Answer as Answer
+    from query.answers import Done as Done
+    from query.answers import Explanation as Explanation
+    from query.answers import Frame as Frame
+    from query.answers import Progress as Progress
+    from query.session import Session as Session
+
+# Read by gRPC when it starts. Its own way with forks now and then breaks a child that would only start another program,
+# as Spark does with Java; we fork for nothing else.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+_WHERE = {
+    "Answer": "query.answers",
+    "Done": "query.answers",
+    "Explanation": "query.answers",
+    "Frame": "query.answers",
+    "Progress": "query.answers",
+    "Session": "query.session",
+    "StoreOptions": "index.storage.options",
+    "connect": "promising.client.session",
+}
+__getattr__ = lazy(__name__, _WHERE)
+__all__ = [
+    "Answer",
+    "Done",
+    "Explanation",
+    "Frame",
+    "Progress",
+    "PromisingError",
+    "Session",
+    "StoreOptions",
+    "connect",
+    "open",
+]
 
 
-def open(path: str | PathLike[str] | None = None, *, seed: int | None = None) -> Session:
-    """A session in this process. Everything is kept in memory, and gone when it ends.
+def open(
+    path: str | PathLike[str] | None = None, *, seed: int | None = None, options: "StoreOptions | None" = None
+) -> "Session":
+    """A session in this process.
 
-    seed: of the key hash, a secret of the installation; None picks one.
+    path: a directory where everything is kept; it is made if it is not there, and one process at a time has it. What
+        was there is there again. None keeps everything in memory, and it is gone when the session ends.
+    seed: of the key hash, a secret of the installation; None picks one, or takes that of the directory.
+    options: how a directory is kept.
 
     >>> session = open()
     >>> print(session.execute("CREATE STREAM store1 (ts TIMESTAMP, item_id BIGINT, price DOUBLE) TIMESTAMP BY ts"))
@@ -21,6 +64,10 @@ def open(path: str | PathLike[str] | None = None, *, seed: int | None = None) ->
     >>> session.query("SELECT item_id, sum(price) AS total FROM store1 GROUP BY item_id").to_arrow().to_pylist()
     [{'item_id': 7, 'total': 3.0}, {'item_id': 9, 'total': 4.0}]
     """
-    if path is not None:
-        raise Unsupported("a session with a path would keep its data on disk, which is not offered yet; leave it out")
-    return Session(seed=seed)
+    from query.session import Session  # noqa: PLC0415  # compiles on import: not for those who only connect
+
+    if path is None:
+        return Session(seed=seed)
+    from index.storage.store import Store  # noqa: PLC0415
+
+    return Session(store=Store.open(path, seed=seed, options=options))

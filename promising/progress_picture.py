@@ -9,6 +9,7 @@ bought in stores with an odd one.
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,12 +21,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFor
 import promising
 from promising import journey
 
+if TYPE_CHECKING:
+    from query.session import Session
+
 PICTURE = Path("promising-coverage.png")
 WINDOW = "60 DAYS"
 RUNS = 9
 JOIN = f"""
     SELECT a.ItemID, a.Price, b.Price FROM even a, odd b WHERE a.ItemID = b.ItemID
-    WITH PREFERENCE {{}} SUMMARY.Estimate.Count(a.ItemID), SUMMARY.Estimate.Count(b.ItemID) WINDOW {WINDOW}
+    WITH PREFERENCE {{}} SUMMARY.Estimate.Count(a.ItemID), SUMMARY.Estimate.Count(b.ItemID)
+    WINDOW {WINDOW}
 """
 # Okabe and Ito's palette, from dark to light; in grey the dashes tell them apart.
 LINES = {
@@ -38,7 +43,7 @@ Curve = list[tuple[float, float]]
 """CPU seconds and coverage, frame by frame."""
 
 
-def stores(log: pa.Table) -> promising.Session:
+def stores(log: pa.Table) -> "Session":
     """A session with the log in two streams, `even` and `odd`, by the number of the store."""
     session = promising.open(seed=7)
     for name, rest in (("even", 0), ("odd", 1)):
@@ -49,7 +54,7 @@ def stores(log: pa.Table) -> promising.Session:
     return session
 
 
-def curves(session: promising.Session) -> dict[str, Curve]:
+def curves(session: "Session") -> dict[str, Curve]:
     """Each preference run to its end, some times, of which the fastest counts: the others met with interference."""
     out: dict[str, Curve] = {}
     for direction in LINES:
@@ -61,8 +66,8 @@ def curves(session: promising.Session) -> dict[str, Curve]:
     return out
 
 
-def draw(found: Mapping[str, Curve], rows: int) -> Figure:
-    """The curves of one run; `rows` are those of the whole answer."""
+def draw(found: Mapping[str, Curve], rows: int, how: str) -> Figure:
+    """The curves; `rows` are those of the whole answer, `how` says how it was measured."""
     figure = Figure(figsize=(9.0, 5.0), dpi=110)
     FigureCanvasAgg(figure)
     axes: Axes = figure.add_axes((0.09, 0.125, 0.875, 0.655))
@@ -71,7 +76,7 @@ def draw(found: Mapping[str, Curve], rows: int) -> Figure:
         0.09,
         0.865,
         f"Two streams of a retail log, joined on the item over the last {WINDOW.lower()}: {rows:,} rows in all.\n"
-        f"Parsing and planning count. One machine, the fastest of {RUNS} runs.",
+        f"Parsing and planning count. {how}",
         fontsize=9.5,
         color="#333333",
         linespacing=1.4,
@@ -109,7 +114,8 @@ def main(given: Sequence[str] | None = None) -> int:
     out = Path(arguments[0]) if arguments else PICTURE
     session = stores(journey.transactions())
     counted = session.query(f"SELECT count(*) AS n FROM even a, odd b WHERE a.ItemID = b.ItemID WINDOW {WINDOW}")
-    draw(curves(session), counted.to_arrow()["n"][0].as_py()).savefig(out, format="png")
+    how = f"One machine, the fastest of {RUNS} runs."
+    draw(curves(session), counted.to_arrow()["n"][0].as_py(), how).savefig(out, format="png")
     print(f"wrote {out}. {journey.REMARK}")
     return 0
 

@@ -1,0 +1,5 @@
+"""`python -m promising.cli` is `promising`."""
+
+from promising.cli import main
+
+main()

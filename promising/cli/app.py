@@ -1,0 +1,121 @@
+"""The commands, in the order and the groups in which `promising --help` lists them."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from promising.cli import ask, config, data, live, look, serve, statements, storage, token, watch
+from promising.cli.durations import seconds
+from promising.cli.group import Root
+from promising.cli.options import reads
+from promising.cli.state import TARGET, Output, State, read_token
+
+SERVICE, DATA, QUESTIONS, INSIDE, STORAGE = "Service", "Data", "Questions", "Look inside", "Storage"
+EXAMPLE = """[bold]A first look[/bold], the service in one terminal and you in another:
+
+    promising serve --data shop
+
+    promising ingest sales.csv --stream sales --create --time sold_at
+
+    promising query "SELECT item, count(*) AS n FROM sales GROUP BY item"
+
+Options of all commands may stand after the command, too. \
+Exit codes: 0 done, 1 refused, 2 usage, 3 no service, 4 not allowed, 5 cut, 70 fault, 130 Ctrl-C."""
+
+app = typer.Typer(
+    name="promising",
+    cls=Root,
+    help="Streams with a summary index that knows where the promising tuples are.",
+    epilog=EXAMPLE,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"promising {config.version_text()}")
+        raise typer.Exit
+
+
+ALL = "Options of all commands"
+REPEATED = ("target", "token_file", "ca", "certificate", "key", "output")  # no token: it would stay on the screen
+
+
+def common(said: str, *names: str, **more: Any) -> Any:
+    """An option of all commands."""
+    return typer.Option(*names, help=said, rich_help_panel=ALL, show_default=False, show_envvar=False, **more)
+
+
+def _repeated(ctx: typer.Context) -> str:
+    """The options on the command line that a second command needs, too; what the environment says, it finds itself."""
+    said = ""
+    for name in REPEATED:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            said += f"--{name.replace('_', '-')} {shlex.quote(str(ctx.params[name]))} "
+    return said
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    target: Annotated[
+        str,
+        common(f"The service. PROMISING_TARGET; default {TARGET}.", envvar="PROMISING_TARGET", metavar="HOST:PORT"),
+    ] = TARGET,
+    token: Annotated[
+        str | None,
+        common("Who you are. PROMISING_TOKEN; others can read arguments.", envvar="PROMISING_TOKEN", metavar="TOKEN"),
+    ] = None,
+    token_file: Annotated[Path | None, common("A file that holds the token.", metavar="FILE")] = None,
+    ca: Annotated[Path | None, common("TLS: whom to trust (PEM).", metavar="FILE")] = None,
+    certificate: Annotated[Path | None, common("TLS: your own certificate (PEM).", metavar="FILE")] = None,
+    key: Annotated[Path | None, common("TLS: the key of your certificate (PEM).", metavar="FILE")] = None,
+    timeout: Annotated[
+        float | None, common("How long a call may take, such as 30s.", metavar="SPAN", parser=reads(seconds))
+    ] = None,
+    output: Annotated[
+        Output, common("table, json (an object a line), csv or arrow.", "--output", "-o", metavar="FORMAT")
+    ] = Output.TABLE,
+    quiet: Annotated[bool, common("No progress and no remarks on stderr.", "--quiet", "-q", metavar="")] = False,
+    version: Annotated[
+        bool, common("Tell the version, and end.", "--version", is_eager=True, callback=_version, metavar="")
+    ] = False,
+) -> None:
+    if output is Output.ARROW and sys.stdout.isatty():
+        raise typer.BadParameter(
+            "--output arrow writes bytes: send them to a file or a program, as in ... > answer.arrow"
+        )
+    ctx.obj = State(target, read_token(token, token_file), ca, certificate, key, timeout, output, quiet, _repeated(ctx))
+
+
+app.command("serve", rich_help_panel=SERVICE)(serve.serve)
+app.command("status", rich_help_panel=SERVICE)(watch.status)
+app.command("top", rich_help_panel=SERVICE)(watch.top)
+app.add_typer(token.app, rich_help_panel=SERVICE)
+app.add_typer(config.app, rich_help_panel=SERVICE)
+app.command("version", rich_help_panel=SERVICE)(config.version)
+app.command("create-stream", rich_help_panel=DATA)(data.create_stream)
+app.command("create-summary", rich_help_panel=DATA)(data.create_summary)
+app.command("ingest", rich_help_panel=DATA)(data.ingest)
+app.command("load", rich_help_panel=DATA)(data.load)
+app.command("load-table", rich_help_panel=DATA)(live.load_table)
+app.command("sql", rich_help_panel=QUESTIONS)(statements.sql)
+app.command("query", rich_help_panel=QUESTIONS)(ask.query)
+app.command("subscribe", rich_help_panel=QUESTIONS)(live.subscribe)
+app.command("explain", rich_help_panel=QUESTIONS)(ask.explain)
+app.command("estimate", rich_help_panel=QUESTIONS)(look.estimate)
+app.command("regions", rich_help_panel=QUESTIONS)(look.regions)
+app.command("describe", rich_help_panel=INSIDE)(look.describe)
+app.command("story", rich_help_panel=INSIDE)(look.story)
+app.command("backup", rich_help_panel=STORAGE)(storage.backup)
+app.command("restore", rich_help_panel=STORAGE)(storage.restore)
+app.command("verify", rich_help_panel=STORAGE)(storage.verify)
+app.command("repair", rich_help_panel=STORAGE)(storage.repair)

@@ -1,0 +1,92 @@
+"""`serve`: the service itself."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from promising.cli.durations import seconds
+from promising.cli.failures import Code, tell
+from promising.cli.options import pairs, span
+from promising.cli.state import state
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="PROMISING_CONFIG", metavar="FILE", help="Settings in TOML. Default: promising.toml, if it is there."
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as limits.max_queries=100; once for each."),
+]
+
+
+def serve(
+    ctx: typer.Context,
+    config: Config = None,
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where calls are taken; port 0 picks a free one.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory that keeps everything. Without it, all is in memory."),
+    ] = None,
+    metrics_listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where /metrics is served over HTTP.")
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Let in only who has a token of this file (`promising token`).")
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TLS: the service's certificate and chain (PEM).")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS: the key of the certificate (PEM).")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TLS: let in who has a certificate of these (PEM).")
+    ] = None,
+    max_budget: Annotated[float | None, span(seconds, "Most CPU time of a query.")] = None,
+    drain: Annotated[float | None, span(seconds, "How long calls may go on after SIGTERM or Ctrl-C.")] = None,
+    log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = None,
+    set_: Set = None,
+) -> None:
+    """Run the service, until SIGTERM or Ctrl-C.
+
+    Flags win over the environment (PROMISING_LISTEN), that over the file; `promising config show` tells all.
+
+    Logs are JSON on stderr; the line "started" has the address.
+    """
+    flags: dict[str, Any] = {
+        "listen": listen,
+        "data": data,
+        "metrics_listen": metrics_listen,
+        "auth.tokens": tokens,
+        "tls.certificate": tls_certificate,
+        "tls.key": tls_key,
+        "tls.client_ca": tls_client_ca,
+        "limits.max_budget_seconds": max_budget,
+        "drain_seconds": drain,
+        "log_level": log_level,
+    }
+    overrides = {**pairs(set_, "--set"), **{name: value for name, value in flags.items() if value is not None}}
+    from promising.settings import Settings, address, check_safe  # noqa: PLC0415  # pydantic: not for `--help`
+
+    settings = Settings.load(config, overrides)
+    check_safe(settings)
+    # What goes wrong is told by us; gRPC's own words would stand between the lines of JSON.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from promising.server.service import serve as run  # noqa: PLC0415  # loads every kernel
+
+    host, _ = address(settings.listen)
+
+    def ready(port: int) -> None:
+        if sys.stderr.isatty():
+            state(ctx).say(f"Ready at {host}:{port}. Ctrl-C ends it. In another terminal: promising status")
+
+    try:
+        run(settings, ready)
+    except OSError as problem:
+        tell(problem, settings.listen)
+        raise typer.Exit(Code.USAGE) from None

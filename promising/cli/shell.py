@@ -1,0 +1,213 @@
+"""The shell: statements over several lines, with history and completion."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import has_completions
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import PygmentsLexer
+from prompt_toolkit.output import ColorDepth, Output
+from pygments.lexers.sql import SqlLexer
+from rich.text import Text
+
+from promising.cli.console import clean, err, out
+from promising.cli.failures import tell
+from promising.cli.state import State
+from promising.cli.statements import run
+from promising.client.statements import many
+from query.sql.tokens import scan
+from query.sql.words import CALL_BY_NAME, RESERVED, TYPES
+from summaries.errors import BadSyntax, PromisingError
+
+if TYPE_CHECKING:
+    from promising.client.session import RemoteSession
+
+PROMPT, MORE = "promising> ", "       ... "
+OTHERS = """
+ANALYZE BUDGET BY CASCADE COLLAPSE CONFIDENCE CONTINUOUS COUNT DAYS DESCRIBE DROP ERROR EXISTS EXPLAIN FACTOR FADE
+GRANULARITY HOURS IF INTERVAL LATENESS MILLISECONDS MINUTES OPTIONS PREFERENCE QUERIES QUERY SECONDS SHOW STREAM STREAMS
+STRUCTURE SUMMARIES SUMMARY SUMMARY.Estimate.Count( TIMESTAMP WEIGHTED WINDOW
+"""
+WORDS = sorted({*RESERVED, *TYPES, *CALL_BY_NAME, *OTHERS.split()})
+HELP = r"""Statements end with a semicolon and may have several lines.
+
+  CREATE STREAM name (column type, ...) TIMESTAMP BY column [LATENESS 5 MINUTES];
+  CREATE SUMMARY name ON stream (column) WITH GRANULARITY 60 SECONDS AND COLLAPSE (4, 5);
+  SELECT ... FROM stream [, stream] [WHERE ...] [GROUP BY ...] [ORDER BY ...]
+    [WITH PREFERENCE DESC | ASC | WEIGHTED SUMMARY.Estimate.Count(column)]
+    [WINDOW 1 HOURS] [BUDGET 100 MILLISECONDS] [WITH ERROR 0.05] [LIMIT n];
+  EXPLAIN [ANALYZE] SELECT ...;
+  SHOW STREAMS | SUMMARIES | QUERIES;   DESCRIBE name;   DROP STREAM | SUMMARY | QUERY name;
+
+  Tab       complete keywords and names      Up, Ctrl-R   earlier statements, search them
+  Ctrl-C    end a query with the rows there are; at the prompt, forget what was typed
+  \h        this help                        \q, Ctrl-D   leave
+"""
+
+
+def complete(text: str) -> bool:
+    """Whether a text is to be carried out: it ends with a semicolon that is in no string and no comment.
+
+    A command of the shell, and nothing at all, is complete, too.
+
+    >>> complete("SHOW STREAMS;"), complete("SELECT ';"), complete("SELECT 1 -- ;"), complete("\\\\q"), complete("")
+    (True, False, False, True, True)
+    """
+    if not text.strip() or text.lstrip().startswith("\\") or text.strip().lower() in ("exit", "quit"):
+        return True
+    try:
+        tokens = scan(text)
+    except BadSyntax as problem:
+        return "without an end" not in problem.problem  # anything else is an error at once
+    return not tokens or text[tokens[-1].start] == ";"
+
+
+def history() -> History:
+    """Earlier statements, in the user's state folder, for the user alone; in memory if that cannot be."""
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "promising"
+    file = folder / "history"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(file))
+
+
+class Names(Completer):
+    """Keywords, and the names of streams, summaries, queries and columns as the service has them."""
+
+    def __init__(self, session: "RemoteSession") -> None:
+        self._session = session
+        self._names: list[str] | None = None
+
+    def forget(self) -> None:
+        """Names may have changed."""
+        self._names = None
+
+    def names(self) -> list[str]:
+        """All names, asked for once; none if they cannot be had, for completion is no reason to complain."""
+        if self._names is None:
+            self._names = []
+            try:
+                found: set[str] = set()
+                for kind in ("STREAMS", "SUMMARIES", "QUERIES"):
+                    rows = _pylist(self._session, f"SHOW {kind}")
+                    found.update(row["name"] for row in rows)
+                    if kind == "STREAMS":
+                        for row in rows:
+                            columns = _pylist(self._session, f"DESCRIBE {quoted(row['name'])}")
+                            found.update(column["column"] for column in columns)
+                self._names = sorted(map(quoted, found))
+            except PromisingError:
+                pass
+        return self._names
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        word = document.get_word_before_cursor(pattern=None)
+        word = word[max(word.rfind(c) for c in "(,.") + 1 :]
+        if not word:
+            return
+        for name in self.names():
+            if name.strip('"').lower().startswith(word.lower()):
+                yield Completion(name, -len(word))
+        for name in WORDS:
+            if name.startswith(word.upper()):
+                yield Completion(name, -len(word))
+
+
+def _pylist(session: "RemoteSession", sql: str) -> list[dict[str, str]]:
+    found = session.execute(sql)
+    rows: list[dict[str, str]] = found.to_pylist()  # type: ignore[union-attr]  # SHOW and DESCRIBE give tables
+    return rows
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it: in quotes, if it is no plain word or a reserved one.
+
+    >>> quoted("store1"), quoted("my store"), quoted("select")
+    ('store1', '"my store"', '"select"')
+    """
+    if name.isidentifier() and name.upper() not in RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Shell:
+    """Reads statements until the user leaves."""
+
+    def __init__(
+        self, state: State, session: "RemoteSession", *, input: Input | None = None, output: Output | None = None
+    ) -> None:
+        self._state = state
+        self._session = session
+        self._names = Names(session)
+        self._prompt: PromptSession[str] = PromptSession(
+            PROMPT,
+            history=history(),
+            completer=self._names,
+            complete_while_typing=False,
+            complete_in_thread=True,
+            multiline=True,
+            prompt_continuation=MORE,
+            lexer=PygmentsLexer(SqlLexer),
+            key_bindings=_keys(),
+            color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
+            input=input,
+            output=output,
+        )
+
+    def run(self) -> None:
+        """Until Ctrl-D or \\q."""
+        version = self._session.admin.version()
+        self._state.say(f"promising {version.version} at {self._state.target}. \\h is help, \\q leaves.")
+        while True:
+            try:
+                text = self._prompt.prompt()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            if text.strip().rstrip(";").lower() in ("\\q", "exit", "quit"):
+                return
+            if text.strip():
+                self._do(text)
+
+    def _do(self, text: str) -> None:
+        if text.lstrip().startswith("\\"):
+            if text.strip() in ("\\h", "\\?"):
+                out().print(Text(HELP), soft_wrap=True)
+            else:
+                err().print(Text(f"there is no {clean(text.strip())}; \\h is help, \\q leaves"))
+            return
+        try:
+            for statement in many(text):
+                run(self._state, self._session, statement)
+                if statement.kind == "define":
+                    self._names.forget()
+        except KeyboardInterrupt:
+            err().print("interrupted")
+        except Exception as problem:
+            tell(problem, self._state.target)
+
+
+def _keys() -> KeyBindings:
+    """Enter carries a statement out when it is whole, and begins a new line when it is not."""
+    keys = KeyBindings()
+
+    @keys.add("enter", filter=~has_completions)
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys

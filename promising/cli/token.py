@@ -1,0 +1,96 @@
+"""`token`: who may call a service, and as what. On the file that the service reads, without the service."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from promising.cli.choices import Role
+from promising.cli.durations import seconds
+from promising.cli.options import span
+from promising.cli.serve import Config
+from promising.cli.state import Output, state
+
+if TYPE_CHECKING:
+    from promising.server.tokens import TokenStore
+
+app = typer.Typer(name="token", help="Make, list and revoke tokens.", no_args_is_help=True)
+Store = Annotated[
+    Path | None,
+    typer.Option("--tokens", metavar="FILE", help="The file of tokens. Default: the setting auth.tokens."),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Whom it is for.", show_default=False)]
+
+
+@app.command("create")
+def create(
+    ctx: typer.Context,
+    name: Name,
+    role: Annotated[list[Role], typer.Option(help="What it allows; once for each.", show_default=False)],
+    expires: Annotated[float | None, span(seconds, "After which it is no longer good, such as 30d.")] = None,
+    tokens: Store = None,
+    config: Config = None,
+) -> None:
+    """Make a token. Its secret is written to stdout, once; only a hash of it is kept."""
+    from promising.cli.output import print_json  # noqa: PLC0415  # Arrow: not for `--help`
+
+    store = _store(tokens, config)
+    try:
+        secret = store.create(name, [one.value for one in role], expires)
+    finally:
+        store.close()
+    if state(ctx).output is Output.JSON:
+        print_json({"name": name, "roles": [one.value for one in role], "token": secret})
+    else:
+        typer.echo(secret)
+    state(ctx).say(
+        f"This is the only time it is shown. Use it with --token-file or PROMISING_TOKEN; it is in {store.path}."
+    )
+
+
+@app.command("list")
+def list_(ctx: typer.Context, tokens: Store = None, config: Config = None) -> None:
+    """List tokens; their secrets are not known."""
+    import pyarrow as pa  # noqa: PLC0415  # Arrow: not for `--help`
+
+    from promising.cli.output import write_table  # noqa: PLC0415  # as above
+
+    store = _store(tokens, config)
+    try:
+        found = store.list()
+    finally:
+        store.close()
+    now = datetime.now(UTC)
+    kind = pa.timestamp("us", "UTC")
+    table = pa.table(
+        {
+            "name": pa.array([t.name for t in found], pa.string()),
+            "roles": pa.array([" ".join(sorted(t.roles)) for t in found], pa.string()),
+            "created": pa.array([t.created for t in found], kind),
+            "expires": pa.array([t.expires for t in found], kind),
+            "in_force": pa.array([t.expires is None or t.expires > now for t in found], pa.bool_()),
+        }
+    )
+    write_table(state(ctx).output, table)
+
+
+@app.command("revoke")
+def revoke(ctx: typer.Context, name: Name, tokens: Store = None, config: Config = None) -> None:
+    """Revoke a token: it is refused from the next call on."""
+    store = _store(tokens, config)
+    try:
+        store.revoke(name)
+    finally:
+        store.close()
+    state(ctx).say(f"token {name} revoked")
+
+
+def _store(tokens: Path | None, config: Path | None) -> "TokenStore":
+    from promising.server.tokens import TokenStore  # noqa: PLC0415  # pydantic: not for `--help`
+    from promising.settings import Settings  # noqa: PLC0415  # as above
+
+    path = tokens or Settings.load(config, {}).auth.tokens
+    if path is None:
+        raise typer.BadParameter("no file of tokens: give --tokens FILE, or set auth.tokens (PROMISING_AUTH__TOKENS)")
+    return TokenStore(path)

@@ -1,0 +1,117 @@
+"""The answer of an asyncio session."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from query.answers import Frame, Progress
+from summaries.errors import PromisingError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+class AsyncAnswer:
+    """The answer to one query; `async for frame in answer` waits for the work. See `query.answers.Answer`."""
+
+    def __init__(
+        self,
+        frames: AsyncIterator[Frame],
+        first: Progress,
+        schema: pa.Schema,
+        cancel: Callable[[], Awaitable[None]],
+        close: Callable[[], None],
+    ) -> None:
+        self.schema = schema
+        self._frames = frames
+        self._first = first
+        self._cancel = cancel
+        self._close = close
+        self._tables: list[pa.Table] = []
+        self._last: Frame | None = None
+        self._problem: BaseException | None = None
+
+    async def __aiter__(self) -> AsyncIterator[Frame]:
+        """Frames as they come. What has been read once is kept for `to_arrow`, and not told again."""
+        while (frame := await self._next(keep=True)) is not None:
+            yield frame
+
+    async def stream(self) -> AsyncIterator[Frame]:
+        """Frames as they come, for those who keep the rows themselves: `to_arrow` will not have them."""
+        while (frame := await self._next(keep=False)) is not None:
+            yield frame
+
+    async def _next(self, keep: bool) -> Frame | None:
+        if self._problem is not None:
+            raise self._problem
+        try:
+            frame = await anext(self._frames, None)
+        except PromisingError as problem:
+            self._problem = problem
+            raise
+        if frame is None:
+            return None
+        if frame.mode == "replace":
+            self._tables = [frame.rows]
+        elif frame.rows.num_rows and keep:
+            self._tables.append(frame.rows)
+        self._last = frame
+        return frame
+
+    async def run(self) -> "AsyncAnswer":
+        """Wait for all the work there is."""
+        while await self._next(keep=True) is not None:
+            pass
+        return self
+
+    async def cancel(self) -> None:
+        """Have the service stop after the slice of work that is under way. The frame that comes then is the last."""
+        await self._cancel()
+
+    async def close(self) -> None:
+        """Stop, and let go of everything. Nothing more comes."""
+        self._close()
+        self._frames = _nothing()
+
+    @property
+    def progress(self) -> Progress:
+        """As of the last frame read; before the first, what can be said without work."""
+        return self._first if self._last is None else self._last.progress
+
+    @property
+    def last(self) -> Frame | None:
+        """The last frame read."""
+        return self._last
+
+    async def bounds(self) -> tuple[pa.Table, pa.Table] | None:
+        """Lower and upper bounds of aggregates, as of the end."""
+        await self.run()
+        if self._last is None or self._last.lower is None or self._last.upper is None:
+            return None
+        return self._last.lower, self._last.upper
+
+    async def to_arrow(self) -> pa.Table:
+        """All rows, after what work is left."""
+        await self.run()
+        return pa.concat_tables(self._tables) if self._tables else self.schema.empty_table()
+
+    async def to_pandas(self) -> "pd.DataFrame":
+        """All rows as a pandas frame; needs pandas."""
+        table: Any = await self.to_arrow()
+        return table.to_pandas()
+
+    async def to_polars(self) -> "pl.DataFrame":
+        """All rows as a Polars frame; needs Polars."""
+        import polars as pl  # noqa: PLC0415  # only for those who have it
+
+        found = pl.from_arrow(await self.to_arrow())
+        assert isinstance(found, pl.DataFrame)
+        return found
+
+
+async def _nothing() -> AsyncIterator[Frame]:
+    nothing: tuple[Frame, ...] = ()
+    for frame in nothing:
+        yield frame

@@ -1,0 +1,47 @@
+"""How far an answer has come, shown on stderr while it is read."""
+
+from collections.abc import Iterator
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Display
+
+from query.answers import Frame, Progress
+
+
+class Bar:
+    """A bar of coverage, gone when the answer is. Where the console is no terminal nothing is shown."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        console = Console(stderr=True) if console is None else console
+        columns = (BarColumn(), TextColumn("{task.percentage:>5.1f} %"), TextColumn("{task.description}"))
+        # Frames come often enough: no thread of its own is needed to draw.
+        self._display = Display(
+            *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+        )
+        self._task = self._display.add_task("", total=1.0)
+
+    def __enter__(self) -> "Bar":
+        self._display.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._display.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Draw what is known now."""
+        least, most = (100 * share for share in progress.coverage[1:])
+        said = f"covered, {least:.1f} to {most:.1f}; {progress.rows:,} rows, {progress.cpu_seconds:.2f} s of CPU time"
+        self._display.update(self._task, completed=progress.coverage.value, description=said)
+        self._display.refresh()
+
+
+def shown(frames: Iterator[Frame], console: Console | None = None) -> Iterator[Frame]:
+    """The same frames, with a bar for as long as they come."""
+    with Bar(console) as bar:
+        for frame in frames:
+            bar.show(frame.progress)
+            yield frame

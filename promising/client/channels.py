@@ -1,0 +1,103 @@
+"""Where the service is and how to get there: address, TLS, token, size of messages."""
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import grpc
+
+from promising import statuses
+from promising.wire import MESSAGE
+from summaries.errors import BadSettings, PromisingError, Unavailable
+
+DEFAULT_TARGET = "127.0.0.1:50151"
+SENT = 16 << 20  # bytes of a message that a service takes unless it was told otherwise
+KEEPALIVE = 30_000  # milliseconds of silence after which the service is asked whether it is still there
+FilePath = str | PathLike[str]
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A service as a client sees it.
+
+    `credentials` are those of TLS, None for plain text; `metadata` goes with every call. `sent` is the size of the
+    largest message to send, in bytes.
+    """
+
+    address: str
+    credentials: grpc.ChannelCredentials | None
+    metadata: Metadata
+    sent: int
+
+    @property
+    def options(self) -> list[tuple[str, int]]:
+        return [
+            ("grpc.max_send_message_length", -1),  # what is too large is refused by the service, with a reason
+            ("grpc.max_receive_message_length", max(MESSAGE, self.sent)),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 5000),  # what one try to connect may take, in fact
+            ("grpc.max_reconnect_backoff_ms", 1000),  # less than what is waited between tries of a call
+            # Who only listens would not notice that the other end is gone.
+            ("grpc.keepalive_time_ms", KEEPALIVE),
+            ("grpc.keepalive_timeout_ms", KEEPALIVE // 3),
+            ("grpc.http2.max_pings_without_data", 0),
+        ]
+
+    def problem(self, error: grpc.RpcError) -> PromisingError:
+        """The error that a call ended with. One that gRPC itself made says where the service should have been."""
+        found = statuses.from_rpc_error(error)
+        if type(found) is Unavailable and not statuses.was_told(error):
+            return Unavailable(f"cannot reach the service at {self.address}: {found}")
+        return found
+
+
+def place(
+    target: str,
+    *,
+    token: str | None,
+    ca: FilePath | None,
+    certificate: FilePath | None,
+    key: FilePath | None,
+    max_message_bytes: int,
+) -> Place:
+    """What the arguments of `connect` say.
+
+    TLS is used if the target begins with grpcs:// or if `ca` or `certificate` is given. Without `ca` the service's
+    certificate must be one that the machine trusts.
+    """
+    scheme, mark, address = target.rpartition("://")
+    if mark and scheme not in ("grpc", "grpcs"):
+        raise BadSettings(f"target {target!r}: host:port, grpc://host:port or grpcs://host:port is wanted")
+    if not address:
+        raise BadSettings("the target is empty; host:port is wanted")
+    if (certificate is None) != (key is None):
+        raise BadSettings("certificate and key go together; one of them is missing")
+    secure = scheme == "grpcs" or ca is not None or certificate is not None
+    if secure and scheme == "grpc":
+        raise BadSettings(f"target {target!r} asks for plain text, but ca or certificate is given")
+    if max_message_bytes < 1 << 16:
+        raise BadSettings(f"max_message_bytes must be at least {1 << 16:,}, not {max_message_bytes:,}")
+    credentials = None
+    if secure:
+        credentials = grpc.ssl_channel_credentials(
+            _read("ca", ca), _read("key", key) or None, _read("certificate", certificate) or None
+        )
+    metadata = () if token is None else (("authorization", f"Bearer {_checked(token)}"),)
+    return Place(address, credentials, metadata, max_message_bytes)
+
+
+def _checked(token: str) -> str:
+    if not token or not token.isascii() or not token.isprintable():
+        raise BadSettings("the token is empty or has characters that no token has")
+    return token
+
+
+def _read(what: str, path: FilePath | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as problem:
+        raise BadSettings(f"{what}: cannot read {str(path)!r}: {problem.strerror}") from None

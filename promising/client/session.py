@@ -1,0 +1,485 @@
+"""A session on a service."""
+
+import contextlib
+import itertools
+import queue
+import secrets
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import grpc
+import pyarrow as pa
+
+from index.ledger import check_number
+from index.regions import Appended, Description, Regions, Story
+from index.scan_plan import ScanPlan
+from index.schema import Batch
+from promising import wire
+from promising.client import bar, batches, calls, statements
+from promising.client.admin import Admin
+from promising.client.channels import DEFAULT_TARGET, SENT, FilePath, Place, place
+from promising.client.feed import Feed
+from promising.client.retries import RETRIES, Retries
+from promising.client.subscriptions import RemoteSubscription, Watching
+from promising.v1 import queries_pb2, streams_pb2
+from query.answers import Answer, Done, Explanation, Frame
+from query.budgets import Budget
+from summaries.adt import Estimates
+from summaries.errors import InternalError, MixedKeys, NaNKey, NoSuchName, PromisingError, Unavailable, WrongType
+
+if TYPE_CHECKING:
+    from index.load_plan import LoadPlan
+    from index.loaded import Attached
+    from index.table import Changed, Mode
+
+T = TypeVar("T")
+Result: TypeAlias = Done | pa.Table | Explanation | Answer
+
+
+def connect(
+    target: str = DEFAULT_TARGET,
+    *,
+    token: str | None = None,
+    ca: FilePath | None = None,
+    certificate: FilePath | None = None,
+    key: FilePath | None = None,
+    timeout: float | None = None,
+    retries: int = RETRIES,
+    progress: bool = False,
+    max_message_bytes: int = SENT,
+) -> "RemoteSession":
+    """A session on the service at `target`, host:port. The first call connects.
+
+    token: says who asks; it goes with every call.
+    ca, certificate, key: PEM files. TLS is used if `ca` (whom to trust) or `certificate` (with its `key`: who asks) is
+        given, and for a target that begins with grpcs://.
+    timeout: seconds that a call may take, one try of it; ingest has none.
+    retries: how often a call is tried again that found no service, or a service at its limit, and does no harm twice.
+    progress: show a bar of coverage on stderr while an answer is read, if that is a terminal.
+    max_message_bytes: what the service takes in one message; its `limits.max_message_bytes`.
+    """
+    where = place(target, token=token, ca=ca, certificate=certificate, key=key, max_message_bytes=max_message_bytes)
+    return RemoteSession(where, timeout=timeout, retries=Retries(retries), progress=progress)
+
+
+class RemoteSession:
+    """The session of a service: methods, arguments, results and errors are those of `query.Session`.
+
+    It may be used from several threads. One `Answer` is read by one thread at a time; `cancel` may come from any.
+    """
+
+    def __init__(self, where: Place, *, timeout: float | None, retries: Retries, progress: bool) -> None:
+        self._place = where
+        self._timeout = timeout
+        self._retries = retries
+        self._progress = progress
+        if where.credentials is None:
+            self._channel = grpc.insecure_channel(where.address, where.options)
+        else:
+            self._channel = grpc.secure_channel(where.address, where.credentials, where.options)
+        self._stubs = calls.Stubs(self._channel)
+        self._closed = threading.Event()
+        self._numbering = batches.Numbering(where.sent, secrets.token_hex(12))
+        self._watching = Watching(
+            lambda requests: self._start(self._stubs.queries.Subscribe, requests), where, retries, self._closed
+        )
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    def execute(self, sql: str) -> Result:
+        """Carry out one statement.
+
+        CREATE and DROP give a `Done`, SHOW and DESCRIBE a table, EXPLAIN an `Explanation`, a SELECT its `Answer`, run
+        to the end. CREATE and DROP are sent once, whatever `retries` says.
+        """
+        return self._execute(statements.one(sql))
+
+    def execute_many(self, sql: str) -> list[Result]:
+        """Carry out the statements between semicolons, one after the other, up to the first that fails."""
+        return [self._execute(statement) for statement in statements.many(sql)]
+
+    def _execute(self, statement: statements.Statement) -> Result:
+        try:
+            if statement.kind == "select":
+                return self.query(statement.sql).run()
+            return self._ask(calls.execute(statement.sql, again=statement.kind == "read"))
+        except PromisingError as problem:
+            raise statement.placed(problem) from None
+
+    def advance(self, stream: str, watermark: int) -> None:
+        """Say that nothing before `watermark` is expected any more, in microseconds of event time."""
+        self._ask(calls.advance(stream, watermark))
+
+    # --- tuples in -----------------------------------------------------------------------------------------------
+
+    def ingest(
+        self,
+        stream: str,
+        table: Batch,
+        *,
+        strict: bool = False,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Appended:
+        """Add tuples: a mapping of columns, a pyarrow Table or a RecordBatch.
+
+        A malformed table raises and changes nothing. Tuples too old, or too far ahead of the clock, are left out and
+        counted; with `strict` they raise instead. When the connection is lost the table is sent again, and added once.
+
+        A table of up to 2^20 tuples that fits into one message is added as a whole or not at all. A larger one is
+        checked as a whole, and then sent in batches: if one of these is refused, for want of room or because of
+        `strict`, those before it are in, and some after it may be.
+
+        With a producer's name and the number of the batch, a table that is given a second time is not added a second
+        time, not even by another session. It has to fit into one message.
+        """
+        if producer is not None or sequence is not None:
+            check_number(producer, sequence)
+        table = batches.kept(table)
+        requests = self._numbering.requests(stream, self._arrow(stream, table), strict, producer, sequence)
+        one = next(requests)
+        further = next(requests, None)
+        if further is not None:
+            return self._send(itertools.chain((one, further), requests), None)
+        try:
+            return self._send(iter((one,)), None)
+        except (WrongType, MixedKeys, NaNKey):
+            if isinstance(table, pa.Table | pa.RecordBatch):
+                raise
+            one.arrow = wire.ipc(self._careful(stream, table))  # raises, as a rule, and names the row
+        return self._send(iter((one,)), None)
+
+    def ingest_many(
+        self,
+        stream: str,
+        tables: Iterable[Batch],
+        *,
+        strict: bool = False,
+        on_ack: Callable[[Appended], None] | None = None,
+    ) -> Appended:
+        """Add many tables over one call, several of them under way at a time; the sums of all.
+
+        `on_ack` is called with what became of each batch, in order. The first batch that is refused ends it: no
+        further ones are sent, those under way are waited for, and the error is raised.
+        """
+        requests = (
+            request
+            for table in tables
+            for request in self._numbering.requests(
+                stream, self._arrow(stream, batches.kept(table)), strict, None, None
+            )
+        )
+        return self._send(requests, on_ack)
+
+    def _arrow(self, stream: str, table: Batch) -> pa.Table:
+        arrow = batches.quick(table)
+        if arrow is None or not batches.fits(arrow, self._numbering.most):
+            return self._careful(stream, table)
+        return arrow
+
+    def _careful(self, stream: str, table: Batch) -> pa.Table:
+        return batches.careful(table, self._ask(calls.stream_schema(stream)), self._ask(calls.stream_keys(stream)))
+
+    def _send(
+        self, requests: Iterator[streams_pb2.IngestRequest], on_ack: Callable[[Appended], None] | None
+    ) -> Appended:
+        feed = Feed()
+        tries = 0
+        while True:
+            before = feed.answered
+            try:
+                self._feed(feed, requests, on_ack)
+                return feed.result()
+            except grpc.RpcError as error:
+                problem = self._problem(error)
+            feed.lost()
+            tries = 1 if feed.answered > before else tries + 1
+            self._wait(tries, problem)
+
+    def _feed(
+        self,
+        feed: Feed,
+        requests: Iterator[streams_pb2.IngestRequest],
+        on_ack: Callable[[Appended], None] | None,
+    ) -> None:
+        """One call. It ends when every request has been answered, or with the call's error."""
+        outbox: queue.SimpleQueue[streams_pb2.IngestRequest | None] = queue.SimpleQueue()
+        call = self._start(self._stubs.streams.Ingest, iter(outbox.get, None))
+        try:
+            while True:
+                while (unsent := feed.unsent()) is not None or (unsent := _more(feed, requests)) is not None:
+                    outbox.put(unsent)
+                if not feed.waiting:
+                    break
+                added = feed.take(_next(call, "an ingest call"))
+                if added is not None and on_ack is not None:
+                    on_ack(added)
+            outbox.put(None)
+            with contextlib.suppress(grpc.RpcError):  # all is acknowledged, whatever becomes of the call now
+                next(call, None)  # the service ends it, too
+        finally:
+            outbox.put(None)
+            call.cancel()
+
+    # --- packages in ---------------------------------------------------------------------------------------------
+
+    def load_plan(self, stream: str) -> "LoadPlan":
+        """What a loader must know of a stream to build a package for it."""
+        return self._ask(calls.load_plan(stream))
+
+    def attach(self, stream: str, path: str, token: str) -> "Attached":
+        """Add a package: all of it or nothing, and once for each token. The service reads it from `path`.
+
+        When the connection is lost it is asked again, and then told as a `duplicate` if it is in.
+        """
+        return self._ask(calls.attach(stream, path, token))
+
+    # --- tables in -----------------------------------------------------------------------------------------------
+
+    def load_table(self, name: str, rows: Batch, mode: "Mode" = "upsert") -> "Changed":
+        """Put rows into a reference table, all of them or none: a mapping of columns, a pyarrow Table or a RecordBatch.
+
+        mode: `upsert` replaces rows of the same primary key, `insert` refuses them, `update` refuses others; an update
+        may leave out columns, which stay as they are. It is sent once, whatever `retries` says.
+        """
+        requests = batches.table_requests(name, rows, mode, self._numbering.most)
+        try:
+            return wire.changed_from(self._start(self._stubs.queries.LoadTable, requests, self._timeout))
+        except grpc.RpcError as error:
+            raise self._problem(error) from None
+
+    def table(self, name: str) -> pa.Table:
+        """What a reference table has now."""
+        return self._gather(calls.read_table(name))
+
+    # --- queries -------------------------------------------------------------------------------------------------
+
+    def query(
+        self, sql: str, budget: Budget = None, seed: int | None = None, *, progress: bool | None = None
+    ) -> Answer:
+        """Ask a SELECT. Errors in the statement are raised here; the service works while the answer is read.
+
+        budget: CPU time, as `BUDGET` in the statement would say; of the two the smaller counts, and the service has a
+            limit of its own.
+        seed: of what is drawn at random. The same state, statement and seed give the same rows in the same order.
+        progress: whether to show a bar on stderr; None does as `connect` was told.
+        """
+        return self._answer(calls.query(sql, budget, seed), progress)
+
+    def resume(self, token: str, budget: Budget = None, *, progress: bool | None = None) -> Answer:
+        """Go on with an answer that was cut: the rows that had not come yet, or aggregates from where they were."""
+        return self._answer(calls.resume(token, budget), progress)
+
+    def query_many(self, statements: Sequence[str]) -> list[pa.Table]:
+        """The answers to many SELECTs, each exact, which share their reading where they can."""
+        return self._gather(calls.query_many(statements))
+
+    def explain(
+        self, sql: str, *, analyze: bool = False, budget: Budget = None, seed: int | None = None
+    ) -> Explanation:
+        """EXPLAIN [ANALYZE] of a SELECT."""
+        return self._ask(calls.explain(sql, analyze, budget, seed))
+
+    def _answer(self, request: queries_pb2.QueryRequest, progress: bool | None) -> Answer:
+        tries = 0
+        while True:
+            call = self._start(self._stubs.queries.Query, request, self._timeout)
+            try:
+                opened = _next(call, "a query").opened
+                break
+            except grpc.RpcError as error:
+                problem = self._problem(error)
+            tries += 1
+            self._wait(tries, problem)
+        gone = threading.Event()
+
+        def stop(keep: bool) -> None:
+            if keep:
+                self._cancel(opened.query_id)
+            else:
+                gone.set()
+                call.cancel()
+
+        schema = wire.table(opened.schema).schema
+        first = wire.progress_from(opened.progress)
+        frames = self._frames(call, wire.Frames(schema), gone)
+        if self._progress if progress is None else progress:
+            frames = bar.shown(frames)
+        answer = Answer(frames, lambda: first, schema, stop)
+        # An answer that nobody reads any more must not keep its call, and with it the query, waiting.
+        weakref.finalize(answer, call.cancel).atexit = False
+        return answer
+
+    def _frames(self, call: Any, parts: wire.Frames, gone: threading.Event) -> Iterator[Frame]:
+        last: Frame | None = None
+        problem: PromisingError | None = None
+        try:
+            for response in call:
+                frame = parts.add(response.frame)
+                if frame is not None and frame.progress.token is not None:
+                    last = frame  # told when the call is over: whoever lets go of a call lets go of its token
+                elif frame is not None:
+                    yield frame
+        except grpc.RpcError as error:
+            if gone.is_set():
+                return
+            problem = self._problem(error)
+        if last is not None:
+            yield last
+        if problem is not None:
+            raise problem
+
+    def _cancel(self, query_id: str) -> None:
+        with contextlib.suppress(NoSuchName):  # it has ended by itself
+            self._ask(calls.cancel(query_id))
+
+    # --- continuous queries --------------------------------------------------------------------------------------
+
+    def subscribe(self, name: str, token: str | None = None) -> RemoteSubscription:
+        """Watch a continuous query: iterate over the changes of its view, or `poll` and look at the `snapshot`.
+
+        All subscriptions of a session share one call. When the connection is lost it is made again, and goes on from
+        where it was: nothing is missed, and nothing comes twice. token: goes on from the change that it came with.
+        """
+        return self._watching.subscribe(name, token)
+
+    # --- for those who read elsewhere ----------------------------------------------------------------------------
+
+    def plan_scan(self, sql: str, *, share: float = 1.0) -> ScanPlan:
+        """Where the tuples lie that a SELECT is about, the most promising first.
+
+        share: of the expected output that is wanted, over 0 and up to 1.
+        """
+        return self._gather(calls.plan_scan(sql, share))
+
+    def fetch(self, stream: str, first: int, last: int, columns: list[str]) -> Iterator[pa.Table]:
+        """The tuples that arrived as number `first` up to `last`, not included, a part at a time.
+
+        When the connection is lost it goes on with what has not come yet. Once one of them has been let go of,
+        TokenExpired is raised.
+        """
+        return self._fetched(calls.fetch(stream, first, last, columns))
+
+    def _fetched(self, request: queries_pb2.FetchRequest) -> Iterator[pa.Table]:
+        tries = 0
+        while True:
+            call = self._start(self._stubs.queries.Fetch, request, self._timeout)
+            try:
+                for part in call:
+                    table = wire.table(part.rows)
+                    request.first += table.num_rows
+                    tries = 0
+                    yield table
+                return
+            except grpc.RpcError as error:
+                problem = self._problem(error)
+            finally:
+                call.cancel()
+            tries += 1
+            self._wait(tries, problem)
+
+    # --- summaries -----------------------------------------------------------------------------------------------
+
+    def estimate(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Estimates:
+        """How many tuples of each key the window holds, with bounds, from the summary."""
+        return self._ask(calls.estimate(summary, keys, window))
+
+    def regions(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Regions:
+        """The cells that may hold tuples of each key, with an estimate and bounds."""
+        return self._ask(calls.regions(summary, keys, window))
+
+    def probe(
+        self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None
+    ) -> pa.Table:
+        """The tuples that have one of the keys, after a column `probe`: the place of a tuple's key in the question."""
+        return self._gather(calls.probe(summary, keys, window, columns))
+
+    def describe(self, summary: str, *, cells: bool = False) -> Description:
+        """Granularities, zones with the reason for each, counts and bytes; with `cells` the tuples of every cell."""
+        return self._ask(calls.describe(summary, cells))
+
+    def story(self, summary: str, granularity: int, zone: int) -> Story:
+        """Why a zone exists, and what it has absorbed."""
+        return self._ask(calls.story(summary, granularity, zone))
+
+    @property
+    def admin(self) -> Admin:
+        """What the service tells about itself."""
+        return Admin(self._ask)
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the connection, and every answer that is still read over it. What the service has, it keeps."""
+        self._closed.set()
+        self._channel.close()
+
+    def __enter__(self) -> "RemoteSession":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, ask: calls.Ask[T]) -> T:
+        """A call with one response."""
+        return self._try(ask, lambda call: call)
+
+    def _gather(self, ask: calls.Ask[T]) -> T:
+        """A call whose response comes in parts, all of which are waited for."""
+        return self._try(ask, list)
+
+    def _try(self, ask: calls.Ask[T], finish: Callable[[Any], Any]) -> T:
+        tries = 0
+        while True:
+            try:
+                return ask.read(finish(self._start(ask.of(self._stubs), ask.request, self._timeout)))
+            except grpc.RpcError as error:
+                problem = self._problem(error)
+            tries += 1
+            if not ask.again:
+                raise problem
+            self._wait(tries, problem)
+
+    def _start(self, method: Any, request: Any, timeout: float | None = None) -> Any:
+        try:
+            return method(request, timeout=timeout, metadata=self._place.metadata)
+        except ValueError:
+            if self._closed.is_set():
+                raise Unavailable("the session is closed") from None
+            raise
+
+    def _wait(self, tries: int, problem: PromisingError) -> None:
+        """Wait before the next try, or raise the problem of the last one."""
+        pause = None if self._closed.is_set() else self._retries.pause(tries, problem)
+        if pause is None:
+            raise problem
+        time.sleep(pause)
+
+    def _problem(self, error: grpc.RpcError) -> PromisingError:
+        return Unavailable("the session is closed") if self._closed.is_set() else self._place.problem(error)
+
+
+def _next(call: Any, what: str) -> Any:
+    try:
+        return next(call)
+    except StopIteration:
+        raise InternalError(f"the service ended {what} without an answer") from None
+
+
+def _more(feed: Feed, requests: Iterator[streams_pb2.IngestRequest]) -> streams_pb2.IngestRequest | None:
+    """A further batch to send, if there is room for it. One that cannot be had ends the feed, not what is under way."""
+    if not feed.room:
+        return None
+    try:
+        request = next(requests, None)
+    except Exception as problem:
+        feed.problem = problem
+        return None
+    if request is not None:
+        feed.add(request)
+    return feed.unsent()

@@ -1,0 +1,197 @@
+"""Continuous queries watched by a session: one call for all of them, read by a thread for as long as there are any."""
+
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from promising.client.channels import Place
+from promising.client.retries import Retries
+from promising.client.watching import Board, Watched, pause, view_of, why
+from promising.sections import Opened
+from promising.v1 import queries_pb2
+from query.standing.subscription import Delta, Subscription
+from summaries.errors import InternalError, PromisingError, Unavailable
+
+Outbox = queue.SimpleQueue[queries_pb2.SubscribeRequest | None]
+CLOSED = "the session is closed"
+
+
+class RemoteSubscription(Subscription):
+    """A continuous query of a service, as one subscriber sees it.
+
+    A connection that breaks is made again, and what was missed comes then. Errors that another try would not mend are
+    raised by whatever looks for changes.
+    """
+
+    def __init__(self, watching: "Watching", watched: Watched, token: str | None) -> None:
+        assert watched.opened is not None
+        super().__init__(view_of(watched.opened), self._next, lambda: watching.leave(watched))
+        self._watching = watching
+        self._watched = watched
+        self._opened = watched.opened
+        self.token = token
+        weakref.finalize(self, watching.forget, watched).atexit = False
+
+    @property
+    def name(self) -> str:
+        """Of the query."""
+        return self._watched.name
+
+    @property
+    def interrupted(self) -> PromisingError | None:
+        """Why there is no connection, while one is sought."""
+        return self._watching.interrupted
+
+    def __enter__(self) -> "RemoteSubscription":
+        return self
+
+    def _next(self, timeout: float | None) -> Delta | None:
+        found = self._watching.take(self._watched, timeout)
+        if found is None:
+            return None
+        opened, delta = found
+        if opened != self._opened:  # dropped, and made anew with other columns
+            self._opened, self._view = opened, view_of(opened)
+        return delta
+
+
+class Watching:
+    """All subscriptions of a session.
+
+    start: begins a Subscribe call, with what gives its requests.
+    """
+
+    def __init__(self, start: Callable[[Any], Any], place: Place, retries: Retries, closed: threading.Event) -> None:
+        self._start = start
+        self._place = place
+        self._retries = retries
+        self._closed = closed
+        self._board = Board()
+        self._news = threading.Condition()
+        self._outbox: Outbox = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._call: Any = None
+        self._ending = False  # whether the call was ended because there was nothing left to watch
+
+    @property
+    def interrupted(self) -> PromisingError | None:
+        return self._board.interrupted
+
+    def subscribe(self, name: str, token: str | None) -> RemoteSubscription:
+        """Watch a query. Whatever is wrong with the question is raised here."""
+        with self._news:
+            if self._closed.is_set():
+                raise Unavailable(CLOSED)
+            watched = self._board.watch(name, token)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="subscriptions", daemon=True)
+                self._thread.start()
+            else:
+                self._send()
+            try:
+                while watched.opened is None and watched.problem is None:
+                    self._news.wait()
+            except BaseException:
+                self.leave(watched)
+                raise
+            if watched.problem is not None:
+                raise watched.problem
+        return RemoteSubscription(self, watched, token)
+
+    def take(self, watched: Watched, timeout: float | None) -> tuple[Opened, Delta] | None:
+        """The next change; None if there is none in time, or if nobody wants it any more."""
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._news:
+            while (found := self._board.take(watched)) is None:
+                self._send()
+                if watched.problem is not None:
+                    raise watched.problem
+                left = None if until is None else until - time.monotonic()
+                if watched.closed or (left is not None and left <= 0):
+                    return None
+                self._news.wait(left)
+            return found
+
+    def leave(self, watched: Watched) -> None:
+        """Watch it no more. Without any the call ends."""
+        with self._news:
+            self._board.leave(watched)
+            self._send()
+            self._news.notify_all()
+            if len(self._board) or self._call is None:
+                return
+            self._ending, call = True, self._call
+        call.cancel()  # not under the lock, which the thread that reads may wait for
+
+    def forget(self, watched: Watched) -> None:
+        """`leave`, for one that nobody holds any more. This may come at any time and in any thread, so that it may not
+        wait; what is to be done is done with the next message.
+        """
+        watched.closed = True
+        if watched.number is not None:
+            self._outbox.put(queries_pb2.SubscribeRequest(remove=watched.number))
+
+    def _send(self) -> None:
+        for request in self._board.unsent:
+            self._outbox.put(request)
+        self._board.unsent.clear()
+
+    # --- in a thread of its own ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        tries, connected = 0, False
+        while True:
+            came, problem = self._read()
+            tries, connected = 1 if came else tries + 1, connected or came
+            with self._news:
+                if not len(self._board):
+                    self._thread = None
+                    return
+                if self._ending:  # something else is watched since
+                    continue
+                wait = None if self._closed.is_set() else pause(self._retries, tries, problem, connected)
+                if wait is None:
+                    self._board.failed(Unavailable(CLOSED) if self._closed.is_set() else problem)
+                    self._thread = None
+                    self._news.notify_all()
+                    return
+                self._board.interrupted = problem
+                self._news.notify_all()
+            self._closed.wait(wait)
+
+    def _read(self) -> tuple[bool, PromisingError]:
+        """One call, to its end: whether anything came, and why it ended."""
+        came, outbox = False, self._outbox
+        try:
+            with self._news:
+                self._ending = False
+                self._outbox = outbox = queue.SimpleQueue()
+                self._board.begin()
+                self._send()
+                self._call = call = self._start(iter(outbox.get, None))
+            for response in call:
+                came = True
+                with self._news:
+                    self._board.add(response)
+                    self._send()
+                    self._news.notify_all()
+                    if not len(self._board):
+                        break
+            return came, Unavailable("the service ended the call")
+        except grpc.RpcError as error:
+            return came, why(self._place, error)
+        except PromisingError as problem:
+            return came, problem
+        except Exception as problem:  # whoever waits would wait for ever
+            return came, InternalError(f"what the service sent cannot be read: {type(problem).__name__}: {problem}")
+        finally:
+            outbox.put(None)
+            with self._news:
+                call, self._call = self._call, None
+            if call is not None:
+                call.cancel()

@@ -1,0 +1,79 @@
+"""A service of our own: started on a free port of the loopback as a process, ended with whoever started it."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from types import TracebackType
+
+from summaries.errors import Unavailable
+
+LINES = 20  # of its log that are kept, to be shown if it fails
+PATIENCE = 15.0  # seconds that it may take to end
+
+
+class LocalService:
+    """`promising serve` as a child process, for the length of a `with`.
+
+    Nothing of the caller's configuration reaches it, neither settings in the environment nor a file.
+    """
+
+    def __init__(self) -> None:
+        ours = ("PROMISING_CACHE_DIR",)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PROMISING_") or k in ours}
+        command = [sys.executable, "-m", "promising.cli", "serve", "--listen", "127.0.0.1:0", "--config", os.devnull]
+        # In a session of its own: Ctrl-C is for whoever started it, who then ends it in order.
+        self._process = subprocess.Popen(
+            command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self._log: deque[str] = deque(maxlen=LINES)
+        self._known = threading.Event()
+        self._address: str | None = None
+        self._reader = threading.Thread(target=self._read, name="log of the service", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        """Keep its log short, so that it never waits for somebody to read it."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._log.append(line.rstrip())
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                told = json.loads(line)
+                if told["event"] == "started":
+                    self._address = str(told["listen"])
+                    self._known.set()
+        self._known.set()
+
+    def address(self, seconds: float) -> str | None:
+        """Where it takes calls, as soon as it does; None if it does not yet after that many seconds.
+
+        Raises `Unavailable` if it has ended.
+        """
+        self._known.wait(seconds)
+        if self._address is None and self._known.is_set():
+            last = "\n".join(self._log) or "it said nothing"
+            raise Unavailable(f"the service ended before it took calls:\n{last}")
+        return self._address
+
+    def stop(self) -> None:
+        """End it: in order, and if it does not, at once."""
+        self._process.terminate()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+    def __enter__(self) -> "LocalService":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,1 @@
+"""The service: calls in, answers out, over gRPC."""

@@ -1,0 +1,217 @@
+"""Metrics: what the service counts, in the form of Prometheus, and the HTTP endpoint that tells it."""
+
+import logging
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from promising.server import logs
+from promising.settings import address
+from summaries.errors import BadSettings
+
+STORED = {
+    "log_bytes_total": "wal_bytes",
+    "syncs_total": "wal_syncs",
+    "sync_seconds_total": "wal_sync_seconds",
+    "checkpoints_total": "checkpoints",
+    "checkpoint_seconds_total": "checkpoint_seconds",
+    "checkpoint_failures_total": "checkpoint_failures",
+    "cold_read_bytes_total": "cold_bytes_read",
+    "cache_hits_total": "cold_hits",
+    "cache_misses_total": "cold_misses",
+    "damages": "damages",
+}
+"""Metrics of storage, with the names that `Store.stats` has for them."""
+TEXT = "text/plain; charset=utf-8"
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Reading(Collector):
+    """A counter that somebody else keeps, read off when somebody looks."""
+
+    def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
+        self._said = (name, documentation)
+        self._labelnames: tuple[str, ...] = ()
+        self._read: Callable[[], float] = float
+        registry.register(self)
+
+    def set_function(self, read: Callable[[], float]) -> None:
+        """Where to read it off; before that it is 0."""
+        self._read = read
+
+    def describe(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(*self._said)
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(*self._said, value=self._read())
+
+
+class Metrics:
+    """The metrics of one service, in a registry of their own. Each attribute is called as its metric, less the prefix.
+
+    No label takes a value that a caller chooses, so the number of series is bounded.
+    """
+
+    def __init__(self) -> None:
+        self.registry = own = CollectorRegistry()
+        self.rpcs_total = Counter(
+            "promising_rpcs_total", "Calls ended, by method and status code.", ["method", "code"], registry=own
+        )
+        self.rpc_seconds = Histogram(
+            "promising_rpc_seconds", "How long calls took.", ["method"], buckets=SECONDS, registry=own
+        )
+        self.ingest_tuples_total = Counter(
+            "promising_ingest_tuples_total", "Tuples: accepted, or why they were not.", ["outcome"], registry=own
+        )
+        self.ingest_batches_total = Counter(
+            "promising_ingest_batches_total", "Batches: accepted, duplicate or refused.", ["outcome"], registry=own
+        )
+        self.queries_total = Counter("promising_queries_total", "Queries ended, by how.", ["ended"], registry=own)
+        self.query_cpu_seconds_total = Counter(
+            "promising_query_cpu_seconds_total", "CPU time of queries.", registry=own
+        )
+        self.query_rows_total = Counter("promising_query_rows_total", "Rows sent as answers.", registry=own)
+        self.queries_open = Gauge("promising_queries_open", "Queries open.", registry=own)
+        self.ingest_streams_open = Gauge("promising_ingest_streams_open", "Ingest calls open.", registry=own)
+        self.tuples = Gauge("promising_tuples", "Tuples kept.", registry=own)
+        self.bytes = Gauge("promising_bytes", "Memory, by what it holds: tuples or summaries.", ["kind"], registry=own)
+        self.streams = Gauge("promising_streams", "Streams there are.", registry=own)
+        self.summaries = Gauge("promising_summaries", "Summaries there are.", registry=own)
+        self.standing_queries = Gauge("promising_standing_queries", "Continuous queries there are.", registry=own)
+        self.standing_ticks_total = Counter(
+            "promising_standing_ticks_total", "Times that continuous queries were brought up to date.", registry=own
+        )
+        self.standing_tick_seconds = Histogram(
+            "promising_standing_tick_seconds", "How long these took.", buckets=SECONDS, registry=own
+        )
+        self.standing_lag_seconds = Gauge(
+            "promising_standing_lag_seconds",
+            "How far the view that is farthest behind is behind what has arrived.",
+            registry=own,
+        )
+        self.standing_view_rows = Gauge(
+            "promising_standing_view_rows", "Rows of all views of continuous queries.", registry=own
+        )
+        self.standing_state_bytes = Gauge(
+            "promising_standing_state_bytes", "Memory of these, and of what they are worked out from.", registry=own
+        )
+        self.standing_shed_results = Gauge(
+            "promising_standing_shed_results",
+            "Results expected that continuous queries gave up, because they had no more CPU time.",
+            registry=own,
+        )
+        self.subscribers = Gauge("promising_subscribers", "Subscribe calls open.", registry=own)
+        self.subscriptions = Gauge(
+            "promising_subscriptions", "Queries that these are told of, all together.", registry=own
+        )
+        self.draining = Gauge("promising_draining", "1 while calls end and no new ones are taken.", registry=own)
+        self.storage_log_bytes_total = Reading("promising_storage_log_bytes_total", "Bytes written to the log.", own)
+        self.storage_syncs_total = Reading(
+            "promising_storage_syncs_total", "Times that the log was made sure to be on disk.", own
+        )
+        self.storage_sync_seconds_total = Reading(
+            "promising_storage_sync_seconds_total", "How long these took together.", own
+        )
+        self.storage_checkpoints_total = Reading("promising_storage_checkpoints_total", "Checkpoints taken.", own)
+        self.storage_checkpoint_seconds_total = Reading(
+            "promising_storage_checkpoint_seconds_total", "How long these took together.", own
+        )
+        self.storage_checkpoint_failures_total = Reading(
+            "promising_storage_checkpoint_failures_total", "Checkpoints that could not be taken.", own
+        )
+        self.storage_cold_read_bytes_total = Reading(
+            "promising_storage_cold_read_bytes_total", "Bytes of tuples read from disk or from an object store.", own
+        )
+        self.storage_cache_hits_total = Reading(
+            "promising_storage_cache_hits_total", "Parts of cold tuples that were in memory.", own
+        )
+        self.storage_cache_misses_total = Reading(
+            "promising_storage_cache_misses_total", "Parts of cold tuples that had to be read.", own
+        )
+        self.storage_damages = Gauge("promising_storage_damages", "Damages found, and not repaired.", registry=own)
+        ProcessCollector(registry=own)
+
+    def stored(self) -> "Iterator[tuple[Reading | Gauge, str]]":
+        """The metrics of the store, each with its name there."""
+        for name, there in STORED.items():
+            yield getattr(self, f"storage_{name}"), there
+
+    def endpoint(self, listen: str, ready: Callable[[], bool]) -> "Endpoint":
+        """Serve /metrics, /-/ready (200 or 503) and /-/healthy over HTTP until the endpoint is stopped."""
+        return Endpoint(self.registry, listen, ready)
+
+
+class Endpoint:
+    """A running HTTP server, in threads of its own. `port` is the one it got."""
+
+    def __init__(self, registry: CollectorRegistry, listen: str, ready: Callable[[], bool]) -> None:
+        host, port = address(listen)
+        pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+            "/metrics": lambda: (200, CONTENT_TYPE_LATEST, generate_latest(registry)),
+            "/-/healthy": lambda: (200, TEXT, b"healthy\n"),
+            "/-/ready": lambda: (200, TEXT, b"ready\n") if ready() else (503, TEXT, b"not ready\n"),
+        }
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 10  # seconds that a client may hold a thread and say nothing
+
+            def do_GET(self) -> None:
+                page = pages.get(self.path.partition("?")[0])
+                status, kind, body = page() if page else (404, TEXT, f"there are {', '.join(pages)}\n".encode())
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nothing: scrapes come every few seconds."""
+
+        try:
+            self._server = (_Server6 if ":" in host else _Server)((host, port), Handler)
+        except OSError as problem:
+            raise BadSettings(f"metrics_listen: {listen}: {problem.strerror or problem}") from None
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="metrics", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more requests, and let go of the port."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Without the look-up of the host's name in the base class, which takes seconds where no name service is."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log what went wrong with a request; the base class would print it."""
+        problem = sys.exception()
+        if problem is not None and not isinstance(problem, OSError):  # those are clients that went away
+            logs.event("fault", level=logging.ERROR, error=type(problem).__name__, frames=logs.frames(problem))
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6

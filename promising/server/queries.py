@@ -1,0 +1,315 @@
+"""QueryService: statements in, answers out, a frame at a time."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from promising import wire
+from promising.server import access, logs
+from promising.server.parts import Parts
+from promising.server.running import Call
+from promising.server.steps import Step, Steps
+from promising.server.subscriptions import Subscriptions
+from promising.v1 import queries_pb2
+from query.answers import Answer, Done, Explanation, Frame, Part, Progress
+from query.budgets import LONGEST_BUDGET
+from query.sql import nodes, parse
+from summaries.errors import BadRequest, DeadlineExceeded, LimitReached, Unavailable, Unsupported
+
+Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
+CHUNK = 1 << 20  # tuples that a probe fetches at once, about
+READS = (exp.Query, nodes.Show, nodes.Describe, nodes.Explain)
+
+
+class QueryService(Subscriptions):
+    """Asks and carries out statements."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._parts = parts
+        self._session = parts.session
+        self._work = parts.work
+        self._limits = parts.settings.limits
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    async def Execute(self, request: queries_pb2.ExecuteRequest, context: Context) -> queries_pb2.ExecuteResponse:
+        self._parts.check_sql(request.sql)
+        node = await self._work.call(parse, request.sql)
+        access.require(_role(node))
+        if isinstance(node, exp.Query):
+            raise Unsupported("Execute takes every statement but SELECT, which Query takes", request.sql, 0)
+        if isinstance(node, nodes.Explain):
+            made = await self._explained(request.sql)
+            return queries_pb2.ExecuteResponse(explanation=wire.explanation_to(made))
+        found = await self._work.call(self._session.execute, request.sql)
+        if isinstance(found, Done):
+            logs.event("definition", client=access.caller().name, kind=type(node).__name__, changed=found.changed)
+            return queries_pb2.ExecuteResponse(done=wire.done_to(found))
+        assert isinstance(found, pa.Table)
+        return queries_pb2.ExecuteResponse(table=wire.ipc(found))
+
+    async def Explain(self, request: queries_pb2.ExplainRequest, context: Context) -> queries_pb2.ExplainResponse:
+        self._parts.check_sql(request.sql)
+        seed = request.seed if request.HasField("seed") else None
+        made = await self._explained(request.sql, analyze=request.analyze, budget=_budget(request), seed=seed)
+        return queries_pb2.ExplainResponse(explanation=wire.explanation_to(made))
+
+    async def _explained(self, sql: str, **how: Any) -> Explanation:
+        """A plan, worked out in steps, so that it takes turns with the queries."""
+        with self._parts.queries.admitted(access.caller()):
+            steps = await self._work.query(
+                partial(self._session.explaining, sql, most=self._limits.max_budget_seconds, **how)
+            )
+            while (made := await self._work.query(next, steps)) is None:
+                pass
+            return made
+
+    # --- one query -----------------------------------------------------------------------------------------------
+
+    async def Query(self, request: queries_pb2.QueryRequest, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
+        if request.WhichOneof("ask") is None:
+            raise BadRequest("sql or resume_token is missing", "sql")
+        if self._parts.draining:
+            raise Unavailable("the service is shutting down")
+        self._parts.check_sql(request.sql)
+        with self._parts.queries.admitted(access.caller()) as call:
+            ending = asyncio.get_running_loop().call_later(self._allowed(context), _near, call)
+            ended = "failed"
+            try:
+                await self._answer(call, request, context)
+                ended = "complete" if call.progress is None else call.progress.cut or "complete"
+            except asyncio.CancelledError:
+                ended = "slow" if call.slow else "abandoned"
+            finally:
+                ending.cancel()
+                self._close(call, ended)
+            if ended in ("slow", "abandoned"):  # outside of the handler, which would hold on to what was worked on
+                await self._parts.queries.give_up(call, context)
+
+    async def _answer(self, call: Call, request: queries_pb2.QueryRequest, context: Context) -> None:
+        answer, first = await self._work.query(self._open, call, request, _budget(request))
+        call.answer, call.progress = answer, first
+        call.before = 0.0 if request.WhichOneof("ask") == "sql" else first.cpu_seconds
+        if call.ending:
+            answer.cancel()
+        opened = queries_pb2.QueryOpened(
+            query_id=call.id,
+            schema=wire.ipc(answer.schema.empty_table()),
+            progress=wire.progress_to(first),
+        )
+        await self._write(call, context, queries_pb2.QueryResponse(opened=opened))
+        frames = answer.stream()
+        while (frame := await self._work.query(next, frames, None)) is not None:
+            frame = _told(frame, call)
+            call.progress = frame.progress
+            call.rows = frame.rows.num_rows + (call.rows if frame.mode == "append" else 0)
+            for part in wire.frame_parts(frame):
+                await self._write(call, context, queries_pb2.QueryResponse(frame=part))
+            if frame.progress.token is not None:
+                return  # nothing follows, and the call should end before its client can go, which would cost the token
+
+    def _open(self, call: Call, request: queries_pb2.QueryRequest, budget: float | None) -> tuple[Answer, Progress]:
+        """Plan a query, and ask the summaries what to expect. If nobody waits for it by then, let go of it."""
+        most = self._limits.max_budget_seconds
+        if request.WhichOneof("ask") == "sql":
+            seed = request.seed if request.HasField("seed") else None
+            answer = self._session.query(request.sql, budget=budget, seed=seed, most=most)
+        else:
+            answer = self._session.resume(request.resume_token, budget=budget, most=most)
+        progress = answer.progress
+        if call.closed:
+            answer.close()
+        return answer, progress
+
+    async def _write(self, call: Call, context: Context, message: object) -> None:
+        """Hand on a message; this takes as long as the reader does, and no work is done meanwhile."""
+        with call.writing():
+            await context.write(message)
+
+    def _close(self, call: Call, ended: str) -> None:
+        """Let go of a query, and tell how it ended."""
+        call.closed = True
+        progress = call.progress
+        if call.answer is not None and (progress is None or progress.token is None or ended != progress.cut):
+            call.answer.close()
+        call.answer = None
+        spent = 0.0 if progress is None else progress.cpu_seconds - call.before
+        self._parts.tally.ended(ended, call.rows, spent)
+        logs.event(
+            "query",
+            query_id=call.id,
+            client=call.caller.name,
+            ended=ended,
+            rows=call.rows,
+            cpu_seconds=spent,
+            seconds=time.time() - call.started,
+        )
+
+    def _allowed(self, context: Context) -> float:
+        """Seconds from now after which the last frame must be on its way."""
+        left = context.time_remaining()
+        left = self._limits.max_deadline_seconds if left is None else min(left, self._limits.max_deadline_seconds)
+        return max(left - min(0.5, left / 4), 0.0)
+
+    async def CancelQuery(
+        self, request: queries_pb2.CancelQueryRequest, context: Context
+    ) -> queries_pb2.CancelQueryResponse:
+        call = self._parts.queries.find(request.query_id, access.caller())
+        call.end()
+        return queries_pb2.CancelQueryResponse()
+
+    # --- many ----------------------------------------------------------------------------------------------------
+
+    async def QueryBatch(self, request: queries_pb2.QueryBatchRequest, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
+        if len(request.sql) > self._limits.max_statements:
+            most = self._limits.max_statements
+            raise LimitReached(f"{len(request.sql):,} statements in one batch; {most:,} is the most, so split it")
+        for sql in request.sql:
+            self._parts.check_sql(sql)
+        with self._parts.queries.admitted(access.caller()) as call:
+            await self._gone_through(call, context, self._batch(call, request, context))
+
+    async def _batch(self, call: Call, request: queries_pb2.QueryBatchRequest, context: Context) -> None:
+        rows = 0
+        with self._steps(self._session.query_each(list(request.sql))) as steps:
+            async for part in steps:
+                if part is None:
+                    continue
+                rows = self._count(rows, part.rows)
+                for message in _batch_parts(part):
+                    await self._write(call, context, message)
+
+    def _steps(self, steps: Iterator[Step]) -> Steps[Step]:
+        return Steps(self._work, steps, self._limits.max_budget_seconds)
+
+    async def Probe(self, request: queries_pb2.ProbeRequest, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
+        with self._parts.queries.admitted(access.caller()) as call:
+            await self._gone_through(call, context, self._probe(call, request, context))
+
+    async def _probe(self, call: Call, request: queries_pb2.ProbeRequest, context: Context) -> None:
+        keys = await self._work.query(self._parts.keys, request.keys)
+        window = wire.window_from(request.window) if request.HasField("window") else None
+        columns = list(request.columns) or None
+        rows = 0
+        for first, last in await self._work.query(self._chunks, request.summary, keys, window):
+            found = await self._work.query(self._session.probe, request.summary, keys[first:last], window, columns)
+            rows = self._count(rows, found)
+            place = pc.add(found["probe"], pa.scalar(first, pa.int32()))
+            found = found.set_column(0, found.schema.field(0), place)
+            for start, count in wire.slices(found):
+                message = queries_pb2.ProbeResponse(rows=wire.ipc(found.slice(start, count)))
+                await self._write(call, context, message)
+
+    # --- for those who read elsewhere ----------------------------------------------------------------------------
+
+    async def PlanScan(self, request: queries_pb2.PlanScanRequest, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
+        self._parts.check_sql(request.sql)
+        with self._parts.queries.admitted(access.caller()) as call:
+            await self._gone_through(call, context, self._plan_scan(call, request, context))
+
+    async def _plan_scan(self, call: Call, request: queries_pb2.PlanScanRequest, context: Context) -> None:
+        share = request.share if request.HasField("share") else 1.0
+        plan = await self._work.query(lambda: self._session.plan_scan(request.sql, share=share).to_json())
+        for part in wire.text_parts(plan):
+            await self._write(call, context, queries_pb2.PlanScanResponse(plan=part))
+
+    async def Fetch(self, request: queries_pb2.FetchRequest, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
+        with self._parts.queries.admitted(access.caller()) as call:
+            await self._gone_through(call, context, self._fetch(call, request, context))
+
+    async def _fetch(self, call: Call, request: queries_pb2.FetchRequest, context: Context) -> None:
+        asked = (request.stream, request.first, request.last, list(request.columns))
+        with self._steps(await self._work.query(self._session.fetch, *asked)) as steps:
+            async for found in steps:
+                for start, count in wire.slices(found):
+                    message = queries_pb2.FetchResponse(rows=wire.ipc(found.slice(start, count)))
+                    await self._write(call, context, message)
+
+    async def ReadTable(self, request: queries_pb2.ReadTableRequest, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
+        with self._parts.queries.admitted(access.caller()) as call:
+            await self._gone_through(call, context, self._read_table(call, request, context))
+
+    async def _read_table(self, call: Call, request: queries_pb2.ReadTableRequest, context: Context) -> None:
+        found = await self._work.query(self._session.table, request.table)
+        for start, count in wire.slices(found):
+            message = queries_pb2.ReadTableResponse(rows=wire.ipc(found.slice(start, count)))
+            await self._write(call, context, message)
+
+    # --- around these --------------------------------------------------------------------------------------------
+
+    async def _gone_through(self, call: Call, context: Context, doing: Coroutine[Any, Any, None]) -> None:
+        """Do all that a call asks, in the time that calls have. If it is cancelled, let go of what it held first: its
+        reader may take long to hear of it.
+        """
+        try:
+            async with asyncio.timeout(self._limits.max_deadline_seconds):
+                return await doing
+        except TimeoutError:
+            limit = self._limits.max_deadline_seconds
+            raise DeadlineExceeded(f"more than {limit:g} seconds, which is all a call may take") from None
+        except asyncio.CancelledError:
+            pass
+        await self._parts.queries.give_up(call, context)
+
+    def _chunks(self, summary: str, keys: Any, window: tuple[int, int] | None) -> list[tuple[int, int]]:
+        """Stretches of the keys that have about `CHUNK` tuples each, by estimate; a single one may have more."""
+        sizes = self._session.estimate(summary, keys, window).upper
+        out = []
+        first, held = 0, 0.0
+        for at, size in enumerate(sizes.tolist()):
+            if at > first and held + size > CHUNK:
+                out.append((first, at))
+                first, held = at, 0.0
+            held += size
+        return [*out, (first, len(sizes))]
+
+    def _count(self, rows: int, more: pa.Table) -> int:
+        rows += more.num_rows
+        if rows > self._limits.max_rows:
+            raise LimitReached(f"more than {self._limits.max_rows:,} rows; ask for less at once, or use Query")
+        return rows
+
+
+def _role(node: exp.Expression) -> str:
+    """Who may carry out a statement."""
+    if isinstance(node, READS):
+        return "query"
+    return "ingest" if isinstance(node, nodes.TableChange) else "admin"
+
+
+def _near(call: Call) -> None:
+    """The deadline is near: what there is must go out."""
+    call.deadline = True
+    call.end()
+
+
+def _budget(request: queries_pb2.QueryRequest | queries_pb2.ExplainRequest) -> float | None:
+    """CPU time that was asked for, in seconds. More than anybody can have is as much as there is."""
+    if not request.HasField("budget"):
+        return None
+    asked = wire.seconds(request.budget)
+    if asked < 0:
+        raise BadRequest(f"budget is CPU time, not negative, got {asked:g} seconds", "budget")
+    return min(asked, LONGEST_BUDGET / 1e6)
+
+
+def _told(frame: Frame, call: Call) -> Frame:
+    """A frame that says that its end came with the deadline, if it did."""
+    if frame.progress.cut == "cancelled" and call.deadline:
+        return replace(frame, progress=replace(frame.progress, cut="deadline"))
+    return frame
+
+
+def _batch_parts(part: Part) -> Iterator[queries_pb2.QueryBatchResponse]:
+    for first, count in wire.slices(part.rows):
+        more = part.more or first + count < part.rows.num_rows
+        rows = wire.ipc(part.rows.slice(first, count))
+        yield queries_pb2.QueryBatchResponse(statement=part.statement, rows=rows, continued=more)

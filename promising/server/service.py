@@ -1,0 +1,279 @@
+"""The server: what it is made of, how it starts, and how it ends without losing anything."""
+
+import asyncio
+import contextlib
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from promising.server import logs, memory, reflection, storage
+from promising.server.access import AccessInterceptor
+from promising.server.admin import AdminService, Fares, holdings, resident_bytes, stored, subscriptions
+from promising.server.metrics import Endpoint, Metrics
+from promising.server.parts import Parts, Tally
+from promising.server.queries import QueryService
+from promising.server.running import Calls
+from promising.server.streams import StreamService
+from promising.server.summaries import SummaryService
+from promising.server.tls import server_credentials
+from promising.server.work import Work
+from promising.settings import Settings, address, check_safe
+from promising.v1 import admin_pb2_grpc, queries_pb2_grpc, streams_pb2_grpc, summaries_pb2_grpc
+from query.session import Session
+from summaries.errors import BadSettings
+
+SERVICES = tuple(f"promising.v1.{name}" for name in ("StreamService", "SummaryService", "QueryService", "AdminService"))
+TICK = 0.25  # seconds between two looks at readers that do not read
+KEEPALIVE = 30_000  # milliseconds after which a silent connection is asked whether it is still there
+HANDSHAKE = 20_000  # milliseconds that a new connection has to say that it speaks HTTP/2
+LOOK = 0.05  # seconds between two looks at what is still under way when the service ends
+LAST_FRAMES = 2.0  # seconds of the drain, half of it at most, that queries have to send their last frame
+
+
+class Service:
+    """One server with its session. `start` it in an event loop, `stop` it in the same.
+
+    session: what it serves, and leaves as it is at the end. None makes one: over the directory that the settings name,
+        opened at the start and closed at the end; in memory if they name none.
+    """
+
+    def __init__(self, settings: Settings, session: Session | None = None) -> None:
+        check_safe(settings)
+        self.settings = settings
+        seed = None if settings.seed is None else settings.seed.get_secret_value()
+        self.session = Session(seed=seed) if session is None else session
+        self._keeps = session is None and settings.data is not None
+        self.metrics = Metrics()
+        limits = settings.limits
+        patience = limits.slow_reader_seconds
+        self._parts = Parts(
+            settings,
+            self.session,
+            Work(limits.workers),
+            Tally(self.metrics),
+            Calls("queries", limits.max_queries, limits.max_queries_per_client, patience),
+            Calls("ingest calls", limits.max_queries, limits.max_ingest_streams_per_client, patience),
+            Calls("subscriptions", limits.max_subscriptions, limits.max_subscriptions_per_client, patience),
+        )
+        # It is there, but under a condition that mypy does not follow.
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._access: AccessInterceptor | None = None
+        self._server: grpc.aio.Server | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._ticks: asyncio.Task[None] | None = None
+        self._endpoint: Endpoint | None = None
+        self._ready = False
+        self.port = 0
+        self._measure()
+
+    def _measure(self) -> None:
+        """Gauges are read off when somebody looks."""
+        parts, metrics = self._parts, self.metrics
+
+        def held(name: str) -> Callable[[], float]:
+            return lambda: float(holdings(parts)[name])
+
+        metrics.queries_open.set_function(lambda: len(parts.queries))
+        metrics.ingest_streams_open.set_function(lambda: len(parts.ingests))
+        metrics.draining.set_function(lambda: float(parts.draining))
+        for gauge, name in ((metrics.streams, "streams"), (metrics.summaries, "summaries"), (metrics.tuples, "tuples")):
+            gauge.set_function(held(name))
+        for kind, name in (("tuples", "tuple_bytes"), ("summaries", "summary_bytes")):
+            metrics.bytes.labels(kind).set_function(held(name))
+        fares = Fares(parts)
+        metrics.standing_queries.set_function(lambda: len(parts.session.catalog.queries))
+        metrics.subscribers.set_function(lambda: len(parts.subscriptions))
+        metrics.subscriptions.set_function(lambda: subscriptions(parts))
+        for gauge, name in (
+            (metrics.standing_lag_seconds, "lag_seconds"),
+            (metrics.standing_view_rows, "view_rows"),
+            (metrics.standing_state_bytes, "state_bytes"),
+            (metrics.standing_shed_results, "shed_results"),
+        ):
+            gauge.set_function(partial(fares, name))
+        for metric, name in metrics.stored():
+            metric.set_function(partial(stored, parts, name))
+
+    async def start(self) -> int:
+        """Take calls; returns the port. The data is open by then. If anything fails nothing is left behind."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._let_go()
+            raise
+        return self.port
+
+    async def _start(self) -> None:
+        settings = self.settings
+        credentials = server_credentials(settings)
+        if settings.metrics_listen is not None:
+            self._endpoint = self.metrics.endpoint(
+                settings.metrics_listen, lambda: self._ready and not self._parts.draining
+            )
+        access = self._access = AccessInterceptor(settings, self.metrics)
+        if self._keeps:
+            self.session = self._parts.session = await storage.opened(settings)
+        server = self._server = grpc.aio.server(interceptors=(access,), options=self._options())
+        streams_pb2_grpc.add_StreamServiceServicer_to_server(StreamService(self._parts), server)
+        summaries_pb2_grpc.add_SummaryServiceServicer_to_server(SummaryService(self._parts), server)
+        queries_pb2_grpc.add_QueryServiceServicer_to_server(QueryService(self._parts), server)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(self._parts), server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        if settings.reflection:
+            reflection.add((*SERVICES, health.SERVICE_NAME), server)
+        try:
+            if credentials is None:
+                self.port = server.add_insecure_port(settings.listen)
+            else:
+                self.port = server.add_secure_port(settings.listen, credentials)
+        except RuntimeError:
+            raise BadSettings(f"listen: {settings.listen} is taken, or no address of this machine") from None
+        await server.start()
+        await self._serving(True)
+        self._watch = asyncio.create_task(self._watching())
+        self._ticks = asyncio.create_task(self._parts.ticker.run())
+        self._ready = True
+
+    def _options(self) -> list[tuple[str, int]]:
+        limits = self.settings.limits
+        return [
+            ("grpc.max_receive_message_length", limits.max_message_bytes),
+            ("grpc.max_send_message_length", -1),  # our own messages are cut to size, and never refused
+            ("grpc.max_metadata_size", 16 << 10),
+            (
+                "grpc.max_concurrent_streams",
+                limits.max_queries_per_client
+                + limits.max_ingest_streams_per_client
+                + limits.max_subscriptions_per_client
+                + 64,
+            ),
+            ("grpc.max_allowed_incoming_connections", limits.max_connections),
+            ("grpc.max_connection_idle_ms", int(limits.idle_seconds * 1000)),
+            ("grpc.server_handshake_timeout_ms", HANDSHAKE),
+            ("grpc.keepalive_time_ms", KEEPALIVE),
+            ("grpc.keepalive_timeout_ms", KEEPALIVE // 3),
+            ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE // 3),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.so_reuseport", 0),
+        ]
+
+    async def _serving(self, well: bool) -> None:
+        status = health_pb2.HealthCheckResponse.SERVING if well else health_pb2.HealthCheckResponse.NOT_SERVING
+        await asyncio.gather(*(self._health.set(name, status) for name in ("", *SERVICES)))
+
+    async def _watching(self) -> None:
+        """Cut readers that do not read. Give memory back when there is nothing to do."""
+        parts = self._parts
+        done, since, kept = parts.tally.jobs, time.monotonic(), 0
+        while True:
+            await asyncio.sleep(TICK)
+            for calls in (parts.queries, parts.ingests, parts.subscriptions):
+                if cut := calls.cut_slow():
+                    logs.event("slow_readers_cut", calls=cut)
+            if parts.tally.jobs != done or len(parts.queries) or len(parts.ingests):
+                done, since = parts.tally.jobs, time.monotonic()
+            elif time.monotonic() - since > memory.IDLE and resident_bytes() > memory.WORTH * kept:
+                await parts.work.call(memory.give_back)
+                memory.give_back_arrow()  # of this thread, which puts frames into messages
+                since, kept = time.monotonic(), resident_bytes()
+
+    def _busy(self) -> bool:
+        """Whether anything is under way that would be missed. Readers that were cut because they do not read would
+        not miss anything.
+        """
+        parts = self._parts
+        cut = sum(call.slow for calls in (parts.queries, parts.ingests, parts.subscriptions) for call in calls)
+        return bool(parts.work.busy or (self._access is not None and self._access.under_way > cut))
+
+    async def _quiet(self, until: float) -> None:
+        """Wait until nothing is under way, for so long at most."""
+        while self._busy() and time.monotonic() < until:
+            await asyncio.sleep(LOOK)
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """Take no more calls, let those under way end for `grace` seconds, then end them.
+
+        Ingest calls end at once, or after the batch that is being added. Queries that are still at work near the end
+        send what they have, with a token. Whoever only watches the health of the service is not waited for.
+        Connections are closed last: one that is closed while the client still sends loses what was answered last.
+        """
+        if self._server is None:
+            return
+        self._parts.drain.set()
+        if self._access is not None:
+            self._access.closed = True
+        with contextlib.suppress(TimeoutError):  # there may be watchers that do not read
+            async with asyncio.timeout(LAST_FRAMES):
+                await self._serving(False)
+                await asyncio.sleep(0)  # watchers wake up,
+                await self._serving(False)  # and this comes after what they are told
+        end = time.monotonic() + grace
+        await self._quiet(end - min(LAST_FRAMES, grace / 2))
+        for call in self._parts.queries if grace else ():
+            call.end()
+        await self._quiet(end)
+        under_way = self._access.close_watchers() if self._access is not None else 0
+        # Closing with a grace waits for each client to say that all has arrived; who was cut would never say so.
+        await self._server.stop(None if under_way else min(LAST_FRAMES, grace) or None)
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        """End what is around the server, the data last: whatever was at work on it has ended."""
+        for task in (self._watch, self._ticks):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        if self._endpoint is not None:
+            await asyncio.to_thread(self._endpoint.stop)
+        await asyncio.to_thread(self._parts.work.close)
+        if self._access is not None:
+            self._access.close()
+        if self._keeps and self.session.store is not None:
+            await storage.closed(self.session)
+        self._server = self._endpoint = self._watch = self._ticks = self._access = None
+
+
+def serve(settings: Settings, ready: Callable[[int], None] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; then drain. `ready` is told the port when calls are taken."""
+    logs.setup(settings.log_level, sys.stderr)
+    asyncio.run(_serve(settings, ready))
+
+
+async def _serve(settings: Settings, ready: Callable[[int], None] | None) -> None:
+    _raise_file_limit(settings)
+    service = Service(settings)
+    port = await service.start()
+    memory.keep_loaded()
+    host, _ = address(settings.listen)
+    logs.event(
+        "started",
+        listen=f"{host}:{port}",
+        tls=settings.tls.certificate is not None,
+        data=None if settings.data is None else str(settings.data),
+    )
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    if ready is not None:
+        ready(port)
+    await ended.wait()
+    logs.event("draining", seconds=settings.drain_seconds)
+    await service.stop(settings.drain_seconds)
+    logs.event("stopped")
+
+
+def _raise_file_limit(settings: Settings) -> None:
+    """Room for every connection that is allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.limits.max_connections + 1024
+    if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,0 +1,87 @@
+"""Requests with fields, as the statements they stand for: so that there is one way to define things."""
+
+from collections.abc import Mapping
+
+from google.protobuf.duration_pb2 import Duration
+
+from promising import wire
+from promising.v1 import streams_pb2, summaries_pb2
+from summaries.errors import BadRequest
+
+SQL_TYPES = {
+    streams_pb2.COLUMN_TYPE_INT: "BIGINT",
+    streams_pb2.COLUMN_TYPE_FLOAT: "DOUBLE",
+    streams_pb2.COLUMN_TYPE_STRING: "VARCHAR",
+    streams_pb2.COLUMN_TYPE_BOOL: "BOOLEAN",
+    streams_pb2.COLUMN_TYPE_TIMESTAMP: "TIMESTAMP",
+}
+
+
+def create_stream(request: streams_pb2.CreateStreamRequest) -> str:
+    """CREATE STREAM, or `BadRequest` naming the field that is missing."""
+    if not request.columns:
+        raise BadRequest("columns is missing: a stream has at least one, of type timestamp", "columns")
+    columns = []
+    for at, column in enumerate(request.columns):
+        kind = SQL_TYPES.get(column.type)
+        if kind is None:
+            raise BadRequest(f"columns[{at}].type is missing or unknown ({column.name!r})", f"columns[{at}].type")
+        columns.append(f"{_name(column.name, f'columns[{at}].name')} {kind}")
+    options = {}
+    if request.HasField("max_tuples"):
+        options["max_tuples"] = str(request.max_tuples)
+    if request.HasField("max_string_bytes"):
+        options["max_string_bytes"] = str(request.max_string_bytes)
+    if request.HasField("max_future"):
+        options["max_future_seconds"] = _number(wire.seconds(request.max_future))
+    lateness = f" LATENESS {_span(request.lateness)}" if request.HasField("lateness") else ""
+    return (
+        f"CREATE STREAM {_if_not_exists(request.if_not_exists)}{_name(request.name, 'name')} ({', '.join(columns)})"
+        f" TIMESTAMP BY {_name(request.time_column, 'time_column')}{lateness}{_options(options)}"
+    )
+
+
+def create_summary(request: summaries_pb2.CreateSummaryRequest) -> str:
+    """CREATE SUMMARY, or `BadRequest` naming the field that is missing."""
+    if not request.HasField("granularity"):
+        raise BadRequest("granularity is missing: the span of the finest granularity", "granularity")
+    rate = request.collapse_rate if request.HasField("collapse_rate") else 4
+    depth = request.collapse_depth if request.HasField("collapse_depth") else 5
+    structure = next((name for name, value in wire.STRUCTURES.items() if value == request.structure), None)
+    if structure is None and request.structure != summaries_pb2.STRUCTURE_UNSPECIFIED:
+        raise BadRequest(f"structure {request.structure} is unknown", "structure")
+    return (
+        f"CREATE SUMMARY {_if_not_exists(request.if_not_exists)}{_name(request.name, 'name')}"
+        f" ON {_name(request.stream, 'stream')} ({_name(request.key, 'key')})"
+        f" WITH GRANULARITY {_span(request.granularity)} AND COLLAPSE ({rate}, {depth})"
+        + (f" STRUCTURE {structure}" if structure else "")
+        + _options({name: _number(value) for name, value in request.options.items()})
+    )
+
+
+def drop(kind: str, name: str, if_exists: bool, cascade: bool) -> str:
+    return f"DROP {kind} {'IF EXISTS ' if if_exists else ''}{_name(name, 'name')}{' CASCADE' if cascade else ''}"
+
+
+def _if_not_exists(asked: bool) -> str:
+    return "IF NOT EXISTS " if asked else ""
+
+
+def _name(name: str, field: str) -> str:
+    if not name:
+        raise BadRequest(f"{field} is missing", field)
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _span(span: Duration) -> str:
+    return f"{wire.span_micros(span)} MICROSECONDS"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(value)
+
+
+def _options(options: Mapping[str, str]) -> str:
+    if not options:
+        return ""
+    return " OPTIONS (" + ", ".join(f"{_name(n, 'options')} = {v}" for n, v in options.items()) + ")"

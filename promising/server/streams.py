@@ -1,0 +1,192 @@
+"""StreamService: streams, and tuples in."""
+
+import asyncio
+import time
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from index import Stream
+from promising import statuses, wire
+from promising.server import access, logs, statements
+from promising.server.ahead import Ahead, Batch
+from promising.server.arrow import read_batch
+from promising.server.parts import Parts
+from promising.server.places import check_place
+from promising.v1 import common_pb2, streams_pb2, streams_pb2_grpc
+from summaries.errors import BadRequest, PromisingError, StorageError
+
+Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
+
+TYPES = {
+    "int": streams_pb2.COLUMN_TYPE_INT,
+    "float": streams_pb2.COLUMN_TYPE_FLOAT,
+    "string": streams_pb2.COLUMN_TYPE_STRING,
+    "bool": streams_pb2.COLUMN_TYPE_BOOL,
+    "timestamp": streams_pb2.COLUMN_TYPE_TIMESTAMP,
+}
+
+
+class Taken(NamedTuple):
+    """Batches that were looked at, in order: the stream that each was added to, and how it will be answered.
+
+    problem: why those that came after them were not added.
+    """
+
+    batches: list[tuple[Stream | None, streams_pb2.IngestResponse]]
+    problem: StorageError | None = None
+
+    def settled(self) -> "Taken":
+        """When they are on disk: those that may be answered, which is all, or all before the first that is not there.
+
+        One wait for each stream, and so one sync for all batches of it.
+        """
+        problem, lost = self.problem, set()
+        for stream in dict.fromkeys(stream for stream, _ in self.batches if stream is not None):
+            try:
+                stream.wait()
+            except StorageError as found:
+                problem = found
+                lost.add(stream)
+        return Taken(list(takewhile(lambda batch: batch[0] not in lost, self.batches)), problem)
+
+
+class StreamService(streams_pb2_grpc.StreamServiceServicer):
+    """Creates, shows and feeds streams."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._session = parts.session
+        self._work = parts.work
+
+    async def CreateStream(
+        self, request: streams_pb2.CreateStreamRequest, context: Context
+    ) -> streams_pb2.CreateStreamResponse:
+        sql = statements.create_stream(request)
+        return streams_pb2.CreateStreamResponse(done=await self._work.call(self._parts.done, sql))
+
+    async def DropStream(
+        self, request: streams_pb2.DropStreamRequest, context: Context
+    ) -> streams_pb2.DropStreamResponse:
+        sql = statements.drop("STREAM", request.name, request.if_exists, request.cascade)
+        return streams_pb2.DropStreamResponse(done=await self._work.call(self._parts.done, sql))
+
+    async def ListStreams(
+        self, request: streams_pb2.ListStreamsRequest, context: Context
+    ) -> streams_pb2.ListStreamsResponse:
+        return await self._work.call(self._list)
+
+    def _list(self) -> streams_pb2.ListStreamsResponse:
+        catalog = self._session.catalog
+        with catalog.lock:
+            found = [stream for _, stream in sorted(catalog.streams.items())]
+        return streams_pb2.ListStreamsResponse(streams=[_described(stream) for stream in found])
+
+    async def DescribeStream(
+        self, request: streams_pb2.DescribeStreamRequest, context: Context
+    ) -> streams_pb2.DescribeStreamResponse:
+        return streams_pb2.DescribeStreamResponse(stream=await self._work.call(self._describe, request.name))
+
+    def _describe(self, name: str) -> streams_pb2.Stream:
+        return _described(self._session.stream(name))
+
+    async def Advance(self, request: streams_pb2.AdvanceRequest, context: Context) -> streams_pb2.AdvanceResponse:
+        if not request.HasField("watermark"):
+            raise BadRequest("watermark is missing: the time before which nothing is expected any more", "watermark")
+        await self._work.batch(self._session.advance, request.stream, wire.micros(request.watermark))
+        return streams_pb2.AdvanceResponse()
+
+    # --- tuples in -----------------------------------------------------------------------------------------------
+
+    async def Ingest(self, requests: object, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
+        """What is read ahead waits until all that was taken before is in, on disk if there is one, and answered."""
+        calls = self._parts.ingests
+        with calls.admitted(access.caller()) as call:
+            ahead = Ahead(context)
+            draining = asyncio.ensure_future(self._parts.drain.wait())
+            draining.add_done_callback(lambda _: ahead.stop())
+            try:
+                while batches := await ahead.take():
+                    taken = await self._work.batch(self._add_all, batches)
+                    if self._session.store is not None:
+                        taken = await self._work.wait(taken.settled)
+                    for _, response in taken.batches:
+                        with call.writing():
+                            await context.write(response)
+                    if taken.problem is not None:
+                        raise taken.problem
+            except asyncio.CancelledError:
+                await calls.give_up(call, context)
+            finally:
+                draining.cancel()  # and with it the reading
+
+    def _add_all(self, batches: list[Batch]) -> Taken:
+        """Add batches up to the first that the disk does not take: it is not the batch that is wrong then."""
+        taken: list[tuple[Stream | None, streams_pb2.IngestResponse]] = []
+        for batch in batches:
+            try:
+                taken.append(self._add(batch.request, batch.arrow))
+            except StorageError as problem:
+                return Taken(taken, problem)
+        return Taken(taken)
+
+    def _add(
+        self, request: streams_pb2.IngestRequest, arrow: bytes
+    ) -> tuple[Stream | None, streams_pb2.IngestResponse]:
+        """What became of a batch, which need not be on disk yet. Whatever is wrong with it concerns no other."""
+        limits, tally = self._parts.settings.limits, self._parts.tally
+        tuples = 0
+        try:
+            named = bool(request.producer_id or request.sequence)
+            number = (request.producer_id, request.sequence) if named else (None, None)
+            stream = self._session.stream(request.stream)
+            added = stream.added(*number)
+            if added is None:
+                table = read_batch(arrow, limits.max_batch_rows, limits.max_message_bytes)
+                tuples = table.num_rows
+                added = stream.append(table, strict=request.strict, producer=number[0], sequence=number[1], wait=False)
+        except StorageError:
+            raise
+        except PromisingError as problem:
+            tally.turned_away(problem, tuples)
+            refusal = common_pb2.Refusal(reason=statuses.reason_of(type(problem)), message=str(problem)[:2000])
+            return None, streams_pb2.IngestResponse(sequence=request.sequence, refusal=refusal)
+        tally.added(added)
+        return stream, streams_pb2.IngestResponse(sequence=request.sequence, appended=wire.appended_to(added))
+
+    # --- packages in ---------------------------------------------------------------------------------------------
+
+    async def PlanLoad(self, request: streams_pb2.PlanLoadRequest, context: Context) -> streams_pb2.PlanLoadResponse:
+        plan = await self._work.call(self._session.load_plan, request.stream)
+        return streams_pb2.PlanLoadResponse(plan=plan.to_json())
+
+    async def Attach(self, request: streams_pb2.AttachRequest, context: Context) -> streams_pb2.AttachResponse:
+        """Once it has begun it goes on to its end, whoever still waits: who asks again is told what became of it."""
+        check_place(request.path, self._parts.settings.load_paths)
+        with self._parts.ingests.admitted(access.caller()) as call:
+            added = await self._work.package(self._session.attach, request.stream, request.path, request.token)
+            self._parts.tally.attached(added)
+            logs.event(
+                "package",
+                client=call.caller.name,
+                accepted=added.accepted,
+                duplicate=added.duplicate,
+                seconds=time.time() - call.started,
+            )
+        return wire.attached_to(added)
+
+
+def _described(stream: Stream) -> streams_pb2.Stream:
+    made = streams_pb2.Stream(
+        name=stream.name,
+        columns=[streams_pb2.Column(name=c, type=TYPES[kind]) for c, kind in stream.schema.types.items()],
+        time_column=stream.schema.time,
+        lateness=wire.duration_of(stream.lateness),
+        tuples=stream.kept,
+        refused=stream.refused,
+        bytes=stream.nbytes,
+        summaries=sorted(stream.summaries),
+        damages=stream.damages,
+    )
+    if stream.watermark is not None:
+        made.watermark.CopyFrom(wire.timestamp(stream.watermark))
+    return made

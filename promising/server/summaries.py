@@ -1,0 +1,111 @@
+"""SummaryService: summaries, and what they know."""
+
+import contextlib
+from typing import Any
+
+from promising import wire
+from promising.server import statements
+from promising.server.parts import Parts
+from promising.v1 import summaries_pb2, summaries_pb2_grpc
+from query.catalog import SummaryEntry
+from summaries.errors import LimitReached, UnknownName
+
+Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
+MOST_CELLS = 1 << 23  # that one description has: a message of up to 40 MB
+MOST_PAIRS = 1 << 24  # of key and zone that one question about regions may look at
+LEAST_REGION = 30  # bytes that a region takes in a message at least: three numbers of eight bytes, and small ones
+
+
+class SummaryService(summaries_pb2_grpc.SummaryServiceServicer):
+    """Creates, shows and asks summaries."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._session = parts.session
+        self._work = parts.work
+
+    async def CreateSummary(
+        self, request: summaries_pb2.CreateSummaryRequest, context: Context
+    ) -> summaries_pb2.CreateSummaryResponse:
+        sql = statements.create_summary(request)
+        return summaries_pb2.CreateSummaryResponse(done=await self._work.call(self._parts.done, sql))
+
+    async def DropSummary(
+        self, request: summaries_pb2.DropSummaryRequest, context: Context
+    ) -> summaries_pb2.DropSummaryResponse:
+        sql = statements.drop("SUMMARY", request.name, request.if_exists, request.cascade)
+        return summaries_pb2.DropSummaryResponse(done=await self._work.call(self._parts.done, sql))
+
+    async def ListSummaries(
+        self, request: summaries_pb2.ListSummariesRequest, context: Context
+    ) -> summaries_pb2.ListSummariesResponse:
+        return await self._work.call(self._list)
+
+    def _list(self) -> summaries_pb2.ListSummariesResponse:
+        catalog = self._session.catalog
+        with catalog.lock:
+            entries = [entry for _, entry in sorted(catalog.summaries.items())]
+        response = summaries_pb2.ListSummariesResponse()
+        for entry in entries:
+            with contextlib.suppress(UnknownName):  # dropped meanwhile
+                response.summaries.append(_described(entry, zones=False, cells=False))
+        return response
+
+    async def DescribeSummary(
+        self, request: summaries_pb2.DescribeSummaryRequest, context: Context
+    ) -> summaries_pb2.DescribeSummaryResponse:
+        made = await self._work.call(self._describe, request.name, request.cells)
+        return summaries_pb2.DescribeSummaryResponse(summary=made)
+
+    def _describe(self, name: str, cells: bool) -> summaries_pb2.Summary:
+        return _described(self._session.summary(name), zones=True, cells=cells)
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    async def Estimate(
+        self, request: summaries_pb2.EstimateRequest, context: Context
+    ) -> summaries_pb2.EstimateResponse:
+        return await self._work.call(self._estimate, request)
+
+    def _estimate(self, request: summaries_pb2.EstimateRequest) -> summaries_pb2.EstimateResponse:
+        keys = self._parts.keys(request.keys)
+        return wire.estimates_to(self._session.estimate(request.summary, keys, _window(request)))
+
+    async def Regions(self, request: summaries_pb2.RegionsRequest, context: Context) -> summaries_pb2.RegionsResponse:
+        return await self._work.call(self._regions, request)
+
+    def _regions(self, request: summaries_pb2.RegionsRequest) -> summaries_pb2.RegionsResponse:
+        keys = self._parts.keys(request.keys)
+        pairs = len(keys) * len(self._session.describe(request.summary).zones)
+        if pairs > MOST_PAIRS:
+            raise LimitReached(
+                f"{len(keys):,} keys make {pairs:,} pairs of key and zone; {MOST_PAIRS:,} is the most, so ask for fewer"
+            )
+        found = self._session.regions(request.summary, keys, _window(request))
+        most = self._parts.settings.limits.max_message_bytes
+        size = len(found.key) * LEAST_REGION
+        if size <= most:
+            made = wire.regions_to(found)
+            size = made.ByteSize()
+        if size > most:
+            raise LimitReached(
+                f"the regions take {size:,} bytes; {most:,} is the most, so ask for fewer keys or a shorter window"
+            )
+        return made
+
+    async def Story(self, request: summaries_pb2.StoryRequest, context: Context) -> summaries_pb2.StoryResponse:
+        story = await self._work.call(self._session.story, request.summary, request.granularity, request.zone)
+        return wire.story_to(story)
+
+
+def _described(entry: SummaryEntry, *, zones: bool, cells: bool) -> summaries_pb2.Summary:
+    told, buckets = entry.index.describe(cells=cells), entry.index.buckets
+    if cells and len(told.zones) * buckets > MOST_CELLS:
+        raise LimitReached(
+            f"{len(told.zones):,} zones of {buckets:,} cells; {MOST_CELLS:,} cells is the most, so leave them out"
+        )
+    return wire.summary_to(told, entry.stream, buckets, zones)
+
+
+def _window(request: summaries_pb2.EstimateRequest | summaries_pb2.RegionsRequest) -> tuple[int, int] | None:
+    return wire.window_from(request.window) if request.HasField("window") else None

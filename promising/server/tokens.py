@@ -1,0 +1,173 @@
+"""Tokens: who may call, and as what. A file of hashes, in SQLite."""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import get_args
+
+from promising.settings import Role
+from summaries.errors import BadRequest, BadSettings, DuplicateName, UnknownName
+
+ROLES = frozenset(get_args(Role))
+LONGEST_LIFE = 100 * 366 * 86_400  # seconds
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SECRET = re.compile(r"prm_([0-9a-f]{12})_([0-9a-f]{64})")
+WAIT_SECONDS = 5.0  # for another process that writes
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS tokens (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    roles TEXT NOT NULL,
+    hash BLOB NOT NULL,
+    created INTEGER NOT NULL,
+    expires INTEGER
+) WITHOUT ROWID
+"""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who makes a call, and what they may do."""
+
+    name: str
+    roles: frozenset[str]
+
+    def may(self, role: str) -> bool:
+        """Whether a role is theirs; an admin has every role."""
+        return role in self.roles or "admin" in self.roles
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is kept about a token: everything but the secret."""
+
+    name: str
+    roles: frozenset[str]
+    created: datetime
+    expires: datetime | None
+
+
+class TokenStore:
+    """The tokens of one file. Any number of processes may use it at once, and each sees a change at its next look.
+
+    A secret has 256 random bits, so one round of SHA-256 without salt hides it: there is nothing to guess from.
+    The file is made by the first `create`, for its owner alone. May be used from several threads.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+
+    def create(self, name: str, roles: str | Iterable[str], expires_seconds: float | None = None) -> str:
+        """A new token: the secret, which is told here and never again."""
+        given = frozenset([roles] if isinstance(roles, str) else roles)
+        if not NAME.fullmatch(name):
+            raise BadRequest("a token's name has 1 to 64 letters, digits, dots, dashes and underscores", "name")
+        if not given or given - ROLES:
+            raise BadRequest(f"a role is one of {', '.join(sorted(ROLES))}", "role")
+        if expires_seconds is not None and not 0 < expires_seconds <= LONGEST_LIFE:
+            raise BadRequest("a token expires after some time, within a hundred years", "expires")
+        number = secrets.token_hex(6)
+        secret = f"prm_{number}_{secrets.token_hex(32)}"
+        now = int(self._clock())
+        expires = None if expires_seconds is None else now + max(1, int(expires_seconds))
+        row = (number, name, ",".join(sorted(given)), _hash(secret), now, expires)
+        with self._connected(make=True) as database:
+            try:
+                database.execute(
+                    "INSERT INTO tokens (id, name, roles, hash, created, expires) VALUES (?,?,?,?,?,?)", row
+                )
+            except sqlite3.IntegrityError:
+                raise DuplicateName(
+                    f"there is a token {name!r} already; revoke it first, or pick another name"
+                ) from None
+        return secret
+
+    def list(self) -> list[Token]:
+        """All tokens by name, those that have expired too."""
+        with self._connected() as database:
+            rows = database.execute("SELECT name, roles, created, expires FROM tokens ORDER BY name").fetchall()
+        return [
+            Token(name, frozenset(roles.split(",")), _date(created), None if expires is None else _date(expires))
+            for name, roles, created, expires in rows
+        ]
+
+    def revoke(self, name: str) -> None:
+        """Forget a token: no further call is let in by it."""
+        with self._connected() as database:
+            if database.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount == 0:
+                raise UnknownName(f"there is no token {name!r}")
+
+    def check(self, secret: str) -> Caller | None:
+        """Whose secret it is; None if nobody's, or if it has expired. One look-up by number, some microseconds."""
+        form = SECRET.fullmatch(secret)
+        if form is None:
+            return None
+        with self._connected() as database:
+            row = database.execute(
+                "SELECT name, roles, hash, expires FROM tokens WHERE id = ?", (form.group(1),)
+            ).fetchone()
+        if row is None:
+            return None
+        name, roles, stored, expires = row
+        if not hmac.compare_digest(stored, _hash(secret)) or (expires is not None and self._clock() >= expires):
+            return None
+        return Caller(name, frozenset(roles.split(",")))
+
+    def close(self) -> None:
+        """Let go of the file. The next use opens it again."""
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    @contextmanager
+    def _connected(self, *, make: bool = False) -> Iterator[sqlite3.Connection]:
+        """The open file, under the lock; what the block does is committed and synced, or undone if it raises."""
+        with self._lock:
+            try:
+                if self._database is None:
+                    self._database = self._open(make=make)
+                with self._database:
+                    yield self._database
+            except sqlite3.Error as problem:
+                raise BadSettings(f"auth.tokens: {self.path} cannot be used: {problem}") from None
+
+    def _open(self, *, make: bool) -> sqlite3.Connection:
+        try:
+            os.close(os.open(self.path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600))
+        except FileNotFoundError:
+            hint = "its folder is not there" if make else "it is not there; `promising token create` makes it"
+            raise BadSettings(f"auth.tokens: {self.path}: {hint}") from None
+        except OSError as problem:
+            raise BadSettings(f"auth.tokens: {self.path}: {problem.strerror}") from None
+        database = sqlite3.connect(self.path, timeout=WAIT_SECONDS, check_same_thread=False)
+        try:
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=FULL")
+            database.execute(SCHEMA)
+        except sqlite3.Error:
+            database.close()
+            raise
+        return database
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def _date(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

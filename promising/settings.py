@@ -1,0 +1,427 @@
+"""How the service is set up: a file, the environment, flags; each setting checked and named."""
+
+import difflib
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Secret, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from summaries.errors import BadSettings
+
+PREFIX = "PROMISING_"
+CONFIG = "PROMISING_CONFIG"
+DEFAULT_FILE = Path("promising.toml")
+HIDDEN = "********"
+
+Role = Literal["admin", "ingest", "query"]
+
+
+def address(listen: str) -> tuple[str, int]:
+    """The host and the port of "host:port"; an IPv6 host stands in brackets.
+
+    >>> address("127.0.0.1:50151"), address("[::1]:0")
+    (('127.0.0.1', 50151), ('::1', 0))
+    """
+    host, colon, port = listen.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not bare or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError("write host:port, 127.0.0.1:50151 say; an IPv6 host in brackets; port 0 picks a free one")
+    if bare == host and ":" in host:
+        raise ValueError("an IPv6 host stands in brackets: [::1]:50151")
+    return bare, int(port)
+
+
+def is_loopback(listen: str) -> bool:
+    """Whether only this machine can reach the address. A name other than localhost counts as reachable by others."""
+    host, _ = address(listen)
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(value: str) -> str:
+    address(value)
+    return value
+
+
+def _url(value: str) -> str:
+    if not re.match(r"[a-z][a-z0-9+.-]*://.", value):
+        raise ValueError("write a URL, such as s3://bucket/folder")
+    return value
+
+
+def _places(value: object) -> object:
+    """Several places in one text, as the environment has them, stand with commas between them."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _place(value: str) -> str:
+    if not value.startswith("/") and not re.match(r"[a-z][a-z0-9+.-]*://.", value):
+        raise ValueError("write a path from / on, or a URL, such as s3://bucket/folder")
+    return value
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+Listen = Annotated[str, AfterValidator(_listen)]
+Places = Annotated[tuple[Annotated[str, AfterValidator(_place)], ...], NoDecode, BeforeValidator(_places)]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Tls(_Group):
+    """Encryption, and clients known by certificate."""
+
+    certificate: Path | None = Field(default=None, description="PEM file of the server's certificate and its chain.")
+    key: Path | None = Field(default=None, description="PEM file of the certificate's key, not encrypted.")
+    client_ca: Path | None = Field(
+        default=None,
+        description="PEM file of the authorities whose client certificates are let in; without one nobody is.",
+    )
+    client_role: Role = Field(
+        default="query", description="What a client certificate alone allows: admin, ingest or query."
+    )
+
+
+class Auth(_Group):
+    """Who is let in."""
+
+    tokens: Path | None = Field(
+        default=None,
+        description="SQLite file of tokens, made by `promising token create`. With it every call needs a token.",
+    )
+    allow_plaintext: bool = Field(
+        default=False, description="Take tokens off loopback without TLS: for a proxy in front that ends TLS."
+    )
+
+
+class Limits(_Group):
+    """How much is taken, of whom."""
+
+    max_message_bytes: int = Field(
+        default=16 << 20, ge=1 << 10, le=1 << 30, description="Largest message to the service."
+    )
+    max_batch_rows: int = Field(default=1 << 20, ge=1, description="Most rows in one ingested batch.")
+    max_ingest_streams_per_client: int = Field(
+        default=16, ge=1, description="Ingest calls of one client open at one time."
+    )
+    max_queries: int = Field(default=1024, ge=1, description="Queries open at one time.")
+    max_queries_per_client: int = Field(default=256, ge=1, description="Queries of one client open at one time.")
+    max_budget_seconds: float = Field(
+        default=60.0, gt=0, le=3600, description="Most CPU time of a query; also the budget of one that has none."
+    )
+    max_deadline_seconds: float = Field(
+        default=3600.0, gt=0, description="Longest a call may take, whatever its deadline."
+    )
+    max_sql_bytes: int = Field(default=1 << 16, ge=1, description="Longest statement.")
+    max_keys: int = Field(default=100_000, ge=1, description="Most keys in one question to a summary.")
+    max_statements: int = Field(default=1000, ge=1, description="Most statements in one batch of queries.")
+    max_rows: int = Field(default=10_000_000, ge=1, description="Most rows of a probe or of a batch of queries.")
+    max_subscriptions: int = Field(default=1024, ge=1, description="Subscribe calls open at one time.")
+    max_subscriptions_per_client: int = Field(
+        default=64, ge=1, description="Subscribe calls of one client open at one time."
+    )
+    max_subscribed_queries: int = Field(default=10_000, ge=1, description="Queries that one Subscribe call is told of.")
+    max_table_bytes: int = Field(default=256 << 20, ge=1, description="Most rows of a table in one load, in bytes.")
+    slow_reader_seconds: float = Field(
+        default=30.0, gt=0, description="A reader that takes nothing for that long is cut."
+    )
+    max_connections: int = Field(default=4096, ge=1, description="Connections open at one time.")
+    idle_seconds: float = Field(default=600.0, gt=0, description="A connection without calls for that long is closed.")
+    workers: int = Field(
+        default=0, ge=0, le=1024, description="Threads that work on queries and batches; 0 is one per core."
+    )
+
+
+class Storage(_Group):
+    """How data is kept on disk, if `data` says where."""
+
+    sync: Annotated[Literal["always", "relaxed"], BeforeValidator(_lower)] = Field(
+        default="always",
+        description="always: what is acknowledged is on disk. relaxed: the last second may be lost with the machine.",
+    )
+    checkpoint_bytes: int = Field(
+        default=256 << 20, ge=1 << 16, description="Log of a stream after which a checkpoint is taken."
+    )
+    segment_bytes: int = Field(default=64 << 20, ge=1 << 16, description="Size of one file of the log.")
+    hot_tuples: int = Field(
+        default=1 << 22, ge=0, description="Tuples of a stream that stay in memory; older ones are read from disk."
+    )
+    cache_bytes: int = Field(
+        default=256 << 20, ge=0, description="Memory for tuples that were read from disk, all streams together."
+    )
+    cold: Annotated[str, AfterValidator(_url)] | None = Field(
+        default=None,
+        description="URL (fsspec) where tuples that left memory are kept; in the data directory if not set.",
+    )
+
+
+class Standing(_Group):
+    """How continuous queries are kept up to date."""
+
+    tick_seconds: float = Field(
+        default=0.1, gt=0, le=60, description="Time between two ticks, in which continuous queries take in what came."
+    )
+    cpu: float = Field(
+        default=1.0,
+        gt=0,
+        description="CPU seconds a second for all together; past that, those with a BUDGET or PREFERENCE put off work.",
+    )
+    silence_seconds: float = Field(
+        default=1.0, gt=0, description="A stream without tuples for that long goes on by the clock, so that rows end."
+    )
+
+
+class Settings(BaseSettings):
+    """All settings of the service. `Settings()` has the defaults alone; `Settings.load` reads file and environment."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+    )
+
+    listen: Listen = Field(
+        default="127.0.0.1:50151", description="Where calls are taken, host:port; port 0 picks a free one."
+    )
+    metrics_listen: Listen | None = Field(
+        default=None,
+        description="Where /metrics, /-/ready and /-/healthy are served over HTTP, host:port; off if not set.",
+    )
+    data: Path | None = Field(
+        default=None, description="Directory that keeps everything; made if it is not there. Not set: all is in memory."
+    )
+    seed: Secret[Annotated[int, Field(ge=0, lt=1 << 63)]] | None = Field(
+        default=None, description="Secret of the key hash, below 2^63; picked if not set, and kept with the data."
+    )
+    load_paths: Places = Field(
+        default=(),
+        description="Folders that packages may be attached from, paths or URLs; none named: any that can be read.",
+    )
+    reflection: bool = Field(default=True, description="Tell clients which calls there are (gRPC reflection).")
+    log_level: LogLevel = Field(default="info", description="What is logged at least: debug, info, warning or error.")
+    drain_seconds: float = Field(default=10.0, ge=0, description="How long calls under way may go on after SIGTERM.")
+    tls: Tls = Tls()
+    auth: Auth = Auth()
+    storage: Storage = Storage()
+    standing: Standing = Standing()
+    limits: Limits = Limits()
+
+    GROUPS: ClassVar[dict[str, type[BaseModel]]] = {
+        "tls": Tls,
+        "auth": Auth,
+        "storage": Storage,
+        "standing": Standing,
+        "limits": Limits,
+    }
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments alone: `load` reads the other sources itself, to tell which of them a bad value came from."""
+        return (init_settings,)
+
+    @classmethod
+    def load(cls, config: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Settings from flags, environment and file, in that order of precedence, over the defaults.
+
+        config: a TOML file; else the one that PROMISING_CONFIG names; else promising.toml, if it is there.
+        overrides: by name, "limits.max_rows" or in groups; None is a flag that was not given.
+        """
+        layers = _layers(config, overrides)
+        merged: dict[str, Any] = {}
+        for _, layer in reversed(layers):
+            _merge(merged, layer)
+        try:
+            return cls(**merged)
+        except ValidationError as problem:
+            raise BadSettings("\n".join(_told(error, layers) for error in problem.errors())) from None
+
+
+def fields() -> Iterator[tuple[str, FieldInfo]]:
+    """Every setting, by its dotted name, in order."""
+    for name, field in Settings.model_fields.items():
+        if name in Settings.GROUPS:
+            for inner, its in Settings.GROUPS[name].model_fields.items():
+                yield f"{name}.{inner}", its
+        else:
+            yield name, field
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting.
+
+    >>> variable("limits.max_rows")
+    'PROMISING_LIMITS__MAX_ROWS'
+    """
+    return PREFIX + name.upper().replace(".", "__")
+
+
+def sources(config: Path | None = None, overrides: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Where `Settings.load` takes each setting from, by its dotted name: flag, environment, a file or default."""
+    layers = _layers(config, overrides)
+    return {
+        name: next((source for source, layer in layers if _holds(layer, name.split("."))), "default")
+        for name, _ in fields()
+    }
+
+
+def shown(settings: Settings) -> dict[str, str]:
+    """Every setting by its dotted name, as text; what is not set is empty, and a secret only shows that it is set."""
+    told = {}
+    for name, _ in fields():
+        value: Any = settings
+        for part in name.split("."):
+            value = getattr(value, part)
+        if isinstance(value, bool):
+            told[name] = str(value).lower()
+        elif isinstance(value, tuple):
+            told[name] = ",".join(map(_covered, value))
+        else:
+            told[name] = "" if value is None else HIDDEN if isinstance(value, Secret) else _covered(str(value))
+    return told
+
+
+def _covered(text: str) -> str:
+    """A text without the password that a URL may have.
+
+    >>> _covered("sftp://me:secret@host/data"), _covered("s3://bucket")
+    ('sftp://me:********@host/data', 's3://bucket')
+    """
+    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", rf"\1:{HIDDEN}@", text)
+
+
+def check_safe(settings: Settings) -> None:
+    """Raise BadSettings if strangers could come in, or could listen to a token on its way."""
+    tls, auth = settings.tls, settings.auth
+    encrypted = tls.certificate is not None
+    for given, needed in (("certificate", "key"), ("key", "certificate"), ("client_ca", "certificate")):
+        if getattr(tls, given) is not None and getattr(tls, needed) is None:
+            raise BadSettings(f"tls.{given} is set, but tls.{needed} is not: TLS needs both")
+    if is_loopback(settings.listen):
+        return
+    if auth.tokens is None and tls.client_ca is None:
+        raise BadSettings(
+            f"listen is {settings.listen}, which other machines can reach, but nobody is asked who they are. Set"
+            " auth.tokens (make a token with `promising token create`) or tls.client_ca, or listen on 127.0.0.1"
+        )
+    if not encrypted and not auth.allow_plaintext:
+        raise BadSettings(
+            f"listen is {settings.listen}, which other machines can reach, but tokens would cross the network in plain"
+            " text. Set tls.certificate and tls.key, or auth.allow_plaintext if a proxy in front ends TLS"
+        )
+
+
+# --- sources -----------------------------------------------------------------------------------------------------
+
+
+def _layers(config: Path | None, overrides: Mapping[str, Any] | None) -> list[tuple[str, dict[str, Any]]]:
+    """What each source says, the one that wins first."""
+    path = config or (Path(os.environ[CONFIG]) if os.environ.get(CONFIG) else None)
+    if path is None and DEFAULT_FILE.exists():
+        path = DEFAULT_FILE
+    layers = [("flag", _nested(overrides or {})), ("environment", _environment(Settings))]
+    if path is not None:
+        layers.append((f"file {path}", _read(path)))
+    return layers
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted names as groups; None is left out."""
+    found: dict[str, Any] = {}
+    for name, value in flat.items():
+        if value is None:
+            continue
+        *groups, last = name.split(".")
+        into = found
+        for group in groups:
+            into = into.setdefault(group, {})
+        _merge(into, {last: _nested(value) if isinstance(value, Mapping) else value})
+    return found
+
+
+def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for name, value in layer.items():
+        if isinstance(value, Mapping) and isinstance(into.get(name), dict):
+            _merge(into[name], value)
+        else:
+            into[name] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _environment(kind: type[Settings]) -> dict[str, Any]:
+    for group in Settings.GROUPS:
+        for name in os.environ:
+            start = f"{PREFIX}{group.upper()}_"
+            if name.startswith(start) and not name.startswith(start + "_"):
+                right = f"{start}_{name.removeprefix(start)}"
+                raise BadSettings(f"{name} (environment): two underscores follow a group's name: {right}")
+    try:
+        return EnvSettingsSource(kind)()
+    except SettingsError as problem:
+        raise BadSettings(f"environment: {problem}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise BadSettings(f"{path}: the settings cannot be read: {problem.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise BadSettings(f"{path}: no TOML: {problem}") from None
+
+
+def _told(error: Any, layers: list[tuple[str, dict[str, Any]]]) -> str:
+    """One bad setting: its name, where the value came from, what is wrong."""
+    names = [name for name, _ in fields()]
+    # Beyond the name, pydantic names branches of a type.
+    place = [str(part) for part in error["loc"]]
+    name = next((".".join(place[:n]) for n in (2, 1) if ".".join(place[:n]) in names), ".".join(place[:2]))
+    source = next((source for source, layer in layers if _holds(layer, name.split("."))), "flag")
+    if source == "environment":
+        source = f"environment, {variable(name)}"
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, names, 1)
+        return f"{name} ({source}): no such setting" + (f"; did you mean {near[0]}?" if near else "")
+    message = error["msg"].removeprefix("Value error, ")
+    given = "" if name == "seed" or isinstance(error["input"], Mapping) else f", not {error['input']!r}"
+    return f"{name} ({source}): {message[0].lower()}{message[1:]}{given}"
+
+
+def _holds(layer: Mapping[str, Any], place: list[str]) -> bool:
+    inner: Any = layer
+    for part in place:
+        if not isinstance(inner, Mapping) or part not in inner:
+            return False
+        inner = inner[part]
+    return True

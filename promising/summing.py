@@ -1,0 +1,48 @@
+"""A sum over a join, known better and better, and then exactly."""
+
+from dataclasses import dataclass
+
+from promising.client import RemoteSession
+
+SQL = "SELECT sum(a.Price) AS prices FROM even a, odd b WHERE a.ItemID = b.ItemID"
+ERROR = "WITH ERROR 0.02"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What was known after so much CPU time."""
+
+    cpu: float
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class Sums:
+    """An aggregate on its way to its error target, and the exact value, which is that of the same tuples."""
+
+    sql: str
+    steps: list[Step]
+    exact: float
+    exact_cpu: float
+    pairs: int
+
+    @property
+    def held(self) -> bool:
+        """Whether the exact value is within the last bounds."""
+        return not self.steps or self.steps[-1].lower <= self.exact <= self.steps[-1].upper
+
+
+def sums(session: RemoteSession) -> Sums:
+    """Ask with the error target, then without it. Nothing may come in meanwhile."""
+    sql = f"{SQL}\n{ERROR}"
+    steps = []
+    for frame in session.query(sql, seed=1):
+        if frame.rows.num_rows and frame.lower is not None and frame.upper is not None:
+            found = [table["prices"][0].as_py() for table in (frame.rows, frame.lower, frame.upper)]
+            if all(value is not None for value in found):
+                steps.append(Step(frame.progress.cpu_seconds, *found))
+    answer = session.query(SQL).run()
+    exact = answer.to_arrow()["prices"][0].as_py() or 0.0
+    return Sums(sql, steps, exact, answer.progress.cpu_seconds, round(answer.progress.total.value))
