@@ -1,1 +1,1 @@
-"""Spark: bulk history and streaming sinks into the index. This floor holds no code yet."""
+"""Spark: history in, streams in, and queries that outgrow one machine. Start at `bulk.py`."""

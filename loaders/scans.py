@@ -1,0 +1,161 @@
+"""Reading what a scan names, in an executor: row groups of cold files, and tuples that the service has in memory.
+
+Of a file only the footer and the column chunks asked for are read, and each is checked before it is decoded.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from index.scan_plan import Piece, Scan, ScanPlan
+from index.schema import TYPES
+from index.storage.cold_file import Footer, Pieces, Run, escaped
+from index.storage.cold_place import Place, place
+from index.storage.disk import Disk
+from summaries.errors import DataDamaged
+
+BYTES = 8 << 20  # read at once
+ROWS = 1 << 13  # of a batch for Spark: their strings fit an array with 32-bit offsets, however long they are
+FILES = 16  # whose footers are kept
+FOOTERS: dict[tuple[str, int], Footer] = {}
+
+
+class Scanning(Protocol):
+    """What scans need of a service."""
+
+    def plan_scan(self, sql: str, *, share: float = 1.0) -> ScanPlan: ...
+
+    def fetch(self, stream: str, first: int, last: int, columns: list[str]) -> Iterator[pa.Table]: ...
+
+
+Connect = Callable[[], AbstractContextManager[Scanning]]
+"""Opens a session on the service, here or, pickled, in a task."""
+
+
+def read_piece(piece: Piece, scan: Scan, count: Callable[[int], object] = lambda read: None) -> Iterator[pa.Table]:
+    """The tuples of a piece that belong, with the columns of the scan, types as streams have them.
+
+    count: is told how many bytes were read, each time some were.
+    """
+    folder, _, name = piece.path.rpartition("/")
+    found = place(Disk(), folder if "://" in folder else Path(folder or "/"))
+    run = Run(0, name, piece.path, piece.entry)
+    footer = _footer(found, run, count)
+    columns = [footer.index(column) for column in scan.columns]
+    for groups in _together(footer, piece.groups, columns):
+        chunks = [(group, column) for group in groups for column in columns]
+        parts = dict(zip(chunks, _read(found, run, [footer.range(*c) for c in chunks], count), strict=True))
+        for chunk, part in parts.items():
+            run.check(footer, chunk, part)
+        file = pq.ParquetFile(
+            Pieces({footer.range(*chunk)[0]: part for chunk, part in parts.items()}),
+            metadata=footer.meta,
+            pre_buffer=False,
+        )
+        for group in groups:
+            try:
+                table = file.reader.read_row_group(group, column_indices=columns, use_threads=False)
+            except (pa.ArrowException, OSError) as problem:
+                raise run.damaged(f"it cannot be decoded ({problem})") from problem
+            named = {name: table[escaped(name)].cast(TYPES[scan.types[name]]) for name in scan.columns}
+            yield belonging(pa.table(named), scan)
+
+
+def read_warm(service: Scanning, scan: Scan, first: int, last: int) -> Iterator[pa.Table]:
+    """The tuples of a stretch of arrivals that belong."""
+    for table in service.fetch(scan.stream, first, last, scan.columns):
+        yield belonging(table, scan)
+
+
+def belonging(table: pa.Table, scan: Scan) -> pa.Table:
+    """Those of what was read that the scan is about."""
+    if scan.time not in scan.columns:
+        return table
+    kind = TYPES["timestamp"]
+    if scan.start is not None:
+        table = table.filter(pc.greater_equal(table[scan.time], pa.scalar(scan.start, kind)))
+    if scan.end is not None:
+        table = table.filter(pc.less(table[scan.time], pa.scalar(scan.end, kind)))
+    return table
+
+
+def _footer(found: Place, run: Run, count: Callable[[int], object]) -> Footer:
+    """What a file says of itself; of the last few files it is kept, as pieces of one are often read one by one."""
+    known = FOOTERS.get(key := (run.path, run.entry["footer_crc"]))
+    if known is None:
+        (data,) = _read(found, run, [(run.bytes - run.footer, run.footer)], count)
+        known = FOOTERS[key] = run.parse_footer(data)
+        while len(FOOTERS) > FILES:
+            del FOOTERS[next(iter(FOOTERS))]
+    return known
+
+
+def _together(footer: Footer, groups: Sequence[int], columns: list[int]) -> Iterator[list[int]]:
+    """Groups that are read at once."""
+    part: list[int] = []
+    size = 0
+    for group in groups:
+        more = sum(footer.range(group, column)[1] for column in columns)
+        if part and size + more > BYTES:
+            yield part
+            part, size = [], 0
+        part.append(group)
+        size += more
+    if part:
+        yield part
+
+
+def _read(found: Place, run: Run, ranges: Sequence[tuple[int, int]], count: Callable[[int], object]) -> list[bytes]:
+    try:
+        parts = found.read(run.name, ranges)
+    except DataDamaged as problem:
+        raise DataDamaged(
+            f"{run.path} is not there: its tuples have aged out since the scan was planned, and it has to be planned"
+            " again, or this machine cannot see the place where the service keeps its cold tuples"
+        ) from problem
+    count(sum(map(len, parts)))
+    return parts
+
+
+# --- tasks of Spark ----------------------------------------------------------------------------------------------
+
+
+def read_tasks(
+    scan: str, tasks: Sequence[Sequence[dict[str, Any]]], connect: Connect, counter: Any, batches: Any
+) -> Iterator[pa.RecordBatch]:
+    """What the tasks that Spark names by number are to read, as it takes it.
+
+    scan: as JSON, without pieces. A task is a list of pieces and stretches of arrivals.
+    """
+    asked = Scan(**json.loads(scan))
+    schema = pa.schema([(name, SPARK[asked.types[name]]) for name in asked.columns])
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for table in _task(asked, tasks[number], connect, counter.add):
+                for start in range(0, table.num_rows, ROWS):
+                    yield from table.slice(start, ROWS).cast(schema).combine_chunks().to_batches()
+
+
+SPARK: dict[str, pa.DataType] = TYPES | {"string": pa.string()}
+"""Types that Spark takes; a timestamp without a zone is a TIMESTAMP_NTZ."""
+
+
+def _task(
+    scan: Scan, parts: Sequence[dict[str, Any]], connect: Connect, count: Callable[[int], object]
+) -> Iterator[pa.Table]:
+    warm = [part["warm"] for part in parts if "warm" in part]
+    for part in parts:
+        if "piece" in part:
+            yield from read_piece(Piece(**part["piece"]), scan, count)
+    if warm:
+        with connect() as service:
+            for first, last in warm:
+                for table in read_warm(service, scan, first, last):
+                    count(table.nbytes)
+                    yield table
