@@ -9,6 +9,7 @@ every allocator keeps what it likes to keep.
 A figure is told twice: as a row of a table for people, and as a line of JSON for programs.
 """
 
+import argparse
 import ctypes
 import gc
 import json
@@ -28,9 +29,10 @@ PROCESS: Clock = time.process_time_ns
 
 @dataclass(frozen=True)
 class Effort:
-    """How much a run of the benchmarks takes on."""
+    """How much a run of the benchmarks takes on. rows: sizes that were asked for; none leaves them to the part."""
 
     quick: bool
+    rows: tuple[int, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -141,6 +143,38 @@ class Report:
             sizes = ", ".join(f"{k} {v}" for k, v in figure.sizes.items())
             against = f" against {figure.opponent}" if figure.opponent else ""
             print(f"  missed: {bench} {figure.metric}{against} ({sizes}): {_number(value)}, goal {figure.goal}")
+
+
+def run_parts(
+    entry: str,
+    description: str,
+    parts: Mapping[str, Callable[[Report, Effort], None]],
+    quick: str,
+    *,
+    sized: bool = False,
+) -> None:
+    """The command line `python -m ENTRY [--quick] [part ...]`: run the parts named, or all, and report.
+
+    quick: how long it takes with --quick, in words. sized: there is an option --rows.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {entry}", description=description)
+    parser.add_argument(
+        "parts", nargs="*", metavar="part", help=f"what to measure: {', '.join(parts)}; all if none is named"
+    )
+    parser.add_argument("--quick", action="store_true", help=f"small sizes, few rounds: {quick}")
+    if sized:
+        parser.add_argument("--rows", type=int, action="append", metavar="N", help="a size instead; once for each")
+    given = parser.parse_args()
+    unknown = [part for part in given.parts if part not in parts]
+    if unknown:
+        parser.error(f"no part {unknown[0]!r}; there are {', '.join(parts)}")
+    report = Report()
+    effort = Effort(given.quick, tuple(given.rows or ()) if sized else ())
+    started = time.monotonic()
+    for name in given.parts or parts:
+        parts[name](report, effort)
+    report.close()
+    print(f"{time.monotonic() - started:.0f} s")
 
 
 def _row(figure: Figure) -> tuple[str, ...]:

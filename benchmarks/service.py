@@ -1,0 +1,15 @@
+"""Entry: `python -m benchmarks.service [--quick] [part ...]`. Parts are ingest, latency, concurrency and soak."""
+
+from benchmarks import service_concurrency, service_ingest, service_latency, service_soak
+from benchmarks.harness import run_parts
+
+PARTS = {
+    "ingest": service_ingest.run,
+    "latency": service_latency.run,
+    "concurrency": service_concurrency.run,
+    "soak": service_soak.run,
+}
+
+
+if __name__ == "__main__":
+    run_parts("benchmarks.service", "Measure the service.", PARTS, quick="about two minutes")
