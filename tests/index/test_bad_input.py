@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from index import Options, Stream
+from index.times import instant
 from promising.testing import ManualClock
 from summaries import errors
 from tests.index.world import fingerprint
@@ -197,14 +198,14 @@ class TestTimes:
 
     def test_strict_too_old(self, stream):
         oldest, before = self.oldest(stream), fingerprint(stream)
-        with pytest.raises(errors.TooOld, match=rf"'ts', row 1: {oldest - 1} is before {oldest}"):
+        with pytest.raises(errors.TooOld, match=f"'ts', row 1: {instant(oldest - 1)} is before {instant(oldest)}"):
             stream.append(batch(ts=[NOW, oldest - 1, NOW]), strict=True)
         assert fingerprint(stream) == before
         assert stream.refused == {"too_old": 3}
 
     def test_strict_too_far_ahead(self, stream):
         before = fingerprint(stream)
-        with pytest.raises(errors.TooFarAhead, match=rf"'ts', row 2: {NOW + 51} is 51 microseconds ahead.* 50 is"):
+        with pytest.raises(errors.TooFarAhead, match=f"'ts', row 2: {instant(NOW + 51)} is 51 microseconds ahead"):
             stream.append(batch(ts=[NOW, NOW, NOW + 51]), strict=True)
         assert fingerprint(stream) == before
         assert stream.refused == {"too_far_ahead": 3}

@@ -70,14 +70,14 @@ def test_string_keys_are_fetched_as_well():
 
 def test_strings_that_share_a_hash_are_told_apart(monkeypatch):
     """With a hash of one bit nearly all keys collide; the answers are still those of the key asked for."""
-    import index.log  # noqa: PLC0415
+    import index.columns  # noqa: PLC0415
     import index.read  # noqa: PLC0415
     from summaries.hashing import hash_keys  # noqa: PLC0415
 
     def narrow(keys, seed):
         return hash_keys(keys, seed) & np.uint64(1)
 
-    monkeypatch.setattr(index.log, "hash_keys", narrow)
+    monkeypatch.setattr(index.columns, "hash_keys", narrow)
     monkeypatch.setattr(index.read, "hash_checked", narrow)
     stream = Stream("s", {"ts": "timestamp", "name": "string"}, time="ts", clock=ManualClock(1 << 40))
     summary = stream.create_summary("s", key="name", granularity=MINUTE)

@@ -255,7 +255,7 @@ def test_spans_and_counts_say_what_the_chunks_hold(steps, chunk):
             done = stream.append({"ts": times, "k": [1] * len(times)})
             now, arrived = max(now, *times), arrived + done.accepted
             starts, used, earliest, latest = log.spans()
-            held = [log.times[s : s + n] for s, n in zip(starts.tolist(), used.tolist(), strict=True)]
+            held = [log._times[s : s + n] for s, n in zip(starts.tolist(), used.tolist(), strict=True)]
             assert log.rows().tolist() == [r for s, n in zip(starts, used, strict=True) for r in range(s, s + n)]
             assert earliest.tolist() == [int(t.min()) for t in held]
             assert latest.tolist() == [int(t.max()) for t in held]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from index import Stream, SummaryIndex
+from index.check import check_stream
 from index.summary import SummaryState
 from promising.testing import ManualClock
 from summaries.errors import CeilingReached
@@ -18,12 +19,15 @@ from tests.index.world import (
     SCHEMA,
     SMALL,
     STRUCTURES,
+    ColdShelf,
     Columns,
     columns,
     contents,
+    cool,
     oracle_for,
     pairs,
     part,
+    restarted,
     small_chunks,
     words,
 )
@@ -66,6 +70,7 @@ class Machine(RuleBasedStateMachine):
             "s", SCHEMA, "ts", lateness=lateness, max_future=50, clock=self.clock, max_tuples=room, seed=granularity
         )
         self.options = replace(SMALL, probes=probes, tolerance=tolerance, maxlength=maxlength, effect=effect)
+        self.shelf = ColdShelf()
         self.geometry = (granularity, (rate, depth))
         self.received: dict[str, int] = {}
         self.summaries: dict[str, SummaryIndex] = {}
@@ -184,10 +189,21 @@ class Machine(RuleBasedStateMachine):
         key, structure = ("s", "adaptive") if name == "text" else ("k", name)
         self.create(name, key, structure, self.geometry[1][1])
 
+    @rule(warm=st.sampled_from([0, 300, 1000]), most=st.sampled_from([1, 4]))
+    def cool(self, warm, most):
+        """Tuples leave memory, and nobody can tell."""
+        cool(self.stream, self.shelf, warm, most)
+
+    @rule()
+    def stop_and_start(self):
+        self.stream = restarted(self.stream, self.clock)
+        self.summaries = {name: self.stream.summaries[name] for name in self.summaries}
+
     # --- what holds ----------------------------------------------------------------------------------------------
 
     @invariant()
     def all_agree(self):
+        assert check_stream(self.stream) == []
         self.counts_agree()
         self.probes_agree()
         self.every_tuple_is_in_one_cell()
@@ -286,6 +302,6 @@ class Machine(RuleBasedStateMachine):
 
 
 Machine.TestCase.settings = settings(
-    max_examples=50, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestMachine = Machine.TestCase

@@ -1,15 +1,19 @@
 """A stream and its oracle side by side, fed with the same tuples."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
 import index.log
 from index import Options, Stream, SummaryIndex
+from index.schema import Column
 from index.summary import SummaryState
 from promising.testing import ManualClock, Oracle
+from summaries.errors import DataDamaged
 
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
 STRUCTURES = ("none", "time", "grid", "adaptive")
@@ -38,6 +42,70 @@ def part(batch: Columns, start: int, stop: int) -> Columns:
 def small_chunks(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Chunks of so few rows that a short stream fills, frees and reuses them."""
     monkeypatch.setattr(index.log, "CHUNK", rows)
+
+
+class ColdShelf:
+    """Cold tuples, in memory."""
+
+    def __init__(self) -> None:
+        self.runs: dict[int, dict[str, Column]] = {}
+        self.lost: set[int] = set()
+
+    def column(self, run: int, name: str, offsets: NDArray[np.int32]) -> Column:
+        if run in self.lost:
+            raise DataDamaged(f"run {run} is lost")
+        values, text, nulls = self.runs[run][name]
+        return Column(
+            None if values is None else values[offsets],
+            None if text is None else text.take(pa.array(offsets)),
+            None if nulls is None else nulls[offsets],
+        )
+
+
+def cool(stream: Stream, shelf: ColdShelf, warm: int, most: int) -> bool:
+    """Let the oldest chunks go cold, so far as no zone of `G_1` has them; whether there was one."""
+    horizons = [s.state.horizons for s in stream.summaries.values()]
+    before = min((h[0] if h else -(1 << 62) for h in horizons), default=1 << 62)
+    with stream.reading() as log:
+        chunks = log.coolable(before, warm, most)
+        if not chunks:
+            return False
+        run = len(shelf.runs)
+        shelf.runs[run] = log.columns_of(chunks)
+        log.reader = shelf
+        return log.cool(run, chunks)
+
+
+def restarted(stream: Stream, clock: Callable[[], int]) -> Stream:
+    """The same stream, from its image; the image of that is the same."""
+    image = stream.image()
+    made = Stream(
+        stream.name,
+        stream.schema.types,
+        stream.schema.time,
+        lateness=stream.lateness,
+        max_future=stream.max_future,
+        clock=clock,
+        max_tuples=stream.max_tuples,
+        max_string_bytes=stream.max_string_bytes,
+        seed=stream.seed,
+    )
+    made.restore(image)
+    with stream.reading() as before, made.reading() as after:
+        after.reader = before.reader
+    assert same_tree(made.image(), image)
+    return made
+
+
+def same_tree(a: Any, b: Any) -> bool:
+    """Whether two images are equal to the bit."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same_tree(a[name], b[name]) for name in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same_tree, a, b))
+    return bool(type(a) is type(b) and a == b)
 
 
 def ids(stream: Stream, rows: NDArray[np.int32]) -> NDArray[np.int64]:

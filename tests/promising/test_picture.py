@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 
 from index import Options, Stream, SummaryIndex
 from index.regions import ZoneInfo
-from promising import picture
+from promising import grid, picture
 from promising.testing import ManualClock
 from summaries.errors import BadQuestion
 
@@ -38,7 +38,7 @@ def panels(figure) -> list[Axes]:
 def test_every_granularity_has_a_panel_and_a_heading(tmp_path):
     stream, summary = make()
     fill(stream, 0, 9)
-    figure = picture.draw(summary, "Nine minutes", began=0, marks={"the first": 0})
+    figure = picture.draw(summary.describe(cells=True), "Nine minutes", began=0, marks={"the first": 0})
     headings = [axes.get_title() for axes in figure.axes if axes.get_title().startswith("$G_")]
     assert [h.split(":")[0] for h in headings] == ["$G_{3}$", "$G_{2}$", "$G_{1}$"]
     assert [panel.get_label() for panel in panels(figure)] == ["G_3", "G_2", "G_1"]
@@ -52,12 +52,12 @@ def test_every_granularity_has_a_panel_and_a_heading(tmp_path):
 def test_the_cells_hold_every_tuple_once():
     stream, summary = make()
     fill(stream, 0, 9)
-    told = summary.describe()
+    told = summary.describe(cells=True)
     held = 0.0
     for granularity in (1, 2, 3):
-        part = picture.stretches([z for z in told.zones if z.granularity == granularity])
-        edges, grid = picture.densities(summary, part, SECOND)
-        held += float((grid * (np.diff(edges) / SECOND)).sum())
+        part = grid.stretches([z for z in told.zones if z.granularity == granularity])
+        edges, cells = grid.densities(told, part, SECOND)
+        held += float((cells * (np.diff(edges) / SECOND)).sum())
     assert held == pytest.approx(told.tuples)
 
 
@@ -65,9 +65,9 @@ def test_zones_that_touch_share_a_border_and_late_ones_share_time():
     first = ZoneInfo(1, 1, 0, 1001, 10, "maxlength")
     touching = ZoneInfo(1, 2, 1000, 2001, 10, "open")
     late = ZoneInfo(1, 3, 500, 1500, 10, "maxlength")
-    borders = [(s.start, s.end, s.shared) for s in picture.stretches([touching, first])]
+    borders = [(s.start, s.end, s.shared) for s in grid.stretches([touching, first])]
     assert borders == [(0, 1000, False), (1000, 2001, False)]
-    assert [s.shared for s in picture.stretches([first, late])] == [False, True]
+    assert [s.shared for s in grid.stretches([first, late])] == [False, True]
 
 
 def test_late_tuples_are_drawn_beside_the_zones_of_their_time():
@@ -75,29 +75,33 @@ def test_late_tuples_are_drawn_beside_the_zones_of_their_time():
     fill(stream, 0, 3)
     stream.append({"ts": np.array([61 * SECOND, 90 * SECOND]), "item": np.array([1, 2])})
     zones = [z for z in summary.describe().zones if z.granularity == 1]
-    assert [s.zone.tuples for s in picture.stretches(zones) if s.shared] == [2]
-    assert panels(picture.draw(summary, "late"))
+    assert [s.zone.tuples for s in grid.stretches(zones) if s.shared] == [2]
+    assert panels(picture.draw(summary.describe(cells=True), "late"))
 
 
 def test_a_single_tuple_can_be_drawn():
     stream, summary = make()
     stream.append({"ts": [5], "item": [7]})
-    assert len(panels(picture.draw(summary, "one"))) == 1
+    assert len(panels(picture.draw(summary.describe(cells=True), "one"))) == 1
 
 
 @pytest.mark.parametrize("structure", ["time", "grid"])
 def test_the_other_structures_are_drawn_with_their_own_buckets(structure):
     stream, summary = make(structure)
     fill(stream, 0, 2)
-    (panel,) = panels(picture.draw(summary, structure))
+    (panel,) = panels(picture.draw(summary.describe(cells=True), structure))
     assert panel.get_ylim() == (0, 1 if structure == "time" else 8)
 
 
 def test_nothing_to_draw_is_said(tmp_path):
     _, empty = make()
     with pytest.raises(BadQuestion, match="no zones to draw"):
-        picture.draw(empty, "empty")
+        picture.draw(empty.describe(cells=True), "empty")
     stream, bare = make("none")
     fill(stream, 0, 1)
     with pytest.raises(BadQuestion, match="60 tuples, none"):
-        picture.draw(bare, "bare")
+        picture.draw(bare.describe(cells=True), "bare")
+    stream, summary = make()
+    fill(stream, 0, 1)
+    with pytest.raises(BadQuestion, match="ask for it with cells=True"):
+        picture.draw(summary.describe(), "no cells")

@@ -27,11 +27,12 @@ def test_curves_rise_to_the_end_and_are_drawn(session, tmp_path):
     for curve in found.values():
         assert curve == sorted(curve)
         assert curve[-1][1] == 1.0
-    figure = progress_picture.draw(found, 1234)
+    figure = progress_picture.draw(found, 1234, "Measured twice.")
     (axes,) = figure.axes
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [line[2] for line in progress_picture.LINES.values()]
     assert any("1,234 rows in all" in text.get_text() for text in figure.texts)
+    assert any("Measured twice." in text.get_text() for text in figure.texts)
     figure.savefig(tmp_path / "coverage.png", format="png")
     assert (tmp_path / "coverage.png").read_bytes().startswith(PNG)

@@ -14,6 +14,7 @@ import pytest
 from promising.testing import ManualClock, Oracle
 from query import Session
 from summaries.errors import BatchError
+from tests.index.world import ColdShelf, cool
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -145,6 +146,9 @@ class World:
         self.models: dict[str, Model] = {}
         self.waiting: dict[str, tuple[int, tuple[int, int]]] = {}
         self.ids = 0
+        self.chilly = random.Random(f"cold {seed}").random() < 0.5
+        self.shelves = {name: ColdShelf() for name in ("alpha", "beta", "gamma")}
+        self.cooled = 0
         for name in ("alpha", "beta", "gamma"):
             self._create(name)
 
@@ -202,6 +206,9 @@ class World:
                     if number == 0 or self.rng.random() < 0.5:
                         self._summarise(model, number, self.waiting[name])
                 del self.waiting[name]
+            if self.chilly:  # all that can leave memory does
+                while cool(self.session.stream(name), self.shelves[name], 0, 3):
+                    self.cooled += 1
 
     def _ingest(self, model: Model, rows: list[Row]) -> None:
         table = as_table(rows)

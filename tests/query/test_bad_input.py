@@ -1,6 +1,7 @@
 """What is wrong is told with a typed error at its place, and leaves everything as it was."""
 
 import itertools
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -18,9 +19,9 @@ TUPLES = 1200
 class World:
     """Two streams; `fact` has a minute of tuples and a summary on `k`, `other` less and a summary without structure."""
 
-    def __init__(self) -> None:
+    def __init__(self, opened: Callable[..., Session] = Session) -> None:
         self.clock = ManualClock(1_000 * SECOND)
-        self.session = s = Session(clock=self.clock, seed=3)
+        self.session = s = opened(clock=self.clock, seed=3)
         s.execute_many(
             """
             CREATE STREAM fact (ts TIMESTAMP, k INT, name VARCHAR, n INT, price DOUBLE)

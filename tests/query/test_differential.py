@@ -24,6 +24,7 @@ PHASES = 5
 
 ONLY_BLOCK, _, ONLY_QUERY = os.environ.get("DIFFERENTIAL", "").partition(":")
 Column = list[Any]
+COOLED: dict[int, int] = {}
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,11 @@ def test_as_duckdb(block: int, duck: duckdb.DuckDBPyConnection, monkeypatch: pyt
     for phase in range(PHASES):
         world.grow(size)
         _queries(world, block, phase * QUERIES // PHASES, (phase + 1) * QUERIES // PHASES, duck)
+    COOLED[block] = world.cooled
+
+
+def test_some_of_the_tuples_were_cold():
+    assert ONLY_BLOCK or sum(cooled > 3 for cooled in COOLED.values()) > 5
 
 
 def _queries(world: World, block: int, first: int, last: int, duck: duckdb.DuckDBPyConnection) -> None:

@@ -30,7 +30,7 @@ JOIN = "FROM a, b WHERE a.k = b.k"
 
 def last_frames(made: Stores, sql: str, budget_ms: int | None, seeds: range) -> Iterator[Frame]:
     """The last frame of the answer, by seed. What does not change from trial to trial is done once."""
-    bound = bind(parse(sql), sql, made.session._catalog)
+    bound = bind(parse(sql), sql, made.session.catalog)
     for seed in seeds:
         cursor = Cursor(bound, made.cpu, None if budget_ms is None else budget_ms * MS, seed)
         last = None

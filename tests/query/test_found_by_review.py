@@ -110,7 +110,7 @@ def test_a_preference_that_may_fall_fades_in_order(preference):
     sql = "SELECT k, ts FROM a WITH PREFERENCE " + preference.format("SUMMARY.Estimate.Count(k)") + " FADE FACTOR 0.5"
     rows = session.query(sql).to_arrow()
     keys, times = rows["k"].to_numpy(), rows["ts"].cast("int64").to_numpy()
-    horizons = np.array(session._catalog.summaries["sa"].index.state.horizons)
+    horizons = np.array(session.catalog.summaries["sa"].index.state.horizons)
     bands = (times[:, None] < horizons[None, :]).sum(axis=1)
     entry = keys * 10 + bands
     first = np.flatnonzero(np.concatenate(([True], entry[1:] != entry[:-1])))

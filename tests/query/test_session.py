@@ -1,5 +1,6 @@
 """A session in process: what exists, under which names, and how answers are taken from it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -8,9 +9,7 @@ import pytest
 import promising
 from promising.testing import ManualClock
 from query import Session
-from query.answers import Answer
-from query.explain import Explanation
-from query.statements import Done
+from query.answers import Answer, Done, Explanation
 from summaries.errors import DivisionByZero, DuplicateName, InUse, NoSuchName, StatementError
 
 SECOND = 1_000_000
@@ -28,8 +27,12 @@ def summary(name: str, of: str, key: str = "item", structure: str = "adaptive") 
 
 @pytest.fixture
 def session() -> Session:
+    return filled(Session)
+
+
+def filled(opened: Callable[..., Session]) -> Session:
     """`sales` and `stock`, a tuple a second for a minute, both with summaries on `item`."""
-    made = Session(clock=ManualClock(1_000 * SECOND), seed=5)
+    made = opened(clock=ManualClock(1_000 * SECOND), seed=5)
     for name in ("sales", "stock"):
         made.execute(stream(name))
         made.execute(summary(f"{name}_item", name))
@@ -133,7 +136,7 @@ def test_drop_asks_for_cascade_where_something_depends(session: Session):
     session.execute("CREATE CONTINUOUS QUERY watch AS SELECT count(*) FROM sales WINDOW 5 SECONDS")
     session.execute(
         "CREATE CONTINUOUS QUERY both_ AS SELECT a.item FROM sales a, stock b WHERE a.item = b.item"
-        " WITH PREFERENCE SUMMARY.Estimate.Count(b.item)"
+        " WITH PREFERENCE SUMMARY.Estimate.Count(b.item) WINDOW 5 SECONDS"
     )
     with pytest.raises(InUse, match="summary sales_item, query both_, query watch"):
         session.execute("DROP STREAM sales")

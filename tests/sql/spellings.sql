@@ -88,3 +88,33 @@ DROP QUERY q
     DROP CONTINUOUS QUERY q
 SELECT ſelect FROM s
     SELECT ſelect FROM s
+SELECT a FROM s
+    (SELECT a FROM s)
+    ((select a from s))
+EXPLAIN SELECT a FROM s
+    EXPLAIN (SELECT a FROM s)
+    EXPLAIN ((SELECT a FROM s))
+SELECT a FROM s UNION SELECT a FROM t
+    (SELECT a FROM s) UNION (SELECT a FROM t)
+    ((SELECT a FROM s)) union distinct (((select a from t)))
+    (SELECT a FROM s UNION SELECT a FROM t)
+SELECT a FROM s UNION SELECT a FROM t INTERSECT SELECT a FROM u
+    SELECT a FROM s UNION (SELECT a FROM t INTERSECT DISTINCT SELECT a FROM u)
+SELECT a FROM s EXCEPT ALL SELECT a FROM t UNION SELECT a FROM u
+    (SELECT a FROM s EXCEPT ALL SELECT a FROM t) UNION SELECT a FROM u
+SELECT a FROM s WHERE NOT EXISTS (SELECT b FROM t WHERE t.k = s.k)
+    SELECT a FROM s WHERE NOT (exists(select b from t where t.k = s.k))
+CREATE CONTINUOUS QUERY q AS SELECT a FROM s UNION SELECT a FROM t
+    CREATE CONTINUOUS QUERY q AS (SELECT a FROM s UNION (SELECT a FROM t))
+CREATE TABLE t (a INT, b TEXT, PRIMARY KEY (a)) RETROACTIVE
+    create table t (a int, b text, primary key (a))
+    create table t (a int primary key, b text) retroactive
+    create table t (primary key (a), a int, b text)
+UPDATE t SET a = 1 WHERE k = 2
+    update t set a = (1) where k == (2)
+DELETE FROM t WHERE k = 1
+    DELETE FROM t WHERE k IN (1)
+ALTER QUERY q SET BUDGET 5 MILLISECONDS
+    alter continuous query q set budget 5 ms
+ALTER QUERY q DROP BUDGET
+    ALTER CONTINUOUS QUERY q DROP BUDGET

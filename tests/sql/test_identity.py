@@ -205,13 +205,21 @@ def test_a_node_made_by_hand_has_the_place_of_what_is_in_it():
     assert offset_of(exp.column("a")) is None
 
 
-def test_reading_is_fast():
-    """The paper's query, warm, in about a millisecond of CPU; ten times that is a mistake."""
-    text = next(line for line in LINES if line.startswith("SELECT S1.ItemNo"))
-    best = 1.0
+def least(do) -> float:
+    """CPU seconds that something takes, warm and undisturbed."""
+    found = []
     for _ in range(20):
         before = time.thread_time()
         for _ in range(5):
-            parse(text)
-        best = min(best, (time.thread_time() - before) / 5)
-    assert best < 0.002
+            do()
+        found.append((time.thread_time() - before) / 5)
+    return min(found)
+
+
+def test_reading_is_fast():
+    """The paper's query, in about a millisecond of CPU; ten times that is a mistake. So the yardstick is what sqlglot
+    takes for a statement as long, on the same machine.
+    """
+    text = next(line for line in LINES if line.startswith("SELECT S1.ItemNo"))
+    plain = "SELECT " + ", ".join(f"s1.x{i} + {i} AS y{i}" for i in range(len(text) // 20)) + " FROM s1"
+    assert least(lambda: parse(text)) < 3 * least(lambda: sqlglot.parse_one(plain))

@@ -164,7 +164,7 @@ def projections(draw: st.DrawFn) -> exp.Expression:
 
 
 @st.composite
-def queries(draw: st.DrawFn) -> exp.Expression:
+def selects(draw: st.DrawFn) -> exp.Expression:
     def maybe(strategy: st.SearchStrategy[exp.Expression]) -> exp.Expression | None:
         return draw(strategy) if draw(st.integers(0, 3)) == 0 else None
 
@@ -174,7 +174,8 @@ def queries(draw: st.DrawFn) -> exp.Expression:
     args: dict[str, object] = {
         "expressions": draw(st.lists(projections(), min_size=1, max_size=3)),
         "from_": exp.From(this=draw(streams())),
-        "where": wrapped(exp.Where, maybe(small)),
+        "distinct": draw(st.booleans()) or None,
+        "where": wrapped(exp.Where, maybe(small | existence)),
         "group": wrapped(exp.Group, draw(st.lists(small, max_size=2)), "expressions"),
         "having": wrapped(exp.Having, maybe(small)),
         "fade": maybe(signed),
@@ -198,6 +199,66 @@ def queries(draw: st.DrawFn) -> exp.Expression:
     return nodes.Select(**args)
 
 
+@st.composite
+def inner_selects(draw: st.DrawFn) -> exp.Expression:
+    where = draw(st.none() | small)
+    return nodes.Select(
+        expressions=[draw(projections())],
+        from_=exp.From(this=draw(streams())),
+        where=None if where is None else exp.Where(this=where),
+        window=draw(st.none() | spans()),
+    )
+
+
+exists = st.builds(lambda this: exp.Exists(this=this), inner_selects())
+existence = st.recursive(exists | columns, larger, max_leaves=3)
+
+
+def put_together(inner: st.SearchStrategy[exp.Expression]) -> st.SearchStrategy[exp.Expression]:
+    return st.builds(
+        lambda kind, left, right, distinct: kind(this=left, expression=right, distinct=distinct),
+        st.sampled_from([exp.Union, exp.Intersect, exp.Except]),
+        inner,
+        inner,
+        st.booleans(),
+    )
+
+
+def queries() -> st.SearchStrategy[exp.Expression]:
+    return selects() | st.recursive(inner_selects() | selects(), put_together, max_leaves=4)
+
+
+constants = st.recursive(
+    strings | signed | intervals | st.builds(exp.Null) | st.builds(lambda this: exp.Boolean(this=this), st.booleans()),
+    lambda inner: (
+        st.builds(lambda kind, a, b: kind(this=a, expression=b), st.sampled_from(BINARY), inner, inner)
+        | st.builds(lambda this, to: exp.Cast(this=this, to=to), inner, types)
+        | st.builds(lambda this: exp.Not(this=this), inner)
+        | st.builds(lambda this, found: exp.In(this=this, expressions=[found]), inner, inner)
+    ),
+    max_leaves=3,
+)
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> exp.Expression:
+    name, kind = draw(identifiers()), draw(st.sampled_from(["INSERT", "UPSERT", "UPDATE", "DELETE"]))
+    if kind in ("INSERT", "UPSERT"):
+        width = draw(st.integers(1, 3))
+        row = st.builds(lambda found: nodes.Row(expressions=found), st.lists(constants, min_size=width, max_size=width))
+        named = draw(st.just([]) | st.lists(identifiers(), min_size=width, max_size=width))
+        rows = draw(st.lists(row, min_size=1, max_size=3))
+        return nodes.TableChange(kind=kind, this=name, columns=named, rows=rows)
+    most = 3 if kind == "DELETE" else 1
+    keys = draw(st.lists(constants, min_size=1, max_size=most))
+    key = draw(identifiers())
+    if kind == "DELETE":
+        return nodes.TableChange(kind=kind, this=name, key=key, keys=keys)
+    assignment = st.builds(lambda this, value: nodes.Assignment(this=this, value=value), identifiers(), constants)
+    assignments = draw(st.lists(assignment, min_size=1, max_size=2))
+    return nodes.TableChange(kind=kind, this=name, assignments=assignments, key=key, keys=keys)
+
+
 option_values = (
     signed
     | strings
@@ -214,7 +275,7 @@ column_lists = st.lists(
 
 @st.composite
 def definitions(draw: st.DrawFn) -> exp.Expression:
-    kind = draw(st.integers(0, 6))
+    kind = draw(st.integers(0, 10))
     name, exists = draw(identifiers()), draw(st.booleans())
     if kind == 0:
         return nodes.CreateStream(
@@ -243,10 +304,24 @@ def definitions(draw: st.DrawFn) -> exp.Expression:
     if kind == 3:
         return nodes.Explain(this=draw(queries()), analyze=exists)
     if kind == 4:
-        what = draw(st.sampled_from(["STREAM", "SUMMARY", "QUERY"]))
+        what = draw(st.sampled_from(["STREAM", "SUMMARY", "TABLE", "QUERY"]))
         return nodes.Drop(kind=what, this=name, exists=exists, cascade=draw(st.booleans()))
     if kind == 5:
-        return nodes.Show(kind=draw(st.sampled_from(["STREAMS", "SUMMARIES", "QUERIES"])))
+        return nodes.Show(kind=draw(st.sampled_from(["STREAMS", "SUMMARIES", "TABLES", "QUERIES"])))
+    if kind == 6:
+        return nodes.AlterQuery(this=name, budget=draw(st.none() | spans()))
+    if kind == 7:
+        return nodes.CreateTable(
+            this=name,
+            exists=exists,
+            columns=draw(column_lists),
+            key=draw(identifiers()),
+            retroactive=draw(st.booleans()),
+        )
+    if kind == 8:
+        return nodes.Explain(this=nodes.CreateContinuousQuery(this=name, exists=exists, query=draw(queries())))
+    if kind == 9:
+        return draw(changes())
     return nodes.Describe(this=name)
 
 
@@ -296,6 +371,12 @@ LEAVES = [
     exp.Literal(this="1", is_string=False),
     exp.Literal(this="x", is_string=True),
     exp.Interval(this=exp.Literal(this="5", is_string=True), unit=exp.Var(this="MINUTE")),
+    exp.Exists(
+        this=nodes.Select(
+            expressions=[exp.Literal(this="1", is_string=False)],
+            from_=exp.From(this=exp.Table(this=exp.Identifier(this="u", quoted=False))),
+        )
+    ),
 ]
 
 
@@ -340,6 +421,23 @@ def test_queries(tree):
 
 
 @examples(80)
+@given(changes())
+def test_changes_of_tables(tree):
+    assert_round_trip(tree)
+    assert all(len(row) == len(tree.args["rows"][0]) == len(list(row)) for row in tree.args.get("rows") or [])
+    for column, value in tree.args.get("assignments") or []:
+        assert isinstance(column, exp.Identifier) and isinstance(value, exp.Expression)
+
+
+def test_a_query_knows_the_selects_it_is_put_together_from():
+    tree = parse("SELECT a FROM s UNION (SELECT b FROM s EXCEPT SELECT c FROM s) INTERSECT SELECT d FROM s")
+    assert [one.expressions[0].name for one in nodes.selects(tree)] == list("abcd")
+    assert nodes.word_of(tree) == tree.meta["word"] == 16
+    assert nodes.word_of(parse("SELECT  DISTINCT a FROM s")) == 8
+    assert nodes.word_of(next(nodes.selects(tree))) is None
+
+
+@examples(120)
 @given(definitions())
 def test_other_statements(tree):
     assert_round_trip(tree)

@@ -45,6 +45,11 @@ def test_a_changed_callee_in_another_file_is_seen(tmp_path: Path):
     assert run(tmp_path) == before
     assert compiled(tmp_path) == files, "the second run compiled again"
 
+    archive = shutil.make_archive(str(tmp_path / "elsewhere" / "house"), "zip", tmp_path, "summaries")
+    away = {"PYTHONPATH": archive, "PROMISING_CACHE_DIR": str(tmp_path / "cache")}
+    assert run(tmp_path / "elsewhere", **away) == before
+    assert compiled(tmp_path) == files, "the same sources in an archive were compiled again"
+
     callee = package / "kernels" / "hashing.py"
     text = callee.read_text()
     changed = text.replace("MIX1 = np.uint64(0xBF58476D1CE4E5B9)", "MIX1 = np.uint64(0xBF58476D1CE4E5BB)")

@@ -1,0 +1,43 @@
+"""Sessions to compare: one in process, one on a service over loopback, which serves a session made alike, and one in
+process that keeps its data on disk."""
+
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, cast
+
+import promising
+from index.storage.options import StoreOptions
+from index.storage.store import Store
+from promising.testing.running import running
+from query import Session
+
+Opened = Callable[..., Session]
+"""Makes a session as `query.Session` does."""
+COLD = StoreOptions(checkpoint_bytes=1 << 16, hot_tuples=0, run_tuples=1 << 12, cache_bytes=1 << 16)
+"""So little in memory that tests of some thousand tuples reach the disk."""
+
+
+def local(stack: ExitStack) -> Opened:
+    def opened(**how: Any) -> Session:
+        return stack.enter_context(Session(**how))
+
+    return opened
+
+
+def remote(stack: ExitStack) -> Opened:
+    def opened(**how: Any) -> Session:
+        target = stack.enter_context(running(session=Session(**how)))
+        # What is tested is that a client's session is one; mypy need not know more.
+        return cast(Session, stack.enter_context(promising.connect(target, retries=0)))
+
+    return opened
+
+
+def kept(stack: ExitStack) -> Opened:
+    def opened(*, seed: int | None = None, clock: Any = None, **how: Any) -> Session:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="promising-conformance-"))
+        more = {} if clock is None else {"clock": clock}
+        return stack.enter_context(Session(store=Store.open(folder, seed=seed, options=COLD, **more), **more, **how))
+
+    return opened

@@ -1,0 +1,208 @@
+"""Files that releases before this one have left on disks: each stays readable, with the content that is stated here.
+
+The pages of `docs/formats/` show bytes of these files; what they show is what is there.
+"""
+
+import json
+import re
+import shutil
+import zipfile
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from index.check import check_stream, check_table
+from index.regions import Appended
+from index.storage import records
+from index.storage.checksums import crc32c
+from index.storage.cold import Cold
+from index.storage.disk import Disk
+from index.storage.image import read_image
+from index.storage.manifest import Manifest
+from index.storage.options import StoreOptions
+from index.storage.store import Store
+from index.storage.table_file import unpack
+from index.storage.verify import verify
+from index.storage.wal import Wal
+from index.table import Table
+from tests.formats.make import BATCHES, KEPT, RATES, TESTDATA
+
+PAGES = Path(__file__).parents[2] / "docs" / "formats"
+SHOWN = {
+    "wal": "wal-1.wal",
+    "image": "image-1.image",
+    "manifest": "manifest-1.sqlite",
+    "cold": "cold-1.parquet",
+    "table": "table-1.arrow",
+}
+LINE = re.compile(r"^\| (\d+) \| (\d+) \| (.+?) \| (`.+`|0x[0-9a-f]+|\d+) \|$", re.MULTILINE)
+SPAN = re.compile(r"(\d+) to (\d+)")
+
+
+def test_there_is_a_file_of_every_format():
+    assert {path.name for path in TESTDATA.iterdir()} == {*KEPT, "cold-1.json"}
+
+
+# --- the pages -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", SHOWN)
+def test_a_page_shows_what_is_there(page):
+    content = (TESTDATA / SHOWN[page]).read_bytes()
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    assert f"`{SHOWN[page]}`" in text
+    lines = LINE.findall(text)
+    assert len(lines) >= 3
+    for at, size, field, value in lines:
+        there = content[int(at) : int(at) + int(size)]
+        assert len(there) == int(size), field
+        if value.startswith("`"):
+            assert there == value.strip("`").encode().decode("unicode_escape").encode("latin-1"), field
+        else:
+            assert int.from_bytes(there, "little") == int(value, 0), field
+        if field.startswith("CRC of"):
+            covered = [content[int(first) : int(last)] for first, last in SPAN.findall(field)]
+            assert crc32c(*covered) == int(value, 0), field
+
+
+def test_the_page_of_the_manifest_has_its_tables():
+    text = (PAGES / "manifest.md").read_text(encoding="utf-8")
+    content = (TESTDATA / "manifest-1.sqlite").read_bytes()
+    shown = re.findall(r"^CREATE TABLE .*$", text, re.MULTILINE)
+    assert len(shown) == 2
+    assert all(table.encode() in content for table in shown)
+
+
+# --- the files -----------------------------------------------------------------------------------------------------
+
+
+def test_log(tmp_path):
+    (tmp_path / "wal").mkdir()
+    shutil.copyfile(TESTDATA / "wal-1.wal", tmp_path / "wal" / "0000000000000001.wal")
+    wal = Wal(Disk(), tmp_path / "wal", aside=tmp_path / "aside")
+    found = list(wal.recover(1))
+    wal.close()
+    assert (wal.damages, wal.cut, wal.last) == ([], None, 5)
+    assert [(record.lsn, record.kind) for record in found] == [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
+    batch = records.unpack_append(found[0].payload)
+    assert (batch.tuples, batch.producer, batch.sequence) == (3, "till 7", 41)
+    assert batch.added == Appended(3, {"too_old": 2})
+    ts, word, price = batch.columns["ts"], batch.columns["word"], batch.columns["price"]
+    assert list(batch.columns) == ["ts", "word", "price"]
+    assert ts.values is not None and ts.values.tolist() == [1_000_000, 2_000_000, 3_000_000]
+    assert (word.text.to_pylist(), word.nulls) == (["a", "", "été"], None)
+    assert price.values is not None and price.values.tolist() == [0.5, 0.0, -1.25]
+    assert price.nulls is not None and price.nulls.tolist() == [False, True, False]
+    others = [records.unpack_json(record.payload) for record in found[1:]]
+    made, dropped = {"name": "words", "key": "word"}, {"name": "words"}
+    assert others == [{"watermark": 4_000_000}, made, dropped, {"name": "sales"}]
+
+
+def test_image():
+    tree = read_image(Disk(), TESTDATA / "image-1.image")
+    arrays = {name: value for name, value in tree.items() if isinstance(value, np.ndarray)}
+    assert {name: value for name, value in tree.items() if name not in arrays} == {
+        "none": None,
+        "flag": True,
+        "whole": -(1 << 62),
+        "real": 0.1,
+        "infinite": float("inf"),
+        "text": "été",
+        "bytes": b"\x00\x01\x02",
+        "list": [1, "two", {"three": b"3"}],
+        "$dollar": "a key that starts with a dollar",
+    }
+    assert {name: (str(a.dtype), a.tolist()) for name, a in arrays.items()} == {
+        "int64": ("int64", [[0, 1, 2], [3, 4, 5]]),
+        "uint8": ("uint8", [7, 8, 9]),
+        "float64": ("float64", [0.5, -0.0]),
+        "empty": ("int32", []),
+    }
+    assert arrays["empty"].shape == (0, 4)
+    assert np.signbit(arrays["float64"][1])
+
+
+def test_manifest(tmp_path):
+    shutil.copyfile(TESTDATA / "manifest-1.sqlite", tmp_path / "manifest.sqlite")
+    manifest = Manifest.open(tmp_path / "manifest.sqlite", create=False)
+    assert manifest.all("store") == {"store": {"id": "feedbeef", "seed": 77, "cold": None}}
+    assert manifest.all("stream") == {"abc": {"name": "café"}}
+    assert manifest.all("query") == {}
+    manifest.close()
+
+
+def test_cold_tuples(tmp_path):
+    shutil.copyfile(TESTDATA / "cold-1.parquet", tmp_path / "0000000000000001.parquet")
+    cold = Cold(Disk(), tmp_path)
+    cold.open(1, json.loads((TESTDATA / "cold-1.json").read_text(encoding="utf-8")))
+    whole = cold.read_whole(1)
+    found = {
+        name: (column.text if column.values is None else column.values).tolist()
+        for name, column in whole.columns.items()
+    }
+    ts = whole.columns["ts"].values
+    assert ts is not None and (ts // 1_000_000).tolist() == [5, 1, 2, 3, 4, 6]
+    assert found["item"] == [9, 7, 7, 8, 9, 7]
+    assert [w for i, w in enumerate(found["word"]) if i != 2] == ["e", "a", "c", "été", ""]
+    assert [p for i, p in enumerate(found["price"]) if i != 3] == [0.5, 1.5, 2.5, 4.5, 5.5]
+    assert found["paid"] == [1, 0, 1, 0, 1, 0]
+    nulls = {name: np.flatnonzero(c.nulls).tolist() for name, c in whole.columns.items() if c.nulls is not None}
+    assert nulls == {"word": [2], "price": [3]}
+    assert (whole.zone // 1_000_000).tolist() == [4, 0, 0, 0, 4, 4]
+    assert whole.bucket.tolist() == [1, 0, 0, 1, 1, 0]
+    some = cold.column(1, "item", np.array([5, 0, 3], np.int32))
+    assert some.values is not None and some.values.tolist() == [7, 9, 8]
+
+
+def test_table():
+    table = Table("rates", RATES, "code")
+    table.replay(unpack((TESTDATA / "table-1.arrow").read_bytes(), table.schema))
+    assert check_table(table) == []
+    assert table.rows().to_pydict() == {
+        "code": ["EUR", "USD"],
+        "rate": [1.25, 0.5],
+        "day": [None, datetime(2026, 1, 1)],
+        "old": [None, True],
+    }
+    assert (table.base, table.changes, table.versions) == (1, 3, 4)
+    was = table.find(["EUR", "été", "USD"], np.array([1, 1, 1]))
+    assert (was.tolist(), table.find(["EUR", "été", "USD"]).tolist()) == ([0, 1, -1], [2, -1, 3])
+    assert table.take("rate", was[:2]).to_pylist() == [1.0, None]
+    assert table.change_at("sales", np.array([0, 4, 5])).tolist() == [1, 1, 3]
+    assert table.change_at("visits", np.array([0, 1, 2])).tolist() == [1, 2, 3]
+
+
+def test_store(tmp_path):
+    with zipfile.ZipFile(TESTDATA / "store-1.zip") as packed:
+        packed.extractall(tmp_path)
+    assert len(list(tmp_path.glob("streams/*/checkpoint/*.image"))) == 2
+    assert len(list(tmp_path.glob("streams/*/cold/*.parquet"))) == 1
+    assert verify(tmp_path) == []
+    with Store.open(tmp_path, clock=lambda: 1 << 60, options=StoreOptions(hot_tuples=0)) as store:
+        assert (store.seed, store.report, store.damages) == (77, [], {})
+        assert store.queries == {"watch": {"name": "watch", "statement": "SELECT * FROM sales", "reads": ["sales"]}}
+        sales = store.streams["sales"]
+        total = sum(BATCHES)
+        assert total == 19_884
+        assert (sales.accepted, sales.kept) == (total, total)
+        assert (sales.latest, sales.watermark) == ((total - 1) * 100_000, (total - 1) * 100_000 - 1_000_000)
+        assert [sales.added("till", n) for n in (1, 2, 3, 4)] == [*(Appended(n, {}, True) for n in BATCHES), None]
+        assert check_stream(sales) == []
+        assert {n: (s.key, s.structure, s.count) for n, s in sales.summaries.items()} == {
+            "items": ("item", "adaptive", total),
+            "words": ("word", "grid", total),
+            "plain": ("item", "none", total),
+        }
+        for summary, key in (("items", 7), ("words", "item 7"), ("plain", 7)):
+            _, table = sales.summaries[summary].fetch([key])
+            ids = np.sort(table.column("ts").cast("int64").to_numpy() // 100_000)
+            assert ids.tolist() == list(range(7, total, 10))
+            assert set(table.column("word").to_pylist()) == {"item 7"}
+            assert table.column("price").null_count == 0
+            assert table.column("paid").to_pylist() == [False] * len(ids)
+        _, table = sales.summaries["items"].fetch([8])
+        assert table.column("price").null_count == sum(i % 4 == 0 for i in range(8, total, 10))
+        assert sales.append({"ts": [0], "item": [7], "word": ["x"], "price": [1.0], "paid": [True]}).accepted == 1
+    assert verify(tmp_path) == []

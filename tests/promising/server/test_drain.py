@@ -1,0 +1,273 @@
+"""The end of the service: what is under way ends well, what comes then is turned away, and nothing told is lost."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from promising import wire
+from promising.server import service
+from promising.v1 import queries_pb2, queries_pb2_grpc, streams_pb2, streams_pb2_grpc
+from tests.promising.server.serving import (
+    CREATE,
+    EOF,
+    MANY,
+    NONE,
+    WAIT,
+    batch,
+    details,
+    failed,
+    frames,
+    much,
+    run,
+    stocked,
+    until,
+)
+
+LONG = 2 * WAIT  # a grace that no test waits for
+STREAMS = "promising.v1.StreamService"
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def query(sql):
+    return queries_pb2.QueryRequest(sql=sql)
+
+
+def test_ingest_calls_end_after_what_is_acknowledged():
+    """One that waits, and one that sends all the time; with all that was acknowledged in, once."""
+
+    async def body(remote):
+        waiting = remote.streams.Ingest(timeout=WAIT)
+        await waiting.write(batch(1, producer_id="waits", sequence=1))
+        assert (await waiting.read()).appended.accepted == 1
+        busy = remote.streams.Ingest(timeout=WAIT)
+        acknowledged = []
+
+        async def send():
+            with contextlib.suppress(asyncio.InvalidStateError, grpc.RpcError):
+                for number in range(1, 1 << 20):
+                    await busy.write(batch(7, producer_id="sends", sequence=number))
+
+        async def receive():
+            with contextlib.suppress(grpc.RpcError):
+                while (told := await busy.read()) is not EOF:
+                    assert told.appended.accepted == 7
+                    acknowledged.append(told.sequence)
+
+        sending, receiving = asyncio.ensure_future(send()), asyncio.ensure_future(receive())
+
+        async def some():
+            return len(acknowledged) > 3
+
+        await until(some)
+        await remote.service.stop(LONG)
+        problem = await failed(waiting.read())
+        assert problem.code() == grpc.StatusCode.UNAVAILABLE
+        assert "shutting down; send what was not acknowledged again" in problem.details()
+        assert (details(problem).info.reason, details(problem).retry) == ("UNAVAILABLE", 1.0)
+        await asyncio.gather(sending, receiving)
+        assert acknowledged == list(range(1, len(acknowledged) + 1))
+        # What was acknowledged is in. An acknowledgement on its way is lost to a client whose next write fails.
+        held = [n for n in range(1, len(acknowledged) + 100) if remote.stream.added("sends", n) is not None]
+        assert held == list(range(1, len(held) + 1)) and len(held) >= len(acknowledged)
+        assert remote.stream.count == 10 + 1 + 7 * len(held)
+
+    run(body)
+
+
+def test_a_query_that_ends_in_time_ends_well():
+    async def body(remote):
+        asking = asyncio.ensure_future(remote.query(NONE, budget=wire.duration(1.0)))
+
+        async def running():
+            return len(await remote.open_queries()) == 1
+
+        await until(running)
+        await remote.service.stop(LONG)
+        last = (await asking)[-1].progress
+        assert (last.cut, bool(last.token)) == ("budget", True)
+
+    run(body, session=much())
+
+
+class Jumping:
+    """A clock that can be put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+@pytest.mark.parametrize("sql", [MANY, NONE])
+def test_a_query_that_does_not_sends_what_it_has_and_can_go_on(sql, monkeypatch):
+    clock = Jumping()
+    monkeypatch.setattr(service, "time", clock)
+    monkeypatch.setattr(service, "LAST_FRAMES", WAIT / 2)
+
+    async def body(remote):
+        asking = asyncio.ensure_future(frames(remote.queries.Query(query(sql), timeout=WAIT)))
+
+        async def running():
+            return any(told.progress.read for told in await remote.open_queries())
+
+        await until(running)
+        stopping = asyncio.ensure_future(remote.service.stop(LONG))
+        await asyncio.wait([stopping, asking], timeout=1.0)  # several looks at what is under way
+        assert not stopping.done() and not asking.done()
+        clock.ahead = LONG - WAIT / 2
+        got = await asking
+        await stopping
+        last = got[-1].progress
+        assert last.cut == "cancelled"
+        assert last.rows == sum(frame.rows.num_rows for frame in got)
+        # The session outlives its service.
+        rest = remote.session.resume(last.token, budget=0.05).run()
+        assert rest.progress.cpu_seconds > last.cpu_seconds
+
+    run(body, session=much())
+
+
+def test_a_statement_under_way_is_carried_out(monkeypatch):
+    session = stocked()
+    begun, go = threading.Event(), threading.Event()
+    execute = session.execute
+
+    def slowly(sql):
+        begun.set()
+        assert go.wait(WAIT)
+        return execute(sql)
+
+    monkeypatch.setattr(session, "execute", slowly)
+
+    async def body(remote):
+        sql = CREATE.replace("STREAM s", "STREAM t")
+        asked = asyncio.ensure_future(remote.queries.Execute(queries_pb2.ExecuteRequest(sql=sql), timeout=WAIT))
+        await asyncio.to_thread(begun.wait, WAIT)
+        stopping = asyncio.ensure_future(remote.service.stop(LONG))
+        await asyncio.sleep(0)
+        go.set()
+        assert (await asked).done.message == "stream t created"
+        await stopping
+        assert "t" in session.catalog.streams
+
+    run(body, session=session)
+
+
+def test_who_comes_late_is_turned_away_and_told_by_the_health_service():
+    async def body(remote):
+        health = health_pb2_grpc.HealthStub(remote.channel)
+        asked = health_pb2.HealthCheckRequest(service="promising.v1.QueryService")
+        assert (await health.Check(asked)).status == SERVING
+        watching = health.Watch(asked, timeout=WAIT)
+        assert (await watching.read()).status == SERVING
+        call = remote.queries.Query(query(NONE), timeout=WAIT)  # something to wait for
+        await call.read()
+        stopping = asyncio.ensure_future(remote.service.stop(LONG))
+        assert (await watching.read()).status == NOT_SERVING
+        for late in (
+            remote.query("SELECT * FROM s"),
+            remote.ingest(batch(1)),
+            remote.streams.ListStreams(streams_pb2.ListStreamsRequest(), timeout=WAIT),
+        ):
+            assert (await failed(late)).code() == grpc.StatusCode.UNAVAILABLE
+        assert remote.stream.count == 60_000
+        call.cancel()
+        await stopping
+        await remote.service.stop()  # a second time is no harm
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", remote.service.port))
+
+    run(body, session=much())
+
+
+def test_a_watcher_that_does_not_read_holds_nothing_up(monkeypatch):
+    monkeypatch.setattr(service, "LAST_FRAMES", 0.2)
+
+    async def body(remote):
+        health = health_pb2_grpc.HealthStub(remote.channel)
+        watching = [health.Watch(health_pb2.HealthCheckRequest(service=name), timeout=WAIT) for name in ("", STREAMS)]
+        for watcher in watching:
+            assert (await watcher.read()).status == SERVING
+        async with remote.service._health._server_watchers[""]:  # what a watcher holds until it is told
+            await remote.service.stop(LONG)
+        assert (await watching[1].read()).status == NOT_SERVING
+        assert [await watcher.code() for watcher in watching] == [grpc.StatusCode.UNAVAILABLE] * 2
+
+    run(body)
+
+
+def test_with_no_grace_all_is_ended_at_once():
+    async def body(remote):
+        calls = [remote.queries.Query(query(sql), timeout=WAIT) for sql in (MANY, NONE)]
+        calls.append(remote.streams.Ingest(timeout=WAIT))
+        await calls[2].write(batch(1))
+        for call in calls:
+            await call.read()
+        await remote.service.stop()
+        for call in calls:
+            with pytest.raises(grpc.RpcError) as caught:
+                while await call.read() is not EOF:
+                    pass
+            assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+        assert not list(remote.service._parts.queries)
+        assert not list(remote.service._parts.ingests)
+
+    run(body, session=much())
+
+
+# --- a process ----------------------------------------------------------------------------------------------------
+
+SERVE = """
+import sys
+from promising.server.service import serve
+from promising.settings import Settings
+serve(Settings(listen="127.0.0.1:0", drain_seconds=float(sys.argv[1])), lambda port: print(port, flush=True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_is_told_to_end_drains_and_ends_well(number):
+    process: Any
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(LONG)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            port = int(process.stdout.readline())
+            with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+                queries_pb2_grpc.QueryServiceStub(channel).Execute(queries_pb2.ExecuteRequest(sql=CREATE), timeout=WAIT)
+                done = threading.Event()
+
+                def requests():
+                    yield batch(5)
+                    done.wait(WAIT)
+
+                call: Any = streams_pb2_grpc.StreamServiceStub(channel).Ingest(requests(), timeout=WAIT)
+                assert next(call).appended.accepted == 5
+                watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=WAIT)
+                assert next(watching).status == SERVING
+                process.send_signal(number)
+                with pytest.raises(grpc.RpcError) as caught:
+                    next(call)
+                assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+                done.set()
+                assert process.wait(WAIT) == 0
+        finally:
+            process.kill()
+        told = [json.loads(line)["event"] for line in process.stderr if line.startswith(b"{")]
+    assert [event for event in told if event in ("started", "draining", "stopped")] == [
+        "started",
+        "draining",
+        "stopped",
+    ]

@@ -1,0 +1,204 @@
+"""Tokens: told once, kept as hashes, gone at once when revoked."""
+
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from promising.server.tokens import Caller, TokenStore
+from promising.testing import ManualClock
+from summaries.errors import BadRequest, BadSettings, DuplicateName, UnknownName
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = TokenStore(tmp_path / "tokens.db")
+    yield made
+    made.close()
+
+
+def test_a_secret_gives_its_caller(store):
+    loader = store.create("loader", "ingest")
+    both = store.create("both", ["query", "ingest"])
+    assert store.check(loader) == Caller("loader", frozenset({"ingest"}))
+    assert store.check(both) == Caller("both", frozenset({"query", "ingest"}))
+
+
+@pytest.mark.parametrize(
+    ("roles", "may"),
+    [
+        ({"query"}, {"query"}),
+        ({"ingest", "query"}, {"ingest", "query"}),
+        ({"admin"}, {"admin", "ingest", "query"}),
+        (set(), set()),
+    ],
+)
+def test_an_admin_has_every_role(roles, may):
+    caller = Caller("x", frozenset(roles))
+    assert {role for role in ("admin", "ingest", "query") if caller.may(role)} == may
+
+
+def test_nothing_but_the_exact_secret_is_taken(store):
+    secret = store.create("one", "query")
+    other = store.create("two", "query")
+    prefix, number, random = secret.split("_")
+    flipped = random[:-1] + ("0" if random[-1] != "0" else "1")
+    for wrong in (
+        "",
+        "prm",
+        random,
+        f"{prefix}_{number}",
+        f"{prefix}_{number}_{flipped}",
+        f"{prefix}_{number}_{other.split('_')[2]}",
+        f"{prefix}_{'0' * 12}_{random}",
+        secret.upper(),
+        secret + "\n",
+        secret + "0",
+        f"' OR 1=1 --_{random}",
+        "prm_" + "é" * 12 + "_" + random,
+    ):
+        assert store.check(wrong) is None, wrong
+    assert store.check(secret) is not None
+
+
+def test_the_secret_is_in_no_file(store, tmp_path):
+    secret = store.create("one", "query")
+    assert store.check(secret) is not None
+    files = [path for path in tmp_path.iterdir() if path.is_file()]
+    assert files
+    for path in files:
+        assert secret.split("_")[2].encode() not in path.read_bytes()
+
+
+def test_the_file_is_its_owners_alone(store):
+    store.create("one", "query")
+    assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
+
+
+def test_secrets_differ(store):
+    assert len({store.create(f"t{n}", "query") for n in range(20)}) == 20
+
+
+def test_list_tells_all_but_the_secret(store):
+    secret = store.create("b", "query", expires_seconds=60)
+    store.create("a", ["admin"])
+    first, second = store.list()
+    assert (first.name, first.roles, first.expires) == ("a", frozenset({"admin"}), None)
+    assert second.name == "b"
+    assert second.expires is not None
+    assert (second.expires - second.created).total_seconds() == 60
+    assert secret.split("_")[2] not in repr(second)
+
+
+def test_a_token_expires(tmp_path):
+    clock = ManualClock(1_000_000)
+    store = TokenStore(tmp_path / "tokens.db", clock=clock)
+    brief, lasting = store.create("brief", "query", expires_seconds=30), store.create("lasting", "query")
+    clock.tick(29)
+    assert store.check(brief) is not None
+    clock.tick(1)
+    assert store.check(brief) is None
+    assert store.check(lasting) is not None
+    assert [token.name for token in store.list()] == ["brief", "lasting"]
+    store.close()
+
+
+def test_revoked_is_gone_and_the_name_is_free(store):
+    old = store.create("one", "query")
+    store.revoke("one")
+    assert store.check(old) is None
+    with pytest.raises(UnknownName, match="'one'"):
+        store.revoke("one")
+    new = store.create("one", "query")
+    assert store.check(old) is None
+    assert store.check(new) is not None
+
+
+def test_what_another_process_does_is_seen_at_once(store):
+    first = store.create("first", "query")
+    assert store.check(first) is not None
+    code = (
+        "import sys; from pathlib import Path; from promising.server.tokens import TokenStore\n"
+        "store = TokenStore(Path(sys.argv[1])); store.revoke('first'); print(store.create('second', 'ingest'))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, store.path], capture_output=True, text=True, check=True)
+    assert store.check(first) is None
+    assert store.check(ran.stdout.strip()) == Caller("second", frozenset({"ingest"}))
+
+
+def test_a_name_is_taken_once(store):
+    secret = store.create("one", "query")
+    with pytest.raises(DuplicateName, match="'one'"):
+        store.create("one", "admin")
+    assert store.check(secret) == Caller("one", frozenset({"query"}))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-a", "a\n", "é", "x" * 65, "a/b"])
+def test_bad_names_are_refused(store, name):
+    with pytest.raises(BadRequest, match="name"):
+        store.create(name, "query")
+    assert not store.path.exists()
+
+
+@pytest.mark.parametrize("roles", ["", "boss", [], ["query", "boss"]])
+def test_bad_roles_are_refused(store, roles):
+    with pytest.raises(BadRequest, match="admin, ingest, query"):
+        store.create("one", roles)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e12])
+def test_bad_lives_are_refused(store, seconds):
+    with pytest.raises(BadRequest, match="expires"):
+        store.create("one", "query", expires_seconds=seconds)
+
+
+def test_only_create_makes_the_file(store):
+    for use in (store.list, lambda: store.revoke("x"), lambda: store.check("prm_" + "0" * 12 + "_" + "0" * 64)):
+        with pytest.raises(BadSettings, match=r"auth\.tokens: .*tokens\.db.*promising token create"):
+            use()
+    assert not store.path.exists()
+
+
+@pytest.mark.parametrize("what", ["text", "folder", "no folder"])
+def test_a_file_that_is_no_store_is_named(tmp_path, what):
+    path = tmp_path / "tokens.db"
+    if what == "text":
+        path.write_text("this is no database, and long enough to be seen as none" * 20, encoding="utf-8")
+    elif what == "folder":
+        path.mkdir()
+    else:
+        path = tmp_path / "none" / "tokens.db"
+    with pytest.raises(BadSettings, match=r"^auth\.tokens: .*tokens\.db"):
+        TokenStore(path).create("one", "query")
+
+
+def test_a_database_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "tokens.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE tokens (colour TEXT)")
+    other.close()
+    store = TokenStore(path)
+    with pytest.raises(BadSettings, match=r"^auth\.tokens: "):
+        store.list()
+    store.close()
+
+
+def test_threads_may_share_a_store(store):
+    secrets = [store.create(f"t{n}", "query") for n in range(8)]
+    wrong: list[str] = []
+
+    def work(number: int) -> None:
+        for _ in range(100):
+            found = store.check(secrets[number])
+            if found is None or found.name != f"t{number}":
+                wrong.append(f"t{number}")
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
