@@ -16,10 +16,16 @@ UV_VERSION := 0.13.7
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
+CRASH_ARGS ?=
 
 # What has no array access of its own to check: text, expressions over Arrow, statistics over many trials, processes.
-UNCOMPILED := $(addprefix --ignore=tests/,sql docs promising benchmarks query/test_expressions.py query/test_expr_duckdb.py \
-  query/test_estimators.py query/test_estimates.py query/test_bad_input.py)
+UNCOMPILED := $(addprefix --ignore=tests/,sql docs promising benchmarks proto e2e conformance index/storage crash formats loaders \
+  query/test_expressions.py query/test_expr_duckdb.py query/test_estimators.py \
+  $(addprefix query/standing/test_,binding.py labels.py oracle.py standing_truth.py chaos.py) \
+  query/test_estimates.py query/test_bad_input.py)
+
+# The tests that mostly wait for a service, which go beside those that mostly work.
+REMOTE := $(addprefix tests/,promising/server promising/client conformance e2e proto loaders benchmarks)
 
 .PHONY: help
 help: ## List the targets
@@ -39,18 +45,25 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 .PHONY: demo
-demo: $(STAMP) ## Build a summary over a retail log; show its zones, its busiest regions and a picture of the grid
+demo: $(STAMP) ## Start a service, load a retail log, replay its end live, ask questions; write a page of pictures
 	@$(BIN)/python -m promising.demo $(DEMO_ARGS)
 
 .PHONY: test
 test: ## Everything that must hold: check, the suite, the kernels as plain Python, the suite with bounds checks
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory test-nojit
-	@echo "The suite, and again with bounds checks, side by side: some ten minutes, each is shown when it ends"
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target pytest test-boundscheck
+	@echo "The suite, and a part of it again with bounds checks, in two rows side by side: some twenty minutes"
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target row-one row-two
+
+.PHONY: row-one row-two
+row-one: $(STAMP) java
+	$(BIN)/pytest $(addprefix --ignore=,$(REMOTE)) $(PYTEST_ARGS)
+row-two: $(STAMP) java
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest $(UNCOMPILED) $(PYTEST_ARGS)
+	$(BIN)/pytest $(REMOTE) $(PYTEST_ARGS)
 
 .PHONY: check
-check: $(STAMP) ## Style (ruff), types (mypy strict), layers (import-linter), the examples in docstrings
+check: $(STAMP) proto-check ## Style (ruff), types (mypy), layers (import-linter), the wire contract, the examples in docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -77,10 +90,44 @@ bench: $(STAMP) ## Measure the index: insert, probe against DuckDB, bytes per tu
 bench-query: $(STAMP) ## Measure queries: best rows first, whole joins, sampled sums, many selections, kept budgets (10 GB)
 	@$(BIN)/python -m benchmarks.query $(BENCH_ARGS)
 
+.PHONY: bench-service
+bench-service: $(STAMP) ## Measure the service: ingest, latency, many queries at once, what stays behind (half an hour)
+	@$(BIN)/python -m benchmarks.service $(BENCH_ARGS)
+
+.PHONY: bench-storage
+bench-storage: $(STAMP) ## Measure the store on disk: ingest, restart, cold tuples, memory of 100 million tuples (half an hour)
+	@$(BIN)/python -m benchmarks.storage $(BENCH_ARGS)
+
+.PHONY: bench-standing
+bench-standing: $(STAMP) ## Measure standing queries: freshness, messages, stores, thousands of selections, overload
+	@$(BIN)/python -m benchmarks.standing $(BENCH_ARGS)
+
+.PHONY: bench-spark
+bench-spark: $(STAMP) java ## Measure loads by Spark: rows a second, skew, bytes that a join reads; 20 million rows (half an hour)
+	@$(BIN)/python -m benchmarks.spark $(BENCH_ARGS)
+
+.PHONY: crash
+crash: $(STAMP) ## Kill a store at work 500 times, fail every call of its disk, flip 10,000 bits of its files (half an hour)
+	@$(BIN)/python -m tests.crash $(CRASH_ARGS)
+	FAULT_STRIDE=1 $(BIN)/pytest --quiet tests/index/storage/test_faults.py
+	@$(BIN)/python -m tests.index.storage.flips
+
 .PHONY: format
 format: $(STAMP) ## Let ruff format the code and mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+.PHONY: proto
+proto: $(STAMP) ## Generate promising/v1 from proto/
+	scripts/generate-proto.sh
+
+.PHONY: proto-check
+proto-check: $(STAMP) ## The wire contract: lint, layout, nothing broken, generated code fresh
+	scripts/check-proto.sh
+
+.PHONY: proto-keep
+proto-keep: $(STAMP) ## Keep the wire contract as it is now as the one that later changes must not break
+	$(BIN)/buf build proto --as-file-descriptor-set --exclude-source-info --output tests/proto/testdata/promising_v1.binpb
 
 .PHONY: java
 java: ## Make sure that Java 17 or newer is there, for the tests that ask Spark
