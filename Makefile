@@ -106,6 +106,14 @@ bench-standing: $(STAMP) ## Measure standing queries: freshness, messages, store
 bench-spark: $(STAMP) java ## Measure loads by Spark: rows a second, skew, bytes that a join reads; 20 million rows (half an hour)
 	@$(BIN)/python -m benchmarks.spark $(BENCH_ARGS)
 
+.PHONY: paper
+paper: $(STAMP) ## The paper's Figures 9 to 16, and STRUCTURE auto, over three seeds: tables, plots, goals (a quarter of an hour)
+	@$(BIN)/python -m benchmarks.paper $(BENCH_ARGS)
+
+.PHONY: bench-peers
+bench-peers: $(STAMP) java ## The same work on DuckDB, Polars, chDB, Pathway, Bytewax, Flink and Spark, an environment each (half an hour)
+	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
+
 .PHONY: crash
 crash: $(STAMP) ## Kill a store at work 500 times, fail every call of its disk, flip 10,000 bits of its files (half an hour)
 	@$(BIN)/python -m tests.crash $(CRASH_ARGS)
