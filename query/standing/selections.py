@@ -17,7 +17,18 @@ from sqlglot import exp
 
 from query.aggregate.arrays import present, text
 from query.aggregate.grouping import EVERY, SEED, Strings
-from query.kernels.selections import GONE, MORE, PLAIN, arrange, codes_of, collect, collect_all, locate, step_of
+from query.kernels.selections import (
+    GONE,
+    MORE,
+    PLAIN,
+    arrange,
+    codes_of,
+    collect,
+    collect_all,
+    locate,
+    sort_rows,
+    step_of,
+)
 from query.scalar.compiled import Compiled
 from query.scalar.types import ARROW, Kind
 from query.standing.intervals import Term, keys, terms
@@ -40,6 +51,9 @@ class Selections:
         self.queries: dict[int, _Query] = {}
         self.columns: dict[str, _Column] = {}
         self.lists = _Lists()
+        self._words = np.empty((2, 0), np.uint64)  # where a batch is sorted
+        self._places = np.empty((2, 0), np.int32)
+        self._counts = np.empty((8, 256), np.int64)
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -75,6 +89,13 @@ class Selections:
         """
         return Batch(self, first, ts, columns)
 
+    def sorted(self, found: Seqs, rows: Seqs) -> Places:
+        """These rows, or if there are none named all, in order of their keys; good until the next call."""
+        count = len(rows) or len(found)
+        if count > self._words.shape[1]:
+            self._words, self._places = np.empty((2, count), np.uint64), np.empty((2, count), np.int32)
+        return self._places[sort_rows(found, rows, self._words, self._places, self._counts), :count]
+
     def _compact(self) -> None:
         """Make the lists anew without what is gone. Batches notice, and look up their places again."""
         self.lists = self.lists.compacted()
@@ -86,7 +107,7 @@ class Selections:
 
     @property
     def nbytes(self) -> int:
-        return self.lists.nbytes
+        return self.lists.nbytes + self._words.nbytes + self._places.nbytes + self._counts.nbytes
 
 
 @dataclass(slots=True)
@@ -385,8 +406,8 @@ class Batch:
         if missing and not len(rows):
             self._rank[at] = self.size
             return
-        places = np.argsort(found[rows] if missing else found)
-        arrange(found, places, rows, self._keys[at], self._order[at], self._rank[at], self._marks[at])
+        places = self._owner.sorted(found, rows)
+        arrange(found, places, self._keys[at], self._order[at], self._rank[at], self._marks[at])
 
     def _array(self, name: str) -> pa.Array:
         array = self._arrays.get(name)
