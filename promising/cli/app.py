@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from promising.cli import ask, config, data, live, look, serve, statements, storage, token, watch
+from promising.cli import ask, bench, config, data, live, look, serve, statements, storage, token, watch
 from promising.cli.durations import seconds
 from promising.cli.group import Root
 from promising.cli.options import reads
@@ -115,6 +115,7 @@ app.command("estimate", rich_help_panel=QUESTIONS)(look.estimate)
 app.command("regions", rich_help_panel=QUESTIONS)(look.regions)
 app.command("describe", rich_help_panel=INSIDE)(look.describe)
 app.command("story", rich_help_panel=INSIDE)(look.story)
+app.command("bench", rich_help_panel=INSIDE)(bench.bench)
 app.command("backup", rich_help_panel=STORAGE)(storage.backup)
 app.command("restore", rich_help_panel=STORAGE)(storage.restore)
 app.command("verify", rich_help_panel=STORAGE)(storage.verify)
