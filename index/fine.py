@@ -167,6 +167,16 @@ class Fine:
         room = self._zones < self._spare
         self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and room)
 
+    def number_after(self, issued: int) -> None:
+        """Before anything is in it: give zones other numbers than those up to `issued`."""
+        self._issued = issued
+        self.number = self._issue()
+
+    @property
+    def issued(self) -> int:
+        """The last number that was given to a zone."""
+        return self._issued
+
     def _issue(self) -> int:
         """A number no other zone of `G_1` has had."""
         self._issued += 1

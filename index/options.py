@@ -1,12 +1,13 @@
 """The sizes of a summary, and the memory they can take at most."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from index.geometry import Geometry
 from index.kernels.open_zone import ROW, WINDOW
 from summaries.errors import BadOptions, BadStructure, CeilingTooLow
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
+AUTO = "auto"  # one of them, whichever costs least: index/auto.py
 GROUP = 64  # zones that share the words of a bit-sliced filter
 
 
@@ -89,7 +90,7 @@ class Sizes:
     @classmethod
     def of(cls, structure: str, options: Options, geometry: Geometry, max_tuples: int, lateness: int) -> "Sizes":
         if structure not in STRUCTURES:
-            raise BadStructure(f"unknown STRUCTURE {structure!r}; it is one of {', '.join(STRUCTURES)}")
+            raise BadStructure(f"unknown STRUCTURE {structure!r}; it is one of {', '.join((*STRUCTURES, AUTO))}")
         buckets = 1 if structure in ("none", "time") else options.buckets
         blocks = lateness // geometry.granularity + 4
         if blocks > 1 << 16:
@@ -137,6 +138,12 @@ class Sizes:
             zones=zones,
             ceiling=ceiling,
         )
+
+    @classmethod
+    def auto(cls, now: str, options: Options, geometry: Geometry, max_tuples: int, lateness: int) -> "Sizes":
+        """Of a summary that may change its structure and has `now`: the ceiling is that of the largest it may have."""
+        every = {name: cls.of(name, options, geometry, max_tuples, lateness) for name in STRUCTURES}
+        return replace(every[now], ceiling=max(sizes.ceiling for sizes in every.values()))
 
     @property
     def shift(self) -> int:

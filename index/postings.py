@@ -25,6 +25,8 @@ class Postings:
         """Changes whenever a line of the directory moves or goes."""
         self.forgotten = 0
         """Rows given back so far."""
+        self.until: int | None = None
+        """The arrival number from which on it is not told of tuples any more; None while it is."""
         self._allot(max(LEAST, 1 << (2 * (keys + kernels.AHEAD)).bit_length() if keys else 0))
 
     def _allot(self, lines: int) -> None:

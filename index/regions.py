@@ -143,6 +143,7 @@ class Description:
     name: str
     key: str
     structure: str
+    """As it was made: one of the four, or auto."""
     spans: tuple[int, ...]
     zones: tuple[ZoneInfo, ...]
     tuples: int
@@ -155,6 +156,24 @@ class Description:
     horizons: tuple[int, ...]
     cells: NDArray[np.int64] | None = None
     """Tuples by zone and value bucket, zones as in `zones`; only if asked for."""
+    now: str = ""
+    """The structure that it has; with auto it may have another one later."""
+    why: str = ""
+    """The reason for that, if it was chosen."""
+
+    @property
+    def told(self) -> str:
+        """The structure in words.
+
+        >>> told_structure("auto", "time", "many keys are probed")
+        'auto: time, because many keys are probed'
+        """
+        return told_structure(self.structure, self.now, self.why)
+
+
+def told_structure(structure: str, now: str, why: str) -> str:
+    """A structure in words; if it was chosen, with the reason."""
+    return structure if structure != "auto" else f"auto: {now}, because {why}"
 
 
 @dataclass(frozen=True)

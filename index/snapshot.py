@@ -139,9 +139,10 @@ class Snapshot:
         rising = self.horizons[::-1]
         return 1 + len(rising) - np.searchsorted(rising, times, side="right")
 
-    def later(self) -> Rows:
-        """The rows that have arrived since."""
-        return self._log.rows_from(self.until)
+    def later(self, before: int | None = None) -> Rows:
+        """The rows that have arrived since, up to that arrival number."""
+        rows = self._log.rows_from(self.until)
+        return rows if before is None else rows[self._log.arrivals(rows) < before]
 
     def touched(self, rows: Rows) -> int:
         """The granularities of these rows: bit g is set for granularity g."""

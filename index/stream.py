@@ -3,14 +3,17 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from threading import RLock
+from time import thread_time_ns
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from index.auto import FIRST, Auto
 from index.bare import BareState
 from index.geometry import Geometry
 from index.journal import Journal
@@ -19,10 +22,11 @@ from index.ledger import Ledger
 from index.load_plan import LoadPlan
 from index.loaded import Attached, Load
 from index.log import CHUNK, TupleLog
-from index.options import Options, Sizes
+from index.options import AUTO, Options, Sizes
+from index.postings import Postings
 from index.regions import Appended
 from index.schema import FARTHEST, Batch, Column, Schema
-from index.summary import Identity, SummaryState
+from index.summary import Identity, SummaryState, forget
 from index.summary_index import SummaryIndex
 from index.times import instant, readable, rounded
 from summaries.errors import (
@@ -109,6 +113,8 @@ class Stream:
         self.max_tuples = max_tuples
         self.max_string_bytes = max_string_bytes
         self.clock = clock
+        self.cpu: Callable[[], int] = thread_time_ns
+        """Tells what work costs, in nanoseconds: `STRUCTURE auto` goes by it."""
         self.seed = seed
         self.watermark: int | None = None
         self.latest: int | None = None
@@ -121,6 +127,7 @@ class Stream:
         self._keys: frozenset[str] = frozenset()
         self._geometries: set[Geometry] = set()
         self._ledger = Ledger()
+        self._left: WeakKeyDictionary[Postings, str] = WeakKeyDictionary()  # by changes, and still read; their keys
         self._lock = RLock()
         self.journal: Journal | None = None
         """What is told of every change before it is made; None if nothing needs to outlive the process."""
@@ -159,33 +166,78 @@ class Stream:
             if not isinstance(collapse, tuple | list) or len(collapse) != 2:
                 raise BadCollapse(f"COLLAPSE is (rate, depth), not {collapse!r}")
             geometry = Geometry(granularity, *collapse)
-            sizes = Sizes.of(structure, options, geometry, self._log.capacity, self.lateness)
-            identity = Identity(name, key, geometry, sizes)
-            state: SummaryState | BareState
-            if structure == "none":
-                state = BareState(identity, self._log, self.seed)
-            else:
-                try:
-                    state = SummaryState(identity, options, self._log, self.seed)
-                except MemoryError:
-                    raise CeilingTooLow(
-                        f"this machine cannot reserve the {sizes.ceiling:,} bytes these sizes need: lower buckets,"
-                        " depth, width, filter_bits or the stream's max_tuples, or use a granularity nearer to the"
-                        " lateness"
-                    ) from None
+            identity = Identity(
+                name, key, geometry, self._sizes(structure, FIRST, options, geometry), structure == AUTO
+            )
+            state = self._empty(identity, options)
             state.floor = self.oldest
-            if self.watermark is not None:
-                state.advance(self.watermark)
-                rows = self._log.rows()
-                for start in range(0, len(rows), LARGEST_BATCH):
-                    part = rows[start : start + LARGEST_BATCH]
-                    times = self._log.when(part)
-                    state.insert(self._log.hashes(key, part, self.seed), part, times, *extent(times))
+            self._fill(state)
             with self._told(lambda j: j.created(definition(state.identity, options))):
-                summary = self._summaries[name] = SummaryIndex(state, self._lock, options)
+                summary = self._summaries[name] = self._indexed(state, options)
                 self._changed()
         self.wait()
         return summary
+
+    def _sizes(self, structure: str, now: str, options: Options, geometry: Geometry) -> Sizes:
+        """Of a summary, which has the structure `now` if it may change."""
+        given = (options, geometry, self._log.capacity, self.lateness)
+        return Sizes.auto(now, *given) if structure == AUTO else Sizes.of(structure, *given)
+
+    def _empty(self, identity: Identity, options: Options) -> SummaryState | BareState:
+        sizes = identity.sizes
+        if sizes.structure == "none":
+            return BareState(identity, self._log, self.seed)
+        try:
+            return SummaryState(identity, options, self._log, self.seed)
+        except MemoryError:
+            raise CeilingTooLow(
+                f"this machine cannot reserve the {sizes.ceiling:,} bytes these sizes need: lower buckets,"
+                " depth, width, filter_bits or the stream's max_tuples, or use a granularity nearer to the"
+                " lateness"
+            ) from None
+
+    def _fill(self, state: SummaryState | BareState) -> None:
+        """Summarise the tuples that there are."""
+        if self.watermark is None:
+            return
+        state.advance(self.watermark)
+        rows = self._log.rows()
+        if isinstance(state, BareState):
+            state.accepted = len(rows)
+            return
+        for start in range(0, len(rows), LARGEST_BATCH):
+            part = rows[start : start + LARGEST_BATCH]
+            times = self._log.when(part)
+            state.insert(self._log.hashes(state.identity.key, part, self.seed), part, times, *extent(times))
+
+    def _indexed(self, state: SummaryState | BareState, options: Options) -> SummaryIndex:
+        now = state.identity.sizes.structure
+        auto = Auto(options.buckets, now, maxlength=options.maxlength) if state.identity.auto else None
+        return SummaryIndex(state, self._lock, options, auto, self)
+
+    def change(self, summary: SummaryIndex, structure: str) -> SummaryState | BareState:
+        """Give a summary with `STRUCTURE auto` another structure, built of the tuples that there are.
+
+        Questions are answered as before. What reads the postings it had goes on with them: they are told of no tuple
+        that comes, but of those that go, for as long as somebody holds them. If it fails, nothing has changed.
+        """
+        with self._lock:
+            old = summary.state
+            sizes = self._sizes(AUTO, structure, summary.options, old.identity.geometry)
+            state = self._empty(replace(old.identity, sizes=sizes), summary.options)
+            state.floor = old.floor
+            if isinstance(state, SummaryState):
+                state.fine.number_after(summary.issued)  # no region of before is taken for one of now
+            self._fill(state)
+            ever = old.count + old.expired
+            if isinstance(state, BareState):
+                state.accepted = ever
+            else:
+                state.expired = ever - state.count
+            if isinstance(old, SummaryState):
+                old.postings.until = self._log.arrived
+                self._left[old.postings] = old.identity.key
+            return state
 
     def drop_summary(self, name: str) -> None:
         with self._lock:
@@ -230,6 +282,8 @@ class Stream:
                 except BatchError as problem:
                     self._count(problem.reason, _tuples(batch))
                     raise
+                for summary in self._summaries.values():
+                    summary.consider()
         if wait:
             self.wait()
         return added
@@ -312,7 +366,10 @@ class Stream:
         self.latest = greatest if self.latest is None else max(self.latest, greatest)
         rows = self._log.write(columns, len(times))
         for summary in self._summaries.values():
+            measured = summary.measured
+            began = self.cpu() if measured else 0
             summary.state.insert(hashes[summary.key], rows, times, least, greatest)
+            summary.inserted(len(rows), self.cpu() - began if measured else None)
 
     def _note(self, added: Appended, producer: str | None, sequence: int | None) -> None:
         for reason, count in added.refused.items():
@@ -347,7 +404,7 @@ class Stream:
                 oldest,
                 self._log.room(oldest),
                 self._log.capacity,
-                self.definitions(),
+                self.definitions(now=True),
             )
 
     def loaded(self, token: str, digest: int) -> Attached | None:
@@ -419,7 +476,7 @@ class Stream:
     def _take_in(self, load: Load, watermark: int) -> None:
         self._advance(watermark, self._chunks_of(load) * self._log.chunk)
         self.latest = load.latest if self.latest is None else max(self.latest, load.latest)
-        summed = {made["name"] for made in self.definitions() if load.summaries.get(made["name"]) == made}
+        summed = {made["name"] for made in self.definitions(now=True) if load.summaries.get(made["name"]) == made}
         for part in sorted(load.parts, key=lambda part: part.run is not None):
             if part.run is not None:
                 rows = self._log.adopt(part.run, part.times, part.nulls)
@@ -496,13 +553,23 @@ class Stream:
         """Age to a watermark, with room for so many tuples afterwards."""
         self.watermark = watermark
         for summary in self._summaries.values():
+            began = self.cpu() if summary.measured else 0
             summary.state.advance(watermark)
+            if summary.measured:
+                summary.aging += self.cpu() - began
         oldest = self._floor = self._oldest(watermark)
         if oldest is not None:
             gone = self._log.release(oldest, tuples)
             for rows in gone:
                 for summary in self._summaries.values():
+                    began = self.cpu() if summary.measured else 0
                     summary.state.forget(rows)
+                    if summary.measured:
+                        summary.aging += self.cpu() - began
+                for postings, key in self._left.items():
+                    known = rows[self._log.arrivals(rows) < (postings.until or 0)]
+                    if len(known):
+                        forget(postings, self._log, key, self.seed, known)
             self._log.recycle(gone)
 
     def _count(self, reason: str, tuples: int) -> None:
@@ -532,13 +599,16 @@ class Stream:
                 "accepted": self.accepted,
                 "ledger": self._ledger.image(),
                 "log": self._log.image(),
-                "summaries": [{**made, **self._summaries[made["name"]].state.image()} for made in self.definitions()],
+                "summaries": [_image(s) for s in self._summaries.values()],
             }
 
-    def definitions(self) -> list[dict[str, Any]]:
-        """How the summaries were made."""
+    def definitions(self, now: bool = False) -> list[dict[str, Any]]:
+        """How the summaries were made; `now`: those that choose their structure as if made with the one they have.
+
+        A load is prepared for the structure of now. If that is another one when it comes, it is summarised here.
+        """
         with self._lock:
-            return [definition(s.state.identity, s.options) for s in self._summaries.values()]
+            return [definition(s.state.identity, s.options, now) for s in self._summaries.values()]
 
     def restore(self, image: dict[str, Any]) -> None:
         """Become what `image` was made of. The stream is new, and has no journal yet."""
@@ -549,20 +619,17 @@ class Stream:
             self._log.restore(image["log"])
             for saved in image["summaries"]:
                 identity, options = self._identified(saved)
-                state: SummaryState | BareState
-                if identity.sizes.structure == "none":
-                    state = BareState(identity, self._log, self.seed)
-                else:
-                    state = SummaryState(identity, options, self._log, self.seed)
+                state = self._empty(identity, options)
                 state.restore(saved)
-                self._summaries[identity.name] = SummaryIndex(state, self._lock, options)
+                self._summaries[identity.name] = self._indexed(state, options)
+                self._summaries[identity.name].reason(saved.get("why"))
             self._changed()
 
     def _identified(self, made: dict[str, Any]) -> tuple[Identity, Options]:
         options = Options(**made["options"])
         geometry = Geometry(made["granularity"], *made["collapse"])
-        sizes = Sizes.of(made["structure"], options, geometry, self._log.capacity, self.lateness)
-        return Identity(made["name"], made["key"], geometry, sizes), options
+        sizes = self._sizes(made["structure"], made.get("now", FIRST), options, geometry)
+        return Identity(made["name"], made["key"], geometry, sizes, made["structure"] == AUTO), options
 
     def remake(self, made: dict[str, Any]) -> SummaryIndex:
         """A summary by its definition."""
@@ -630,15 +697,21 @@ class Stream:
             return self._log.take(self._log.check_rows(rows), columns)
 
 
-def definition(identity: Identity, options: Options) -> dict[str, Any]:
-    """How a summary was made: all that it takes to make it again."""
+def _image(summary: SummaryIndex) -> dict[str, Any]:
+    state, auto = summary.state, summary.auto
+    chosen = {} if auto is None else {"now": summary.structure, "why": auto.why}
+    return {**definition(state.identity, summary.options), **chosen, **state.image()}
+
+
+def definition(identity: Identity, options: Options, now: bool = False) -> dict[str, Any]:
+    """How a summary was made: all that it takes to make it again. See `Stream.definitions` for `now`."""
     geometry = identity.geometry
     return {
         "name": identity.name,
         "key": identity.key,
         "granularity": geometry.granularity,
         "collapse": [geometry.rate, geometry.depth],
-        "structure": identity.sizes.structure,
+        "structure": AUTO if identity.auto and not now else identity.sizes.structure,
         "options": asdict(options),
     }
 

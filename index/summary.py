@@ -24,6 +24,8 @@ class Identity:
     key: str
     geometry: Geometry
     sizes: Sizes
+    auto: bool = False
+    """Whether its structure may change."""
 
 
 class SummaryState:
@@ -137,14 +139,7 @@ class SummaryState:
 
     def forget(self, rows: NDArray[np.int32]) -> None:
         """The log is about to give these rows back, a chunk of the oldest arrivals it has."""
-        try:
-            hashes = self.log.hashes(self.identity.key, rows, self.seed)
-        except StorageError:  # cold, and not to be read: they leave all the same
-            gone = np.zeros(self.log.capacity // self.log.chunk, np.bool_)
-            gone[rows[0] // self.log.chunk] = True
-            self.postings.purge(gone, self.log.chunk)
-            return
-        self.postings.forget(hashes)
+        forget(self.postings, self.log, self.identity.key, self.seed, rows)
 
     def image(self) -> dict[str, Any]:
         """All there is to know, as a tree of arrays."""
@@ -170,3 +165,15 @@ class SummaryState:
     @property
     def nbytes(self) -> int:
         return self.fine.nbytes + self.coarse.nbytes + self.postings.nbytes(len(self.log))
+
+
+def forget(postings: Postings, log: TupleLog, key: str, seed: int, rows: NDArray[np.int32]) -> None:
+    """The log is about to give these rows back, of a chunk of the oldest arrivals that the postings have."""
+    try:
+        hashes = log.hashes(key, rows, seed)
+    except StorageError:  # cold, and not to be read: they leave all the same
+        gone = np.zeros(log.capacity // log.chunk, np.bool_)
+        gone[rows[0] // log.chunk] = True
+        postings.purge(gone, log.chunk)
+        return
+    postings.forget(hashes)

@@ -1,23 +1,35 @@
 """A summary as its users see it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from index.auto import Auto
 from index.bare import BareReader, BareState
-from index.options import Options, Sizes
+from index.options import AUTO, Options, Sizes
 from index.read import Reader
-from index.regions import Description, Matches, Region, Regions, Story, Window, ZoneInfo
+from index.regions import Description, Matches, Region, Regions, Story, Window, ZoneInfo, check_window, told_structure
 from index.story import tell
 from index.summary import SummaryState
 from index.zone import buckets_of
 from summaries.adt import Estimates
-from summaries.errors import BadQuestion, UnknownName
+from summaries.errors import BadQuestion, CeilingTooLow, StorageError, UnknownName
+
+T = TypeVar("T")
+
+
+class Home(Protocol):
+    """The stream that a summary is of, as far as one that chooses its structure needs it."""
+
+    cpu: Callable[[], int]
+    broken: bool
+
+    def change(self, summary: "SummaryIndex", structure: str) -> SummaryState | BareState: ...
 
 
 class SummaryIndex:
@@ -27,11 +39,23 @@ class SummaryIndex:
     time. Every method sees the stream between two batches.
     """
 
-    def __init__(self, state: SummaryState | BareState, lock: RLock, options: Options) -> None:
-        self.state = state
+    def __init__(
+        self, state: SummaryState | BareState, lock: RLock, options: Options, auto: Auto | None, home: Home
+    ) -> None:
         self.options = options
+        self.auto = auto
+        """What chooses its structure, if it was made with `STRUCTURE auto`."""
+        self.aging = 0
+        """CPU time of collapse and expiry since the last batch, if there is a choice to be made."""
+        self.issued = 0
+        """Numbers of zones of `G_1` that structures of before have used."""
+        self._home = home
         self._lock: Any = lock
         self.dropped = False
+        self._take(state)
+
+    def _take(self, state: SummaryState | BareState) -> None:
+        self.state = state
         self._reader: Reader | BareReader = BareReader(state) if isinstance(state, BareState) else Reader(state)
 
     @contextmanager
@@ -52,7 +76,13 @@ class SummaryIndex:
 
     @property
     def structure(self) -> str:
+        """The one it has now."""
         return self.state.identity.sizes.structure
+
+    @property
+    def told(self) -> str:
+        """Its structure in words: if it was chosen, with the reason."""
+        return self.structure if self.auto is None else told_structure(AUTO, self.structure, self.auto.why)
 
     @property
     def buckets(self) -> int:
@@ -73,14 +103,24 @@ class SummaryIndex:
     def probe(self, keys: Any, window: Window = None) -> Matches:
         """Exactly the tuples that have one of the keys, each once for every time its key is asked for."""
         with self.reading():
-            return self._reader.probe(keys, window)
+            if self.auto is None or self.auto.skips("probe"):
+                return self._reader.probe(keys, window)
+            self.consider()
+            found, spent = self._timed(lambda: self._reader.probe(keys, window))
+            self.auto.probed(len(keys), len(found), *self._weight(window), spent)
+            return found
 
     def fetch(
         self, keys: Any, window: Window = None, columns: list[str] | None = None
     ) -> tuple[NDArray[np.int32], pa.Table]:
         """`probe` and `Stream.take` in one: for each tuple the place of its key in `keys`, and its columns."""
         with self.reading():
-            return self._reader.fetch(keys, window, columns)
+            if self.auto is None or self.auto.skips("probe"):
+                return self._reader.fetch(keys, window, columns)
+            self.consider()
+            found, spent = self._timed(lambda: self._reader.fetch(keys, window, columns))
+            self.auto.probed(len(keys), len(found[0]), *self._weight(window), spent)
+            return found
 
     def regions(self, keys: Any, window: Window = None, search: str = "flat") -> Regions:
         """The cells that may hold tuples of each key, with an estimate and bounds; no cell that does is missing.
@@ -88,12 +128,21 @@ class SummaryIndex:
         `search` is how they are found, "flat" or "pyramid"; what is found is the same.
         """
         with self.reading():
-            return self._reader.regions(keys, window, search)
+            if self.auto is None or self.auto.skips("look"):
+                return self._reader.regions(keys, window, search)
+            self.consider()
+            found, spent = self._timed(lambda: self._reader.regions(keys, window, search))
+            self.auto.looked(len(keys), len(self.state.log), spent)
+            return found
 
     def visit(self, region: Region | tuple[int, int, int], window: Window = None) -> NDArray[np.int32]:
         """Log rows of a region, given as such or as (granularity, zone, bucket); `Stream.take` reads them."""
         with self.reading():
-            return self._reader.visit(region, window)
+            if self.auto is None or self.auto.skips("visit"):
+                return self._reader.visit(region, window)
+            found = self._reader.visit(region, window)
+            self.auto.visited(len(found), *self._weight(window))  # no change here: a region is visited as it was found
+            return found
 
     def estimate(self, keys: Any, window: Window = None) -> Estimates:
         """How many tuples of each key there are in the window: from the sketches, capped by what the postings know.
@@ -101,12 +150,95 @@ class SummaryIndex:
         Tuples that no sealed zone has yet are counted exactly.
         """
         with self.reading():
-            return self._reader.estimate(keys, window)
+            return self._estimated(keys, window, lambda: self._reader.estimate(keys, window))
 
     def estimate_hashed(self, hashes: NDArray[np.int64], window: Window = None) -> Estimates:
         """`estimate` of keys given by the hashes that the summary uses for them."""
         with self.reading():
-            return self._reader.estimate_hashed(hashes, window)
+            return self._estimated(hashes, window, lambda: self._reader.estimate_hashed(hashes, window))
+
+    # --- STRUCTURE auto --------------------------------------------------------------------------------------------
+
+    @property
+    def measured(self) -> bool:
+        """Whether it should be known what the next batch takes."""
+        return self.auto is not None and self.auto.measuring
+
+    def inserted(self, tuples: int, spent: int | None) -> None:
+        """A batch has come in; collapse and expiry before it are part of what it took."""
+        if self.auto is None:
+            return
+        cuts = self.state.fine.cuts if isinstance(self.state, SummaryState) else None
+        self.auto.inserted(tuples, None if spent is None else spent + self.aging, cuts)
+        self.aging = 0
+
+    def queried(self, tuples: int, budget: int | None = None) -> None:
+        """A query is about to need rows by key, of so many tuples. No change takes more than a tenth of its budget."""
+        with self.reading():
+            if self.auto is not None:
+                self.auto.queried(tuples)
+                self.consider(None if budget is None else budget // 10)
+
+    def consider(self, most: int | None = None) -> None:
+        """Change to another structure if that pays, and takes no more than `most` nanoseconds as far as is known."""
+        if self.auto is None or not self.auto.news or self._home.broken:
+            return
+        with self._lock:
+            kept, cold = self._kept()
+            chosen = self.auto.choice(kept, cold)
+            if chosen is None or (most is not None and self.auto.rebuild(kept, cold) > most):
+                return
+            try:
+                self.change(chosen, None)
+            except (CeilingTooLow, MemoryError, StorageError) as problem:
+                self.auto.stays(f"a change to {chosen} failed: {type(problem).__name__}")
+
+    def change(self, structure: str, why: str | None = "it was asked for") -> None:
+        """Have another structure from now on. No answer changes by it; regions found before are no longer there."""
+        with self.reading() as old:
+            if self.auto is None:
+                raise BadQuestion(f"summary {self.name!r} was made with STRUCTURE {self.structure}, and keeps it")
+            if structure == self.structure:
+                return
+            kept, cold = self._kept()
+            if isinstance(old, SummaryState):
+                self.issued = old.fine.issued
+            state, spent = self._timed(lambda: self._home.change(self, structure))
+            self._take(state)
+            self.auto.changed(structure, kept, cold, spent, why)
+
+    def reason(self, why: str | None) -> None:
+        """The reason that was given for the structure it has, before a restart."""
+        if self.auto is not None and why is not None:
+            self.auto.why = why
+
+    def _kept(self) -> tuple[int, int]:
+        """Tuples in the log, and those of them on disk."""
+        kept = len(self.state.log)
+        return kept, kept - self.state.log.warm
+
+    def _timed(self, work: Callable[[], T]) -> tuple[T, int]:
+        began = self._home.cpu()
+        return work(), self._home.cpu() - began
+
+    def _estimated(self, keys: Any, window: Window, look: Callable[[], T]) -> T:
+        if self.auto is None or self.auto.skips("estimate"):
+            return look()
+        self.consider()
+        found, spent = self._timed(look)
+        self.auto.estimated(len(keys), *self._weight(window), spent)
+        return found
+
+    def _weight(self, window: Window) -> tuple[int, int]:
+        """Tuples in the window, as if they were spread evenly over time, and in the log."""
+        kept = len(self.state.log)
+        start, end = check_window(window)
+        first, last = self.state.log.time_range
+        first = max(first, self.state.oldest)
+        inside = max(min(end, last + 1) - max(start, first), 0)
+        return int(kept * inside / max(last + 1 - first, 1)), kept
+
+    # --- what it is ------------------------------------------------------------------------------------------------
 
     def describe(self, cells: bool = False) -> Description:
         """Granularities, zones with the reason for each, counts and bytes; with `cells` the tuples of every cell.
@@ -119,7 +251,9 @@ class SummaryIndex:
             return Description(
                 name=identity.name,
                 key=identity.key,
-                structure=identity.sizes.structure,
+                structure=AUTO if identity.auto else identity.sizes.structure,
+                now=identity.sizes.structure,
+                why="" if self.auto is None else self.auto.why,
                 spans=identity.geometry.spans,
                 zones=() if isinstance(state, BareState) else tuple(_zones(state)),
                 tuples=state.count,
@@ -141,7 +275,8 @@ class SummaryIndex:
         """
         with self.reading():
             if isinstance(self.state, BareState):
-                raise BadQuestion(f"summary {self.name!r} has STRUCTURE none, and so no zones to tell of")
+                now = "chosen STRUCTURE none for now" if self.auto is not None else "STRUCTURE none"
+                raise BadQuestion(f"summary {self.name!r} has {now}, and so no zones to tell of")
             depth = self.state.identity.geometry.depth
             if not isinstance(granularity, int) or not 1 <= granularity <= depth:
                 raise BadQuestion(f"summary {self.name!r} has granularities 1 to {depth}, not {granularity!r}")

@@ -38,6 +38,7 @@ STRUCTURES: dict[str, summaries_pb2.Structure.ValueType] = {
     "time": summaries_pb2.STRUCTURE_TIME,
     "grid": summaries_pb2.STRUCTURE_GRID,
     "adaptive": summaries_pb2.STRUCTURE_ADAPTIVE,
+    "auto": summaries_pb2.STRUCTURE_AUTO,
 }
 _STRUCTURES = {value: name for name, value in STRUCTURES.items()}
 
@@ -240,6 +241,8 @@ def zone_from(told: summaries_pb2.Zone) -> ZoneInfo:
 
 def summary_to(described: Description, stream: str, buckets: int, zones: bool = True) -> summaries_pb2.Summary:
     """A summary; `zones`: with its zones, and their cells if the description has them."""
+    if described.cells is not None:
+        buckets = described.cells.shape[1]  # it may have another structure by now
     made = summaries_pb2.Summary(
         name=described.name,
         stream=stream,
@@ -255,6 +258,8 @@ def summary_to(described: Description, stream: str, buckets: int, zones: bool = 
         bytes=described.bytes,
         ceiling=described.ceiling,
         horizons=[timestamp(t) for t in described.horizons],
+        current_structure=STRUCTURES[described.now],
+        structure_reason=described.why,
     )
     if described.watermark is not None:
         made.watermark.CopyFrom(timestamp(described.watermark))
@@ -284,6 +289,8 @@ def description_from(told: summaries_pb2.Summary, cells: bool = False) -> Descri
         watermark=micros(told.watermark) if told.HasField("watermark") else None,
         horizons=tuple(micros(t) for t in told.horizons),
         cells=found,
+        now=_STRUCTURES.get(told.current_structure, _STRUCTURES[told.structure]),
+        why=told.structure_reason,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from index.schema import KEY_TYPES
-from index.summary_index import best_summary
+from index.summary_index import SummaryIndex, best_summary
 from query.aggregate.aggregates import Aggregate, check
 from query.bound import RESULT, Bound, Constants, JoinKey, Order, Source, Target
 from query.budgets import LONGEST_BUDGET
@@ -57,6 +57,7 @@ class Binder:
         self.node = node
         self.sql = sql
         self.catalog = catalog
+        self.unaided: SummaryIndex | None = None
 
     def error(self, kind: type[StatementError], message: str, at: exp.Expr) -> StatementError:
         return kind(message, self.sql, offset_of(at))
@@ -82,6 +83,7 @@ class Binder:
             conditions=parts,
             join=join,
             constants=self._constants(parts, join),
+            unaided=self.unaided,
         )
         self._outputs(bound)
         self._clauses(bound)
@@ -188,6 +190,7 @@ class Binder:
                 if join is None:
                     summary = best_summary(self.sources[0].stream.summaries, found.name)
                     if summary is None or summary.structure == "none":
+                        self.unaided = self.unaided or summary
                         continue
                 elif join.attributes[found.source] != found.name or join.values[0].kind != join.values[1].kind:
                     continue

@@ -84,6 +84,8 @@ class Bound:
     """What the predicates were compiled from."""
     join: JoinKey | None
     constants: Constants | None
+    unaided: SummaryIndex | None = None
+    """A summary of a key that conditions name: it might have helped, but has no structure for now."""
     results: Scope | None = None
     """What names mean in `outputs`, `having` and `order`."""
     items: list[tuple[exp.Expression, str]] = field(default_factory=list)

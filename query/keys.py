@@ -128,6 +128,11 @@ class Keys:
         """Made for this query out of nothing but the snapshot's tuples."""
         return self.summary is None
 
+    @property
+    def held(self) -> int:
+        """Bytes of postings that their summary has let go of: this keeps them."""
+        return 0 if self.postings.until is None else self.postings.nbytes(self.snapshot.kept)
+
     def counts(self, hashes: Hashes) -> Counts:
         """How many rows each key has, at most; those that came after the snapshot do not count."""
         with self.snapshot.holding():
@@ -137,7 +142,7 @@ class Keys:
             if self.summary is not None and self.summary.dropped:  # it has not seen all that came since
                 raise TokenExpired(f"summary {self.summary.name!r} was dropped while this answer needed it; ask again")
             if self.snapshot.grown != self._seen:
-                self._later = np.unique(self.hasher(self.snapshot.later())[0], return_counts=True)
+                self._later = np.unique(self.hasher(self.snapshot.later(self.postings.until))[0], return_counts=True)
                 self._seen = self.snapshot.grown
         known, since = self._later
         if not len(known):

@@ -54,6 +54,11 @@ def plan(bound: Bound, pace: Pace, budget: int | None, seed: int) -> Plan:
     return _Planner(bound, pace, budget, seed).plan()
 
 
+def _chosen(summary: SummaryIndex) -> str:
+    """What follows its name, if it chooses its structure by itself."""
+    return "" if summary.auto is None else f", {summary.told}"
+
+
 class _Planner:
     def __init__(self, bound: Bound, pace: Pace, budget: int | None, seed: int) -> None:
         self.bound = bound
@@ -111,7 +116,11 @@ class _Planner:
                 return self._promising(None)
             if bound.join is not None:
                 return self._hash_join(bound.join)
-            self.steps.append(f"read {self._name(0)} in order of arrival")
+            unaided = bound.unaided
+            if unaided is not None:
+                unaided.queried(self.snapshots[0].size, self.budget)
+            why = "" if unaided is None or unaided.auto is None else f" (summary {unaided.name} is {unaided.told})"
+            self.steps.append(f"read {self._name(0)} in order of arrival{why}")
             return Scan(self.snapshots[0], self.pace)
         if preference.direction != "WEIGHTED":
             return self._promising(preference)
@@ -141,7 +150,9 @@ class _Planner:
             if pairs > CROWDED * min(sizes):  # a key's tuples are then read once, not once for each partner
                 return self._promising(None)
         if keys is not None:
-            how = f"by summary {key.summaries[looked_up].name}"  # type: ignore[union-attr]  # found by it
+            summary = key.summaries[looked_up]
+            assert summary is not None  # found by it
+            how = f"by summary {summary.name}{_chosen(summary)}"
             self.steps.append(f"join on {key.text}: read {self._name(probe)}, look up {self._name(looked_up)} {how}")
         else:
             why = self._why(key, looked_up)
@@ -154,7 +165,7 @@ class _Planner:
         summary = key.summaries[side]
         if summary is None:
             return f"no summary on {key.attributes[side] or 'the expression'} of {self._name(side)}"
-        return "no structure" if summary.structure == "none" else "the window is narrow"
+        return f"no structure{_chosen(summary)}" if summary.structure == "none" else "the window is narrow"
 
     def _promising(self, preference: Preference | None) -> Promising:
         bound = self.bound
@@ -207,10 +218,10 @@ class _Planner:
             if side.keys is None:
                 why = "the window is narrow"
                 if side.summary is None or side.summary.structure == "none":
-                    why = "no summary" if side.summary is None else "no structure"
+                    why = "no summary" if side.summary is None else f"no structure{_chosen(side.summary)}"
                 how = f"a directory built for this query ({why})"
             else:
-                how = f"summary {side.summary.name}" if side.summary is not None else "a directory"
+                how = "a directory" if side.summary is None else f"summary {side.summary.name}{_chosen(side.summary)}"
             self.steps.append(f"keys of {self._name(number)}.{side.attribute or '(expression)'} from {how}")
 
     def _keyed(self, side: int, preference: Preference | None) -> tuple[str | None, SummaryIndex | None]:
@@ -229,15 +240,16 @@ class _Planner:
         self, side: int, summary: SummaryIndex | None, hasher: Hasher, *, narrow: bool, exact: bool = False
     ) -> Keys | None:
         """The keys that a summary has, if that is better than to read the window."""
-        postings = None if summary is None else postings_of(summary)
+        snapshot = self.snapshots[side]
+        if summary is None or (
+            not snapshot.everything and (exact or (narrow and snapshot.size * NARROW < snapshot.kept))
+        ):
+            return None
+        summary.queried(snapshot.size, self.budget)
+        postings = postings_of(summary)
         if postings is None:
             return None
-        snapshot = self.snapshots[side]
-        if snapshot.everything:
-            return Keys(snapshot, hasher, postings, exact=True, summary=summary)
-        if exact or (narrow and snapshot.size * NARROW < snapshot.kept):
-            return None
-        return Keys(snapshot, hasher, postings, exact=False, summary=summary)
+        return Keys(snapshot, hasher, postings, exact=snapshot.everything, summary=summary)
 
     def _value_of(
         self, preference: Preference | None, sides: list[Side]

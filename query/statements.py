@@ -300,7 +300,7 @@ class Definitions:
                     "name": pa.array([d.name for _, d in entries], pa.string()),
                     "stream": pa.array([s for s, _ in entries], pa.string()),
                     "key": pa.array([d.key for _, d in entries], pa.string()),
-                    "structure": pa.array([d.structure for _, d in entries], pa.string()),
+                    "structure": pa.array([d.told for _, d in entries], pa.string()),
                     "granularity": pa.array([d.spans[0] for _, d in entries], pa.duration("us")),
                     "granularities": pa.array([len(d.spans) for _, d in entries], pa.int64()),
                     "zones": pa.array([len(d.zones) for _, d in entries], pa.int64()),

@@ -391,7 +391,11 @@ class StreamStore:
         """The next run of chunks that are to leave memory: a whole one, or as many as there are if one is overdue."""
         most = max(self._options.run_tuples // log.chunk, 1)
         states = [summary.state for summary in self.stream.summaries.values()]
-        left = [s.horizons[0] if s.horizons else -FARTHEST for s in states if isinstance(s, SummaryState)]
+        left = [
+            s.horizons[0] if s.horizons else -FARTHEST
+            for s in states
+            if isinstance(s, SummaryState) or s.identity.auto  # which may have a G_1 again
+        ]
         found = log.coolable(min(left, default=FARTHEST), self._options.hot_tuples, most)  # they have left G_1
         overdue = log.warm >= self._options.hot_tuples + 2 * most * log.chunk
         return found if len(found) == most or overdue else []

@@ -34,6 +34,7 @@ class Structure(StrEnum):
     TIME = "time"
     GRID = "grid"
     ADAPTIVE = "adaptive"
+    AUTO = "auto"
 
 
 class LoadMode(StrEnum):

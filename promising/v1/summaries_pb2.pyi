@@ -38,6 +38,8 @@ class _StructureEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Structure.V
     """Time and value: T3."""
     STRUCTURE_ADAPTIVE: _Structure.ValueType  # 4
     """Time and value, zones cut by the stream itself: T4."""
+    STRUCTURE_AUTO: _Structure.ValueType  # 5
+    """Whichever of them costs least, by what the service measures; it may change."""
 
 class Structure(_Structure, metaclass=_StructureEnumTypeWrapper):
     """How a summary is built."""
@@ -52,6 +54,8 @@ STRUCTURE_GRID: Structure.ValueType  # 3
 """Time and value: T3."""
 STRUCTURE_ADAPTIVE: Structure.ValueType  # 4
 """Time and value, zones cut by the stream itself: T4."""
+STRUCTURE_AUTO: Structure.ValueType  # 5
+"""Whichever of them costs least, by what the service measures; it may change."""
 Global___Structure: _TypeAlias = Structure  # noqa: Y015
 
 @_typing.final
@@ -148,6 +152,8 @@ class Summary(_message.Message):
     WATERMARK_FIELD_NUMBER: _builtins.int
     HORIZONS_FIELD_NUMBER: _builtins.int
     ZONES_FIELD_NUMBER: _builtins.int
+    CURRENT_STRUCTURE_FIELD_NUMBER: _builtins.int
+    STRUCTURE_REASON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -155,7 +161,7 @@ class Summary(_message.Message):
     key: _builtins.str
     """The column it summarises."""
     structure: Global___Structure.ValueType
-    """How it is built."""
+    """How it was asked for."""
     buckets: _builtins.int
     """Value buckets."""
     zone_count: _builtins.int
@@ -170,6 +176,10 @@ class Summary(_message.Message):
     """Memory it takes."""
     ceiling: _builtins.int
     """Memory it can take at most."""
+    current_structure: Global___Structure.ValueType
+    """How it is built now: with STRUCTURE_AUTO one of the others, else the same."""
+    structure_reason: _builtins.str
+    """Why, in words, if that was chosen."""
     @_builtins.property
     def spans(self) -> _containers.RepeatedCompositeFieldContainer[_duration_pb2.Duration]:
         """The spans of its granularities, the finest first."""
@@ -209,10 +219,12 @@ class Summary(_message.Message):
         watermark: _timestamp_pb2.Timestamp | None = ...,
         horizons: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
         zones: _abc.Iterable[Global___Zone] | None = ...,
+        current_structure: Global___Structure.ValueType = ...,
+        structure_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "bytes", b"bytes", "ceiling", b"ceiling", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "keys", b"keys", "name", b"name", "spans", b"spans", "stream", b"stream", "structure", b"structure", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "keys", b"keys", "name", b"name", "spans", b"spans", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__watermark: _TypeAlias = _typing.Literal["watermark"]  # noqa: Y015
     _WhichOneofArgType__watermark: _TypeAlias = _typing.Literal["_watermark", b"_watermark"]  # noqa: Y015

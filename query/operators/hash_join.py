@@ -25,6 +25,10 @@ class HashJoin(Operator):
         self.position = 0
         self._finished = False
 
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.keys is None else self.keys.held
+
     def work(self) -> Slices:
         looked_up = self.snapshots[1 - self.probe]
         if self.keys is None:

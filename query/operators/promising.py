@@ -498,4 +498,4 @@ class Promising(Operator):
 
     @property
     def nbytes(self) -> int:
-        return self.set.nbytes
+        return self.set.nbytes + sum(s.keys.held for s in (*self.sides, *self.extra) if s.keys is not None)

@@ -209,7 +209,7 @@ class Statements(Queries):
 
     def structure(self) -> exp.Expression:
         if not self.is_word():
-            self.unexpected("none, time, grid or adaptive")
+            self.unexpected("none, time, grid, adaptive or auto")
         word, start = self.word, self.advance().start
         return placed(exp.Var(this=word.lower() if word.isascii() else word), start)
 

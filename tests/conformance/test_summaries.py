@@ -192,3 +192,15 @@ def test_cells_count_every_tuple(session: Session):
     assert described.cells is not None
     assert described.cells.sum(axis=1).tolist() == [zone.tuples for zone in described.zones]
     assert session.describe("by_grid").cells is None
+
+
+def test_a_structure_that_is_chosen_is_told_with_its_reason(session):
+    session.execute("CREATE STREAM t (ts TIMESTAMP, item_id INT) TIMESTAMP BY ts")
+    session.execute(
+        "CREATE SUMMARY chosen ON t (item_id) WITH GRANULARITY 8 SECONDS AND COLLAPSE (2, 4) STRUCTURE auto"
+    )
+    told = session.describe("chosen", cells=True)
+    assert (told.structure, told.now, told.why) == ("auto", "none", "nothing was asked yet")
+    assert told.told == "auto: none, because nothing was asked yet"
+    fixed = session.describe("by_grid")
+    assert (fixed.structure, fixed.now, fixed.why, fixed.told) == ("grid", "grid", "", "grid")

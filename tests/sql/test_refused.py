@@ -441,7 +441,7 @@ BAD_SYNTAX = [
     ("CREATE SUMMARY s ON t (k) WITH GRANULARITY 1 SECOND‸", "AND COLLAPSE"),
     ("CREATE SUMMARY s ON t (k) WITH GRANULARITY 1 SECOND AND COLLAPSE(4‸)", ", and the depth"),
     ("CREATE SUMMARY s ON t (k) WITH GRANULARITY 1 SECOND AND COLLAPSE(‸x, 5)", "the rate"),
-    ("CREATE SUMMARY s ON t (k) WITH GRANULARITY 1 AND COLLAPSE(4, 5) STRUCTURE‸", "none, time, grid or adaptive"),
+    ("CREATE SUMMARY s ON t (k) WITH GRANULARITY 1 AND COLLAPSE(4, 5) STRUCTURE‸", "time, grid, adaptive or auto"),
     ("CREATE SUMMARY s ON t (k) WITH GRANULARITY 1 AND COLLAPSE(4, 5) ‸x", "end of the statement"),
     ("SELECT a FROM s WHERE b\n  AND ‸/ 2", "an expression, found /"),
 ]  # fmt: skip
