@@ -1,7 +1,8 @@
 """The paper's figures, run and drawn: `python -m benchmarks.paper [--quick] [--seeds N] [--out DIR] [fig9 ...]`.
 
-Tables go to the standard output, one line of JSON a number after them, progress to the standard error. Plots are
-written to the folder of `--out`; all numbers to one file, `--numbers`, in which a run replaces its own figures only.
+Tables go to the standard output, one line of JSON a number after them, progress to the standard error. Plots and
+numbers go to the folder of `--out`; without it to the documentation, which gets a page of all figures, too. A run
+replaces its own figures only.
 """
 
 import argparse
@@ -15,12 +16,15 @@ from typing import Any
 
 from benchmarks.harness import Effort
 from benchmarks.paper import results
+from benchmarks.paper.page import machine, page
 from benchmarks.paper.results import Outcome
 
 FIGURES = {f"fig{number}": f"benchmarks.paper.fig{number:02d}" for number in range(9, 17)}
+FIGURES["auto"] = "benchmarks.paper.auto"
 """The module of each figure, imported when the figure is run; it has `run(effort, seeds) -> Outcome`."""
 IMAGES = Path("docs/images/paper")
 NUMBERS = Path("docs/results/paper.json")
+PAGE = NUMBERS.with_suffix(".md")
 SEEDS, QUICK_SEEDS = 3, 1
 
 
@@ -42,7 +46,9 @@ def main(given: list[str] | None = None) -> int:
     for name in asked.figures or FIGURES:
         outcome = _run(name, asked.quick, seeds)
         _tell(outcome)
-        _keep(outcome, asked.out, asked.quick)
+        _keep(outcome, seeds, asked.out, asked.quick)
+        if asked.out is None and not asked.quick:
+            PAGE.write_text(page(json.loads(NUMBERS.read_text())))
         missed += [f"{name}: {goal.text}; measured {goal.measured}" for goal in outcome.goals if goal.met is False]
     print(f"\n{len(missed)} goals missed")
     for line in missed:
@@ -72,11 +78,11 @@ def _from_goals(outcome: Outcome) -> list[dict[str, Any]]:
     return [{"metric": g.text, "ours": None, "theirs": None, "told": g.measured, "met": g.met} for g in outcome.goals]
 
 
-def _keep(outcome: Outcome, out: Path | None, quick: bool) -> None:
+def _keep(outcome: Outcome, seeds: list[int], out: Path | None, quick: bool) -> None:
     """Plots and numbers; those of a quick run only where they were asked for."""
     if out is not None:
         results.write(outcome, out)
-        _merge(outcome, out / NUMBERS.name)
+        _merge(outcome, seeds, out / NUMBERS.name)
     elif not quick:
         with tempfile.TemporaryDirectory() as spare:  # of the files only the pictures are kept in the tree
             results.write(outcome, Path(spare))
@@ -84,14 +90,14 @@ def _keep(outcome: Outcome, out: Path | None, quick: bool) -> None:
             for file in Path(spare).iterdir():
                 if file.suffix in (".png", ".svg"):
                     (IMAGES / file.name).write_bytes(file.read_bytes())
-        _merge(outcome, NUMBERS)
+        _merge(outcome, seeds, NUMBERS)
 
 
-def _merge(outcome: Outcome, path: Path) -> None:
+def _merge(outcome: Outcome, seeds: list[int], path: Path) -> None:
     """Replace the figure in the file of all numbers."""
     path.parent.mkdir(parents=True, exist_ok=True)
     numbers = json.loads(path.read_text()) if path.exists() else {}
-    numbers[outcome.figure] = results.as_json(outcome)
+    numbers[outcome.figure] = {**results.as_json(outcome), "machine": machine(), "seeds": seeds}
     path.write_text(json.dumps(dict(sorted(numbers.items())), indent=1) + "\n")
 
 

@@ -29,6 +29,7 @@ def test_examples_run(page, tmp_path):
         ("docs/how-to/operate.md", {"python", "sh", "console"}),
         ("docs/how-to/durability.md", {"python", "sh", "console"}),
         ("docs/how-to/standing.md", {"python", "sh", "console"}),
+        ("docs/how-to/bench.md", {"sh", "console"}),
         ("docs/how-to/spark.md", {"sh", "console"}),
     ],
 )
