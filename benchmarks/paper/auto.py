@@ -7,6 +7,7 @@ with it whatever the choice itself costs: measuring, weighing, building anew.
 """
 
 import statistics
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -146,24 +147,7 @@ def run(effort: Effort, seeds: list[int]) -> Outcome:
     rows.append(_row("all of it", overall, ""))
     worst, where = max((_worst(took[at]), phase.name) for at, phase in enumerate(load))
     beaten = [name for name in FIXED if _ratio(overall, name) < 1]
-    plot = Plot(
-        "auto",
-        "CPU time over a load that changes",
-        "phase",
-        "CPU time, ms, so far",
-        [
-            Curve(
-                name,
-                [float(at + 1) for at in range(len(load))],
-                [
-                    [sum(took[p][i][name] for p in range(at + 1)) / 1e6 for i in range(len(seeds))]
-                    for at in range(len(load))
-                ],
-            )
-            for name in CONTENDERS
-        ],
-        ticks={float(at + 1): phase.name for at, phase in enumerate(load)},
-    )
+    plot = _plot([phase.name for phase in load], took)
     return Outcome(
         "auto",
         "The service picks the structure by itself",
@@ -197,6 +181,28 @@ def run(effort: Effort, seeds: list[int]) -> Outcome:
             }
             for name in FIXED
         ],
+    )
+
+
+def _plot(names: list[str], took: list[list[dict[str, int]]]) -> Plot:
+    """Phase by phase, what each needed over what the best fixed structure did."""
+    best = [[min(one[name] for name in FIXED) for one in runs] for runs in took]
+
+    def curve(name: str) -> Curve:
+        ratios = [
+            [one[name] / least for one, least in zip(runs, floor, strict=True)]
+            for runs, floor in zip(took, best, strict=True)
+        ]
+        return Curve(name, [float(at + 1) for at in range(len(names))], ratios)
+
+    return Plot(
+        "auto",
+        "STRUCTURE auto and the fixed structures, phase by phase",
+        "phase of the load",
+        "CPU time, over the best fixed structure's",
+        [curve(name) for name in CONTENDERS],
+        log_y=True,
+        ticks={float(at + 1): textwrap.fill(name, 13) for at, name in enumerate(names)},
     )
 
 
