@@ -36,7 +36,7 @@ def groups_of(tasks: list[str], queries: int) -> driver.Groups:
 def main() -> None:
     given = _arguments()
     if given.render:
-        print(report.markdown(json.loads(Path(given.render).read_text(encoding="utf-8"))))
+        print(report.markdown(json.loads(Path(given.render).read_text(encoding="utf-8"))), end="")
         return
     began = time.monotonic()
     sizes = sizes_of(given.quick, given.rows)
@@ -80,6 +80,7 @@ def main() -> None:
         out = Path(given.out)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        out.with_suffix(".md").write_text(report.markdown(told), encoding="utf-8")
         print(f"all of it: {given.out}")
     if given.plots:
         from benchmarks.peers.picture import draw  # noqa: PLC0415  # matplotlib is for pictures alone

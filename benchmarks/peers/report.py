@@ -157,6 +157,9 @@ def markdown(told: Told) -> str:
     """Tables of a file of results: what ran, then each task."""
     machine = told["machine"]
     lines = [
+        "# The same work on what one would otherwise use",
+        "",
+        "Written by `make bench-peers`; what it means is in [results.md](../results.md).",
         f"{told['rounds']} rounds in turn, medians; {machine['cores']} cores,"
         f" {machine['memory_bytes'] / 2**30:.0f} GiB; {machine['java'] or 'no Java'}.",
         "Time is that of the work: starting, importing and loading are left out.",
@@ -167,9 +170,10 @@ def markdown(told: Told) -> str:
         ),
     ]
     for task in tasks_of(told):
-        lines += ["", f"### {title_of(task, told['sizes']).capitalize()}", ""]
+        lines += ["", f"## {title_of(task, told['sizes']).capitalize()}", ""]
+        lines += [f"![Seconds to a share of the answer, by peer](../images/peers/{task}.png)", ""]
         lines += _markdown_table(["peer", *header()[1:]], rows_of(told, task))
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
 
 
 def _about(told: Told, name: str) -> list[str]:
