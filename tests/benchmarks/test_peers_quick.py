@@ -77,7 +77,7 @@ def test_results_become_markdown(quick):
     _, told = quick
     told["absent"].append({"task": "top", "peer": "other", "way": "", "status": "not offered", "reason": "no order"})
     text = report.markdown(told)
-    assert text.count("\n### ") == len(TASKS)
+    assert text.count("\n## ") == len(TASKS)
     assert "not offered: no order" in text
     tables = [line for line in text.splitlines() if line.startswith("| ours")]
     assert len(tables) == len(TASKS) + 1
