@@ -24,9 +24,8 @@ UNCOMPILED := $(addprefix --ignore=tests/,sql docs promising benchmarks proto e2
   $(addprefix query/standing/test_,binding.py labels.py oracle.py standing_truth.py chaos.py) \
   query/test_estimates.py query/test_bad_input.py)
 
-# The suite in three rows side by side, each of about the same length: many of these tests mostly wait, for a disk or a service.
-REMOTE := $(addprefix tests/,promising/server promising/client conformance e2e proto loaders)
-ASKING := $(addprefix tests/,query sql laws summaries benchmarks)
+# The tests that mostly wait for a service, which go beside those that mostly work.
+REMOTE := $(addprefix tests/,promising/server promising/client conformance e2e proto loaders benchmarks)
 
 .PHONY: help
 help: ## List the targets
@@ -53,17 +52,15 @@ demo: $(STAMP) ## Start a service, load a retail log, replay its end live, ask q
 test: ## Everything that must hold: check, the suite, the kernels as plain Python, the suite with bounds checks
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory test-nojit
-	@echo "The suite, and a part of it again with bounds checks, in three rows side by side: a quarter of an hour"
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target row-one row-two row-three
+	@echo "The suite, and a part of it again with bounds checks, in two rows side by side: some twenty minutes"
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target row-one row-two
 
-.PHONY: row-one row-two row-three
+.PHONY: row-one row-two
 row-one: $(STAMP) java
-	$(BIN)/pytest $(addprefix --ignore=,$(REMOTE) $(ASKING)) $(PYTEST_ARGS)
+	$(BIN)/pytest $(addprefix --ignore=,$(REMOTE)) $(PYTEST_ARGS)
 row-two: $(STAMP) java
-	$(BIN)/pytest $(REMOTE) $(PYTEST_ARGS)
-row-three: $(STAMP) java
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest $(UNCOMPILED) $(PYTEST_ARGS)
-	$(BIN)/pytest $(ASKING) $(PYTEST_ARGS)
+	$(BIN)/pytest $(REMOTE) $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(STAMP) proto-check ## Style (ruff), types (mypy), layers (import-linter), the wire contract, the examples in docstrings
