@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -60,17 +61,22 @@ def run(report: Report, effort: Effort) -> None:
             for seed, name in enumerate("ab"):
                 retail(session, name, TUPLES, "10 MINUTES")
                 session.ingest(name, streams.zipf(TUPLES, ITEMS, seed=seed, start=START, rate=RATE))
-        runner.run(_cancel(host, max(cancelled // 10, 1000)))
+        warm = max(cancelled // 10, 1000)
+        runner.run(_cancel(host, warm))
+        _tell(f"{warm:,} streams cancelled before the first look", host)
         fresh = host.holds()
         _ignore(host, readers)
         before = host.holds(fresh)
+        _tell(f"{readers:,} readers cut before the first look", host)
         points = []
-        for _ in range(POINTS):
+        for tenth in range(1, POINTS + 1):
             runner.run(_cancel(host, cancelled // POINTS))
             points.append(host.resident())
+            _tell(f"{cancelled // POINTS * tenth:,} of {cancelled:,} streams cancelled", host)
         middle = host.holds(before)
         highest, cut = _ignore(host, readers)
         after = host.holds(before)
+        _tell(f"{readers:,} readers cut", host)
         shown = "  ".join(f"{p / 1e6:.1f}" for p in points)
         print(f"\nresident MB before: {before.resident / 1e6:.1f}; after each tenth of the cancelled streams: {shown}")
         sizes: dict[str, int | float | str] = {"of them": readers}
@@ -91,6 +97,11 @@ def run(report: Report, effort: Effort) -> None:
         ]
         report.part("soak", "resident memory, threads and files, before and after", figures)
         report.part("soak", "connections that say nothing", _connect(host, connections))
+
+
+def _tell(done: str, host: Host) -> None:
+    """How far it is: the whole takes a quarter of an hour."""
+    print(f"soak: {done}; {host.resident() / 1e6:.0f} MB resident", file=sys.stderr, flush=True)
 
 
 def _each(highest: int, before: Held, readers: int) -> float:
