@@ -43,7 +43,9 @@ def same(found, data):
     """Whether columns are to a stream what Arrow reads."""
     schema = Schema(TYPES, "ts")
     ours, arrows = (schema.read(each, frozenset({"item"})) for each in (found, read_batch(data, ROWS, BYTES)))
-    return all(np.array_equal(ours.columns[name].values, arrows.columns[name].values) for name in TYPES)
+    return all(
+        np.array_equal(np.asarray(ours.columns[name].values), np.asarray(arrows.columns[name].values)) for name in TYPES
+    )
 
 
 def unended(data):
