@@ -41,6 +41,16 @@ FARTHEST = 1 << 61  # microseconds: 73,000 years either way
 Batch: TypeAlias = Mapping[str, Any] | pa.Table | pa.RecordBatch
 
 
+def tuples_of(batch: Any) -> int:
+    """How many tuples a batch seems to have, however wrong it is."""
+    if isinstance(batch, pa.Table | pa.RecordBatch):
+        return int(batch.num_rows)
+    try:
+        return max((len(c) for c in batch.values()), default=0)
+    except (AttributeError, TypeError):
+        return 0
+
+
 class Column(NamedTuple):
     """One column of a batch.
 
@@ -287,15 +297,21 @@ def _first_bad(array: pa.Array, wanted: pa.DataType) -> int:
     return good
 
 
+def lies_alike(source: pa.DataType, kind: str) -> bool:
+    """Whether an Arrow array of that type, without nulls, is in memory as the log has a column of that kind."""
+    if kind not in AS_IT_IS:
+        return False
+    micros = kind == "timestamp" and pa.types.is_timestamp(source) and source.unit == "us"  # in whatever zone
+    return bool(micros or source == TYPES[kind])
+
+
 def _in_place(given: pa.Array | pa.ChunkedArray, kind: str) -> NDArray[Any] | None:
     """The memory of an Arrow array that is in it as the log has it; None if it is not. A view, which is read-only."""
     if isinstance(given, pa.ChunkedArray):
         if given.num_chunks != 1:
             return None
         given = given.chunk(0)
-    source = given.type
-    alike = source == TYPES[kind] or (kind == "timestamp" and pa.types.is_timestamp(source) and source.unit == "us")
-    if kind not in AS_IT_IS or not alike or given.null_count or not len(given):
+    if not lies_alike(given.type, kind) or given.null_count or not len(given):
         return None
     values = np.frombuffer(given.buffers()[1], AS_IT_IS[kind], len(given), given.offset * AS_IT_IS[kind].itemsize)
     return values if values.flags.aligned else values.copy()  # compiled kernels take aligned arrays only

@@ -25,7 +25,7 @@ from index.log import CHUNK, TupleLog
 from index.options import AUTO, Options, Sizes
 from index.postings import Postings
 from index.regions import Appended
-from index.schema import FARTHEST, Batch, Column, Schema
+from index.schema import FARTHEST, Batch, Column, Schema, tuples_of
 from index.summary import Identity, SummaryState, forget
 from index.summary_index import SummaryIndex
 from index.times import instant, readable, rounded
@@ -280,7 +280,7 @@ class Stream:
                 try:
                     added = self._append(batch, strict, producer, sequence)
                 except BatchError as problem:
-                    self._count(problem.reason, _tuples(batch))
+                    self._count(problem.reason, tuples_of(batch))
                     raise
                 for summary in self._summaries.values():
                     summary.consider()
@@ -722,13 +722,3 @@ def _filter(column: Column, kept: NDArray[np.bool_]) -> Column:
         None if column.text is None else column.text.filter(pa.array(kept)),
         None if column.nulls is None else column.nulls[kept],
     )
-
-
-def _tuples(batch: Any) -> int:
-    """How many tuples a batch seems to have, however wrong it is."""
-    if isinstance(batch, pa.Table | pa.RecordBatch):
-        return int(batch.num_rows)
-    try:
-        return max((len(c) for c in batch.values()), default=0)
-    except (AttributeError, TypeError):
-        return 0

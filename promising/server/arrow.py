@@ -119,11 +119,16 @@ def _look(data: bytes) -> tuple[int, list[pa.ipc.Message]]:
     return rows, messages if plain else []
 
 
-class _Table(NamedTuple):
+class FlatTable(NamedTuple):
     """A table of a flatbuffer: where it begins in the bytes. Every access is checked, by `struct`."""
 
     data: bytes
     start: int
+
+    @classmethod
+    def root(cls, data: bytes) -> "FlatTable":
+        """The table that all others hang on."""
+        return cls(data, int(struct.unpack_from("<I", data)[0]))
 
     def at(self, field: int) -> int | None:
         """Where a field is; None if it is left out."""
@@ -142,21 +147,33 @@ class _Table(NamedTuple):
         at = self.at(field)
         return 0 if at is None else int(struct.unpack_from("<q", self.data, at)[0])
 
+    def short(self, field: int) -> int:
+        at = self.at(field)
+        return 0 if at is None else int(struct.unpack_from("<h", self.data, at)[0])
+
     def byte(self, field: int) -> int:
         at = self.at(field)
         return 0 if at is None else self.data[at]
 
-    def table(self, field: int) -> "_Table":
+    def pairs(self, field: int) -> tuple[int, ...]:
+        """A vector of pairs of longs, one after the other."""
+        at = self.at(field)
+        if at is None:
+            return ()
+        at += int(struct.unpack_from("<I", self.data, at)[0])
+        (count,) = struct.unpack_from("<I", self.data, at)
+        return struct.unpack_from(f"<{2 * count}q", self.data, at + 4)
+
+    def table(self, field: int) -> "FlatTable":
         at = self.at(field)
         if at is None:
             raise ValueError("a message without a header")
-        return _Table(self.data, at + int(struct.unpack_from("<I", self.data, at)[0]))
+        return FlatTable(self.data, at + int(struct.unpack_from("<I", self.data, at)[0]))
 
 
-def _header(metadata: bytes) -> tuple[int, _Table]:
+def _header(metadata: bytes) -> tuple[int, FlatTable]:
     """Kind and header of a message."""
-    (start,) = struct.unpack_from("<I", metadata, 0)
-    message = _Table(metadata, start)
+    message = FlatTable.root(metadata)
     return message.byte(HEADER_TYPE), message.table(HEADER)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -41,18 +42,25 @@ class Tally:
         """Batches and queries that are done: as long as this changes, there is work."""
         return self.batches + self.answered.total()
 
-    def added(self, batch: Appended) -> None:
-        """A batch is in, or had been before."""
-        self.metrics.ingest_batches_total.labels("duplicate" if batch.duplicate else "accepted").inc()
-        if batch.duplicate:
+    def added(self, batches: Sequence[Appended]) -> None:
+        """These batches are in, or had been before."""
+        new = [batch for batch in batches if not batch.duplicate]
+        if len(new) < len(batches):
+            self.metrics.ingest_batches_total.labels("duplicate").inc(len(batches) - len(new))
+        if not new:
             return
-        self.metrics.ingest_tuples_total.labels("accepted").inc(batch.accepted)
-        with self._lock:
-            self.batches += 1
-            self.accepted += batch.accepted
-            self.refused.update(batch.refused)
-        for reason, count in batch.refused.items():
+        accepted = sum(batch.accepted for batch in new)
+        refused: Counter[str] = Counter()
+        for batch in new:
+            refused.update(batch.refused)
+        self.metrics.ingest_batches_total.labels("accepted").inc(len(new))
+        self.metrics.ingest_tuples_total.labels("accepted").inc(accepted)
+        for reason, count in refused.items():
             self.metrics.ingest_tuples_total.labels(reason).inc(count)
+        with self._lock:
+            self.batches += len(new)
+            self.accepted += accepted
+            self.refused.update(refused)
 
     def attached(self, package: "Attached") -> None:
         """A package is in, or had been before. What was left out of it when it was built never came here."""

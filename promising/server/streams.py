@@ -5,13 +5,14 @@ import time
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from index import Stream
+from index import Appended, Stream
+from index.schema import tuples_of
 from promising import statuses, wire
 from promising.server import access, logs, statements
 from promising.server.ahead import Ahead, Batch
-from promising.server.arrow import read_batch
 from promising.server.parts import Parts
 from promising.server.places import check_place
+from promising.server.plain import BatchReader
 from promising.v1 import common_pb2, streams_pb2, streams_pb2_grpc
 from summaries.errors import BadRequest, PromisingError, StorageError
 
@@ -99,14 +100,15 @@ class StreamService(streams_pb2_grpc.StreamServiceServicer):
 
     async def Ingest(self, requests: object, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
         """What is read ahead waits until all that was taken before is in, on disk if there is one, and answered."""
-        calls = self._parts.ingests
+        calls, limits = self._parts.ingests, self._parts.settings.limits
+        reader = BatchReader(limits.max_batch_rows, limits.max_message_bytes)
         with calls.admitted(access.caller()) as call:
             ahead = Ahead(context)
             draining = asyncio.ensure_future(self._parts.drain.wait())
             draining.add_done_callback(lambda _: ahead.stop())
             try:
                 while batches := await ahead.take():
-                    taken = await self._work.batch(self._add_all, batches)
+                    taken = await self._work.batch(self._add_all, batches, reader)
                     if self._session.store is not None:
                         taken = await self._work.wait(taken.settled)
                     for _, response in taken.batches:
@@ -119,39 +121,45 @@ class StreamService(streams_pb2_grpc.StreamServiceServicer):
             finally:
                 draining.cancel()  # and with it the reading
 
-    def _add_all(self, batches: list[Batch]) -> Taken:
+    def _add_all(self, batches: list[Batch], reader: BatchReader) -> Taken:
         """Add batches up to the first that the disk does not take: it is not the batch that is wrong then."""
         taken: list[tuple[Stream | None, streams_pb2.IngestResponse]] = []
-        for batch in batches:
-            try:
-                taken.append(self._add(batch.request, batch.arrow))
-            except StorageError as problem:
-                return Taken(taken, problem)
+        added: list[Appended] = []
+        try:
+            for batch in batches:
+                taken.append(self._add(batch, reader, added))
+        except StorageError as problem:
+            return Taken(taken, problem)
+        finally:
+            self._parts.tally.added(added)
         return Taken(taken)
 
     def _add(
-        self, request: streams_pb2.IngestRequest, arrow: bytes
+        self, batch: Batch, reader: BatchReader, added: list[Appended]
     ) -> tuple[Stream | None, streams_pb2.IngestResponse]:
-        """What became of a batch, which need not be on disk yet. Whatever is wrong with it concerns no other."""
-        limits, tally = self._parts.settings.limits, self._parts.tally
+        """What became of a batch, which need not be on disk yet. Whatever is wrong with it concerns no other.
+
+        added: those that were found to be in; this one joins them if it is.
+        """
+        request = batch.request
+        named = bool(request.producer_id or request.sequence)
+        producer, sequence = (request.producer_id, request.sequence) if named else (None, None)
         tuples = 0
         try:
-            named = bool(request.producer_id or request.sequence)
-            number = (request.producer_id, request.sequence) if named else (None, None)
             stream = self._session.stream(request.stream)
-            added = stream.added(*number)
-            if added is None:
-                table = read_batch(arrow, limits.max_batch_rows, limits.max_message_bytes)
-                tuples = table.num_rows
-                added = stream.append(table, strict=request.strict, producer=number[0], sequence=number[1], wait=False)
+            found = stream.added(producer, sequence)
+            if found is None:
+                columns = reader.read(batch.arrow, stream.schema.types)
+                tuples = tuples_of(columns)
+                found = stream.append(columns, strict=request.strict, producer=producer, sequence=sequence, wait=False)
         except StorageError:
             raise
         except PromisingError as problem:
-            tally.turned_away(problem, tuples)
+            self._parts.tally.turned_away(problem, tuples)
             refusal = common_pb2.Refusal(reason=statuses.reason_of(type(problem)), message=str(problem)[:2000])
             return None, streams_pb2.IngestResponse(sequence=request.sequence, refusal=refusal)
-        tally.added(added)
-        return stream, streams_pb2.IngestResponse(sequence=request.sequence, appended=wire.appended_to(added))
+        added.append(found)
+        return stream, streams_pb2.IngestResponse(sequence=request.sequence, appended=wire.appended_to(found))
 
     # --- packages in ---------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from index.storage.disk import Disk, translated
 from index.storage.options import StoreOptions
 from index.storage.store import Store
 from promising.server.ahead import Batch
+from promising.server.plain import BatchReader
 from promising.server.streams import StreamService
 from promising.server.tokens import TokenStore
 from promising.settings import Auth, Settings, Storage
@@ -261,7 +262,7 @@ def test_batches_of_one_call_share_a_sync(tmp_path):
         requests = [numbered(sequence) for sequence in range(1, 21)]
         requests[7] = batch(b"no arrow", producer_id="till 7", sequence=8)
         before = disk.syncs
-        taken = service._add_all([Batch(request, request.arrow) for request in requests])
+        taken = service._add_all([Batch(request, request.arrow) for request in requests], BatchReader(1000, 1 << 20))
         settled = taken.settled()
         assert disk.syncs == before + 1
         assert settled.problem is None
@@ -305,7 +306,7 @@ def test_what_one_stream_loses_leaves_what_came_before_it(tmp_path):
         other = remote.session.stream("t")
         service = StreamService(remote.service._parts)
         requests = [numbered(1), batch(3, stream="t"), numbered(2)]
-        taken = service._add_all([Batch(request, request.arrow) for request in requests])
+        taken = service._add_all([Batch(request, request.arrow) for request in requests], BatchReader(1000, 1 << 20))
 
         def fails():
             raise StorageUnavailable("not now")
@@ -372,7 +373,7 @@ def test_what_is_durable_is_acknowledged_before_the_call_ends(tmp_path, monkeypa
         monkeypatch.setattr(remote.stream, "append", filling)
         service = StreamService(remote.service._parts)
         requests = [numbered(sequence) for sequence in range(1, 5)]
-        taken = service._add_all([Batch(request, request.arrow) for request in requests])
+        taken = service._add_all([Batch(request, request.arrow) for request in requests], BatchReader(1000, 1 << 20))
         disk.full = False
         settled = taken.settled()
         assert [response.sequence for _, response in settled.batches] == [1, 2]
