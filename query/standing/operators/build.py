@@ -12,6 +12,7 @@ from query.standing.operators.distinct import DistinctNode
 from query.standing.operators.exists import ExistsNode
 from query.standing.operators.group import GroupNode
 from query.standing.operators.join import JoinNode
+from query.standing.operators.kept import KeptNode
 from query.standing.operators.leaf import Leaf
 from query.standing.operators.project import ProjectNode
 from query.standing.operators.sets import SetNode
@@ -32,7 +33,8 @@ def build(standing: plan.Standing, mode: Mode, leaf: MakeLeaf) -> Node:
     """The steps of a standing query; `leaf` makes the one of each window, from left to right, all of this mode."""
     made = Builder(standing, leaf).query(standing.root)
     assert made.mode is mode
-    return made
+    # Without retractions results are tuples, which do not change, or groups that are told of whenever they do.
+    return KeptNode(made) if mode is Mode.ITA and label(standing.root) is Label.STR else made
 
 
 class Builder:

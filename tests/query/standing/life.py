@@ -160,9 +160,10 @@ class Life:
         """Clients that came back and were told no more than what had changed."""
         self.survived = 0
         """Of these, those that came back to another process."""
-        self.told: dict[str, int] = {}
-        """Queries that were told the time in this tick."""
-        self.stale: dict[str, tuple[int, Bag]] = {}
+        self.noted: dict[str, tuple[int, Bag]] = {}
+        """In `ita`: the time that each query was last told, and the truth as it was known by then."""
+        self.shown: dict[str, tuple[int, Bag]] = {}
+        """In `ita`: what the first who looked was shown of that."""
         self._memo: dict[tuple[str, int], Bag] = {}
         self.session = self.opened()
         self._define()
@@ -259,11 +260,11 @@ class Life:
     def create(self, event: Create) -> None:
         if self.setting.mode is Mode.ITA or _endless(event.query):
             self.session.standing.tick()  # so that it is known which tuples were there before it
-            self.stale.clear()
         self.queries[event.name] = event
         self.admissions[event.name] = []
         self.admit()
         self.session.execute(f"CREATE CONTINUOUS QUERY {event.name} AS {statement(event)}")
+        self.note()
 
     def unleash(self) -> None:
         """Without its budget a query comes to show all that there is."""
@@ -272,6 +273,7 @@ class Life:
                 self.session.execute(f"ALTER CONTINUOUS QUERY {name} DROP BUDGET")
                 self.queries[name] = replace(event, budget=None)
                 self.admissions[name] = [(self.history.arrived(), LONG_AGO)]
+                self.noted.pop(name, None)  # it begins anew, with what the last tick took in
 
     def drop(self, name: str) -> None:
         if name in self.queries:
@@ -301,7 +303,8 @@ class Life:
         for known in self.admissions.values():
             known.clear()
         self.admit()
-        self.stale.clear()
+        self.noted.clear()
+        self.note()
 
     def admit(self) -> None:
         """What the queries have come to know by now, and at which time."""
@@ -322,17 +325,20 @@ class Life:
     def tick(self) -> None:
         self._memo.clear()
         self.admit()
-        number = self.session.standing.tick()
-        self.told = {
-            name: view.watermark
-            for name in self.queries
-            if (view := self.session.standing.view(name)).changed == number
-        }
-        for name in self.told:
-            self.stale.pop(name, None)
+        self.session.standing.tick()
+        self.note()
         for reader, client in self.clients.items():
             if not client.asleep:
                 self.read(reader, client)
+
+    def note(self) -> None:
+        """In `ita` a view is true when the time is told; who looks later sees what it was then."""
+        for name, event in self.queries.items() if self.setting.mode is Mode.ITA else ():
+            view = self.session.standing.view(name)
+            if view.changed == self.session.standing.number and not view.endless:
+                true = oracle.view(event.query, self.history, view.watermark, self.admitted(name))
+                self.noted[name] = view.watermark, rounded(true)
+                self.shown.pop(name, None)
 
     def read(self, reader: str, client: Client) -> None:
         event = self.queries[client.query]
@@ -363,16 +369,13 @@ class Life:
             self.compare_stale(client, event, at, where)
 
     def compare_stale(self, client: Client, event: Create, at: int, where: str) -> None:
-        """In `ita` a view is true when the time is told; who looks later sees what it was then."""
-        if at <= LONG_AGO:  # nothing was told yet
+        if at <= LONG_AGO or event.name not in self.noted:  # nothing was told yet
             return
-        if self.told.get(event.name) == at:
-            self.compare(client, event, at, where)
-            self.stale[event.name] = at, bag(client.view.snapshot())
-        elif event.name in self.stale and self.stale[event.name][0] == at:
-            shown, then = bag(client.view.snapshot()), self.stale[event.name][1]
-            if shown != then:
-                raise Untrue(f"{where}\n  at {at - START}: {shown} is not what it was when the time was told: {then}")
+        self.compare(client, event, at, where)
+        shown = bag(client.view.snapshot())
+        then = self.shown.setdefault(event.name, (at, shown))
+        if then[0] == at and shown != then[1]:
+            raise Untrue(f"{where}\n  at {at - START}: {shown} is not what it was when the time was told: {then[1]}")
 
     def wake(self, client: Client) -> None:
         feed = self.session.standing.subscribe(client.query, client.token)
@@ -381,7 +384,9 @@ class Life:
 
     def compare(self, client: Client, event: Create, at: int, where: str) -> None:
         shown = bag(client.view.snapshot())
-        true = self._memo.get((event.name, at))
+        told, true = self.noted.get(event.name, (None, None))
+        if told != at:
+            true = self._memo.get((event.name, at))
         if true is None:
             made = oracle.view(event.query, self.history, at, self.admitted(event.name))
             true = self._memo[event.name, at] = rounded(made)

@@ -1,9 +1,13 @@
 """Standing queries at work: ticks, silence, sharing, failures, tokens, budgets."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from query import Session
+from query.standing.deltas import Mode
+from query.standing.engine import Engine
 from query.standing.operators.distinct import DistinctNode
 from query.standing.source import BEGINNING
 from summaries.errors import BadToken, DivisionByZero, InternalError, NoSuchName, Unsupported
@@ -312,6 +316,61 @@ def test_what_ends_before_its_turn_is_given_up_and_counted(session):
     assert status.size == 0
     assert status.came + status.shed == 1_000_000
     assert status.shed > 0
+
+
+# --- where only results bring the time -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ita(monkeypatch):
+    monkeypatch.setattr("query.session.Engine", partial(Engine, Mode.ITA))
+    with Session(seed=1, clock=lambda: 1 << 60) as made:
+        for name in "ab":
+            made.execute(f"CREATE STREAM {name} (ts TIMESTAMP, item BIGINT, price DOUBLE) TIMESTAMP BY ts")
+        yield made
+
+
+def test_who_comes_late_is_shown_groups_as_they_were_when_the_time_was_told(ita):
+    counts = "SELECT count(*) FROM a GROUP BY item WINDOW 100 SECONDS INTERSECT SELECT item FROM b WINDOW 5 SECONDS"
+    early = create(ita, "q", counts)
+    put(ita, "a", (0, 7, 0))
+    put(ita, "b", (0, 1, 0))
+    assert (items(early), early.watermark) == ([1], START)
+    for now in range(10, 90):  # the result is over and its group has changed, which nothing tells the view
+        put(ita, "a", (now, 7, 0), (now, now, 0))
+        ita.standing.tick()
+        late = ita.subscribe("q")
+        assert (items(late), late.watermark) == ([1], START)
+    put(ita, "b", (90, 81, 0))
+    assert (items(late), late.watermark) == ([81], START + 90 * SECOND)
+    assert items(early) == [81]
+
+
+def test_who_comes_late_is_shown_rows_of_a_table_that_are_forgotten(ita):
+    ita.execute("CREATE TABLE t (item BIGINT, size BIGINT, PRIMARY KEY (item)) RETROACTIVE")
+    ita.load_table("t", {"item": list(range(9)), "size": [5] * 9})
+    sizes = "SELECT t.size FROM a, t WHERE a.item = t.item WINDOW 5 SECONDS"
+    early = create(ita, "q", f"{sizes} INTERSECT SELECT item FROM b WINDOW 5 SECONDS")
+    put(ita, "a", (0, 7, 0))
+    put(ita, "b", (0, 5, 0))
+    assert items(early) == [5]
+    put(ita, "b", (10, 8, 0))
+    for change in range(300):
+        ita.load_table("t", {"item": list(range(9)), "size": [100 + change] * 9})
+        ita.standing.tick()
+    late = ita.subscribe("q")
+    assert (items(late), late.watermark) == ([5], START)
+
+
+def test_rows_that_are_kept_have_their_places_when_others_go(ita):
+    even = "SELECT item, price FROM a WINDOW 50 SECONDS EXCEPT SELECT item, price FROM b WINDOW 200 SECONDS"
+    view = create(ita, "q", even)
+    put(ita, "a", *((0, item, item) for item in range(3_000)))
+    assert len(items(view)) == 3_000
+    put(ita, "b", *((1, item, item) for item in range(3_000) if item % 100))
+    assert items(view) == items(ita.subscribe("q")) == list(range(0, 3_000, 100))
+    put(ita, "a", (2, -1, 0.5))
+    assert items(view) == items(ita.subscribe("q")) == [-1, *range(0, 3_000, 100)]
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
