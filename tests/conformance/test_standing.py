@@ -170,7 +170,7 @@ def test_many_are_polled_at_once_and_each_has_its_own_rows(opened):
     assert min(taken.values()) > 0
     again = {session.subscribe(name, one.token): one for name, one in zip(asked, watched, strict=True)}
     put(session, 131, 135)
-    told = {one: [] for one in again}
+    told: dict[object, list[object]] = {one: [] for one in again}
     end = time.monotonic() + WAIT
     while not all(told.values()):
         assert time.monotonic() < end
