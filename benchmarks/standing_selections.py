@@ -382,7 +382,7 @@ class Ours:
         if not self._feeds:
             self._feeds = [self.engine.subscribe(status.name) for status in self.engine.status()]
         self.tick(batch)
-        return [feed.take() for feed in self._feeds]
+        return list(self.engine.take(self._feeds).values())
 
     def sizes(self, found: list[tuple[Any, ...]]) -> tuple[int, int]:
         """New rows of all selections, and new pairs of all joins."""

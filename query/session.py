@@ -3,7 +3,7 @@
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,8 @@ from query.sql import nodes, parse, parse_many
 from query.standing.binding import bind_standing
 from query.standing.engine import Engine
 from query.standing.explaining import explain_standing
-from query.standing.subscription import Delta, LiveView, Subscription
+from query.standing.subscription import Delta, Subscription
+from query.standing.watching import Watched, poll
 from query.statements import Definitions
 from query.tokens import Shelf
 from summaries.adt import Estimates
@@ -40,7 +41,6 @@ if TYPE_CHECKING:  # files are no matter of those who keep nothing
     from index.storage.store import Store
 
 LONGEST_TOKEN = 250
-WAIT = 0.01  # seconds between two looks at whether anything has changed
 CLIPPED = "the budget is the most that this service gives a query at once; resume it to go on"
 
 
@@ -316,24 +316,16 @@ class Session:
         Looking brings all continuous queries of the session up to date. token: goes on from the change that it came
         with.
         """
-        feed = self.standing.subscribe(name, token)
-        closed = threading.Event()
+        return Watched(self.standing, self.standing.subscribe(name, token))
 
-        def close() -> None:
-            closed.set()
-            feed.close()
+    def poll(self, subscriptions: Iterable[Subscription], timeout: float | None = 0.0) -> dict[Subscription, Delta]:
+        """The next change of each of these subscriptions, taken into its view; those without one are left out.
 
-        def take(timeout: float | None) -> Delta | None:
-            until = None if timeout is None else time.monotonic() + timeout
-            while not closed.is_set():
-                self.standing.tick()
-                delta = feed.take()
-                if delta is not None or (until is not None and time.monotonic() >= until):
-                    return delta
-                closed.wait(WAIT)
-            return None
-
-        return Subscription(LiveView(feed.schema, feed.keyed, feed.endless), take, close)
+        All are looked at in one go, which costs much less than one by one. Waits up to `timeout` seconds (None: for as
+        long as it takes) until there is a change of any. What one of them fails with is raised, before any other has
+        changed; without it the others go on.
+        """
+        return poll(self.standing, subscriptions, timeout)
 
     # --- summaries -----------------------------------------------------------------------------------------------
 

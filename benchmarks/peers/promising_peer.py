@@ -17,7 +17,7 @@ SETTINGS: dict[str, Any] = {
     "threads": 1,
     "history": "a stream and a summary on item for each side, GRANULARITY 10 MINUTES AND COLLAPSE (4, 5)",
     "join": "CREATE CONTINUOUS QUERY with the times in WHERE and a WINDOW two batches longer; rows by a subscription",
-    "selections": "a CREATE CONTINUOUS QUERY each, without WINDOW; one tick a batch, rows of each to a feed of its own",
+    "selections": "a CREATE CONTINUOUS QUERY each, without WINDOW; after each batch one poll of all subscriptions",
     "top, rare, sampled": "WITH PREFERENCE DESC, ASC or WEIGHTED over the counts of both sides, and LIMIT",
     "sum, sum-join": "WITH ERROR 0.01 CONFIDENCE 0.95",
 }
@@ -116,19 +116,16 @@ def selections(loaded: Loaded, job: Job, task: str, tally: Tally) -> Answer:
         session.execute(
             f"CREATE CONTINUOUS QUERY s{number} AS SELECT id FROM a WHERE price BETWEEN {low!r} AND {high!r}{items}"
         )
-    engine = session.standing
-    feeds = [engine.subscribe(f"s{number}") for number in range(len(asked))]
+    watched = {session.subscribe(f"s{number}"): number for number in range(len(asked))}
     found: list[tuple[int, pa.Table]] = []
     rows = 0
     batches = _batches({"a": loaded.tables["a"]}, job)
     tally.start()
     for batch in batches:
         session.ingest("a", batch["a"])
-        engine.tick()
-        for number, feed in enumerate(feeds):
-            delta = feed.take()
-            if delta is not None and delta.inserts.num_rows:
-                found.append((number, delta.inserts))
+        for subscription, delta in session.poll(watched).items():
+            if delta.inserts.num_rows:
+                found.append((watched[subscription], delta.inserts))
                 rows += delta.inserts.num_rows
         tally.rows(rows)
     tally.stop()

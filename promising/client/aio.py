@@ -26,6 +26,7 @@ from promising.client.retries import RETRIES, Retries
 from promising.v1 import queries_pb2, streams_pb2
 from query.answers import Done, Explanation, Frame
 from query.budgets import Budget
+from query.standing.subscription import Delta
 from summaries.adt import Estimates
 from summaries.errors import InternalError, MixedKeys, NaNKey, NoSuchName, PromisingError, Unavailable, WrongType
 
@@ -299,6 +300,12 @@ class AsyncSession:
     async def subscribe(self, name: str, token: str | None = None) -> AsyncSubscription:
         """Watch a continuous query; what holds is said at `RemoteSession.subscribe`."""
         return await self._watching.subscribe(name, token)
+
+    async def poll(
+        self, subscriptions: Iterable[AsyncSubscription], timeout: float | None = 0.0
+    ) -> dict[AsyncSubscription, Delta]:
+        """The next change of each of these; what holds is said at `RemoteSession.poll`."""
+        return await self._watching.poll(subscriptions, timeout)
 
     # --- for those who read elsewhere ----------------------------------------------------------------------------
 

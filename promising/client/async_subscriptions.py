@@ -1,7 +1,7 @@
 """Continuous queries watched by a session in an event loop: one call for all of them, read by a task."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -11,8 +11,8 @@ from promising import sections
 from promising.client.channels import Place
 from promising.client.retries import Retries
 from promising.client.watching import Board, Watched, pause, view_of, why
-from query.standing.subscription import Delta
-from summaries.errors import InternalError, PromisingError, Unavailable
+from query.standing.subscription import ELSEWHERE, Delta
+from summaries.errors import BadQuestion, InternalError, PromisingError, Unavailable
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
 CLOSED = "the session is closed"
@@ -51,10 +51,11 @@ class AsyncSubscription:
 
     async def poll(self, timeout: float | None = 0.0) -> Delta | None:
         """The next change, taken into the view; None if there is none within `timeout` seconds (None: wait for it)."""
-        found = await self._watching.take(self._watched, timeout)
-        if found is None:
-            return None
-        opened, delta = found
+        found = await self._watching.take([self._watched], timeout)
+        return self.told(*found[self._watched]) if found else None
+
+    def told(self, opened: sections.Opened, delta: Delta) -> Delta:
+        """Take in the next change."""
         if opened != self._opened:  # dropped, and made anew with other columns
             self._opened, self._view = opened, view_of(opened)
         self._view.apply(delta)
@@ -126,20 +127,29 @@ class AsyncWatching:
             raise watched.problem
         return AsyncSubscription(self, watched, token)
 
-    async def take(self, watched: Watched, timeout: float | None) -> tuple[sections.Opened, Delta] | None:
-        """The next change; None if there is none in time, or if nobody wants it any more."""
+    async def poll(
+        self, subscriptions: Iterable[AsyncSubscription], timeout: float | None
+    ) -> dict[AsyncSubscription, Delta]:
+        """The next change of each, taken into its view, of those that have one."""
+        mine = list(dict.fromkeys(subscriptions))
+        if any(one._watching is not self for one in mine):
+            raise BadQuestion(ELSEWHERE)
+        found = await self.take([one._watched for one in mine], timeout)
+        return {one: one.told(*found[one._watched]) for one in mine if one._watched in found}
+
+    async def take(self, several: list[Watched], timeout: float | None) -> dict[Watched, tuple[sections.Opened, Delta]]:
+        """The next change of each; none if there is none of any in time, or if nobody wants it any more."""
         try:
             async with asyncio.timeout(timeout if timeout is None or timeout > 0 else None):
-                while (found := self._board.take(watched)) is None:
+                while True:
+                    found = self._board.take_all(several)
                     self._unsent.set()
-                    if watched.problem is not None:
-                        raise watched.problem
-                    if watched.closed or (timeout is not None and timeout <= 0):
-                        return None
+                    late = timeout is not None and timeout <= 0
+                    if found or late or all(watched.closed for watched in several):
+                        return found
                     await self._told()
-                return found
         except TimeoutError:
-            return None
+            return {}
 
     def leave(self, watched: Watched) -> None:
         """Watch it no more. Without any the call ends."""

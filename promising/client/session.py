@@ -27,6 +27,7 @@ from promising.client.subscriptions import RemoteSubscription, Watching
 from promising.v1 import queries_pb2, streams_pb2
 from query.answers import Answer, Done, Explanation, Frame
 from query.budgets import Budget
+from query.standing.subscription import Delta, Subscription
 from summaries.adt import Estimates
 from summaries.errors import InternalError, MixedKeys, NaNKey, NoSuchName, PromisingError, Unavailable, WrongType
 
@@ -345,6 +346,14 @@ class RemoteSession:
         where it was: nothing is missed, and nothing comes twice. token: goes on from the change that it came with.
         """
         return self._watching.subscribe(name, token)
+
+    def poll(self, subscriptions: Iterable[Subscription], timeout: float | None = 0.0) -> dict[Subscription, Delta]:
+        """The next change of each of these subscriptions, taken into its view; those without one are left out.
+
+        Waits up to `timeout` seconds (None: for as long as it takes) until there is a change of any. What one of them
+        fails with is raised, before any other has changed; without it the others go on.
+        """
+        return self._watching.poll(subscriptions, timeout)
 
     # --- for those who read elsewhere ----------------------------------------------------------------------------
 

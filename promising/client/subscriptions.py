@@ -4,7 +4,7 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import grpc
@@ -14,8 +14,8 @@ from promising.client.retries import Retries
 from promising.client.watching import Board, Watched, pause, view_of, why
 from promising.sections import Opened
 from promising.v1 import queries_pb2
-from query.standing.subscription import Delta, Subscription
-from summaries.errors import InternalError, PromisingError, Unavailable
+from query.standing.subscription import ELSEWHERE, Delta, Subscription
+from summaries.errors import BadQuestion, InternalError, PromisingError, Unavailable
 
 Outbox = queue.SimpleQueue[queries_pb2.SubscribeRequest | None]
 CLOSED = "the session is closed"
@@ -51,10 +51,10 @@ class RemoteSubscription(Subscription):
         return self
 
     def _next(self, timeout: float | None) -> Delta | None:
-        found = self._watching.take(self._watched, timeout)
-        if found is None:
-            return None
-        opened, delta = found
+        found = self._watching.take([self._watched], timeout).get(self._watched)
+        return None if found is None else self._opening(*found)
+
+    def _opening(self, opened: Opened, delta: Delta) -> Delta:
         if opened != self._opened:  # dropped, and made anew with other columns
             self._opened, self._view = opened, view_of(opened)
         return delta
@@ -103,19 +103,27 @@ class Watching:
                 raise watched.problem
         return RemoteSubscription(self, watched, token)
 
-    def take(self, watched: Watched, timeout: float | None) -> tuple[Opened, Delta] | None:
-        """The next change; None if there is none in time, or if nobody wants it any more."""
+    def poll(self, subscriptions: Iterable[Subscription], timeout: float | None) -> dict[Subscription, Delta]:
+        """The next change of each, taken into its view, of those that have one."""
+        mine: list[RemoteSubscription] = []
+        for one in dict.fromkeys(subscriptions):
+            if not isinstance(one, RemoteSubscription) or one._watching is not self:
+                raise BadQuestion(ELSEWHERE)
+            mine.append(one)
+        found = self.take([one._watched for one in mine], timeout)
+        return {one: one.told(one._opening(*found[one._watched])) for one in mine if one._watched in found}
+
+    def take(self, several: list[Watched], timeout: float | None) -> dict[Watched, tuple[Opened, Delta]]:
+        """The next change of each; none if there is none of any in time, or if nobody wants it any more."""
         until = None if timeout is None else time.monotonic() + timeout
         with self._news:
-            while (found := self._board.take(watched)) is None:
+            while True:
+                found = self._board.take_all(several)
                 self._send()
-                if watched.problem is not None:
-                    raise watched.problem
                 left = None if until is None else until - time.monotonic()
-                if watched.closed or (left is not None and left <= 0):
-                    return None
+                if found or all(watched.closed for watched in several) or (left is not None and left <= 0):
+                    return found
                 self._news.wait(left)
-            return found
 
     def leave(self, watched: Watched) -> None:
         """Watch it no more. Without any the call ends."""

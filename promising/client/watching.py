@@ -1,6 +1,7 @@
 """What a session watches, and what has come of it and was not looked at yet: the part that needs no connection."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import grpc
@@ -48,6 +49,11 @@ class Watched:
     def over(self) -> bool:
         """Whether nothing more can come."""
         return self.closed or self.problem is not None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a change was not looked at yet."""
+        return bool(self._waiting)
 
     @property
     def full(self) -> bool:
@@ -137,6 +143,14 @@ class Board:
         if found is None and watched.number is None and not watched.over and self.interrupted is None:
             self._ask(watched)
         return found
+
+    def take_all(self, several: Sequence[Watched]) -> dict[Watched, tuple[sections.Opened, Delta]]:
+        """The next change of each that has one. Raises why one of them is over that has none left; no other is taken
+        then."""
+        for watched in several:
+            if watched.problem is not None and not watched.closed and not watched.waiting:
+                raise watched.problem
+        return {watched: found for watched in several if (found := self.take(watched)) is not None}
 
     def begin(self) -> None:
         """A new call: everything is asked for again, from where it was."""

@@ -259,23 +259,24 @@ def collect(s, terms, columns, pieces, first, last, chosen, size, order, rank, m
 
 
 @kernel(
-    "int64(uint8[::1], int64, int64[::1], int64[::1], int64[::1], int32[::1], int32[::1], int64[::1], int32[::1],"
+    "int64(int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int32[::1], int64[::1], int32[::1],"
     " int32[:,::1], int32[:,::1], uint64[:,:,::1], int64, int64, uint64[:,::1], int64[::1], int64[::1])"
 )
 def collect_all(
-    states, count, terms, columns, pieces, first, last, chosen, size, order, rank, marks, low, base, bits, out, ends
+    which, terms, columns, pieces, first, last, chosen, size, order, rank, marks, low, base, bits, out, ends
 ):
-    """The rows from `low` on of every selection of the first `count` whose terms say all, one after the other.
+    """The rows from `low` on of each selection of `which`, one after the other, as `collect` writes them.
 
-    `ends[s]` is where those of selection `s` end. Returns how many there are.
+    `ends[i]` is where those of selection `which[i]` end. Returns how many there are.
     """
     at = 0
-    for s in range(count):
-        if states[s] == PLAIN and size[s] > 0:
+    for i in range(which.size):
+        s = which[i]
+        if size[s] > 0:
             at = collect(
                 s, terms, columns, pieces, first, last, chosen, size, order, rank, marks, low, base, bits, out, at
             )
-        ends[s] = at
+        ends[i] = at
     return at
 
 

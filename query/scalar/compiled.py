@@ -47,6 +47,7 @@ class Compiled:
     `run` gives the value of all rows of a frame or raises Failure; `can_fail` says that it may. `constant` says that
     every row has the same value, `guards` that a part runs on some rows only, so that a failed run may have cost more
     than one pass. `text` is what a string literal says: beside a value of another kind it is read as that kind.
+    `column` is the column that it is, if it is nothing but one.
     """
 
     kind: Kind
@@ -56,6 +57,7 @@ class Compiled:
     run: Callable[[Frame], Value]
     guards: bool = False
     text: str | None = None
+    column: Input | None = None
 
     def evaluate(self, columns: Mapping[Input, pa.Array], rows: int) -> pa.Array:
         """The value for each of `rows` rows, as ARROW[kind]; `columns` holds at least `inputs`, each of its kind.
@@ -86,7 +88,7 @@ def overwrite(value: pa.Array, rows: NDArray[np.int64], new: pa.Array) -> pa.Arr
 
 
 def column(source: Input) -> Compiled:
-    return Compiled(source.kind, frozenset((source,)), False, False, lambda frame: frame.columns[source])
+    return Compiled(source.kind, frozenset((source,)), False, False, lambda frame: frame.columns[source], column=source)
 
 
 def literal(value: object, kind: Kind, text: str | None = None) -> Compiled:

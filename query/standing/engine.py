@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from index.table import Table
 from query.standing import plan
 from query.standing.deltas import Mode
-from query.standing.source import Source
+from query.standing.source import Alike, Source
 from query.standing.subscription import Delta
 from query.standing.views import Planned, Seen, View, may_wait, view_of
 from summaries.errors import BadToken, NoSuchName, PromisingError
@@ -65,56 +65,37 @@ class Feed:
 
     def __init__(self, engine: "Engine", name: str, seen: Seen | None, same: bool) -> None:
         self._engine = engine
-        self._name = name
-        self._seen = seen
-        self._same = same
-        view = engine.view(name)
-        self._view = view
-        self.schema = view.schema
-        self.keyed = view.keyed
-        self.endless = view.endless
-        self.key_width = view.width
+        self.name = name
+        self.key = name.lower()
+        self.seen = seen
+        """What it has been told; None: nothing, or nothing of this view."""
+        self.same = same
+        """Whether that was in this process, so that ticks count."""
+        self.view = engine.view(name)
+        self.number = self.view.readers[0].number
+        self.alike: Alike | None = None
+        """What it is read together with, from the first change on."""
+        self.schema = self.view.schema
+        self.keyed = self.view.keyed
+        self.endless = self.view.endless
+        self.key_width = self.view.width
 
     def take(self) -> Delta | None:
         """What has changed since the last time; None if nothing has."""
-        with self._engine.lock:
-            view = self._engine.view(self._name)
-            if view is not self._view:  # dropped and made anew, or another budget
-                if _shape(view) != _shape(self._view):
-                    raise NoSuchName(
-                        f"continuous query {self._name!r} was dropped, and another is called so now; subscribe again"
-                    )
-                self._view, self._seen, self._same = view, None, True
-            if view.failed is not None:
-                raise view.failed
-            for source in view.sources:
-                if source.problem is not None:
-                    raise source.problem
-            if self._seen is not None and self._same and view.changed <= self._seen.tick:
-                return None
-            changes = view.since(self._seen, same=self._same)
-            rows = view.rows(changes.ids) if len(changes.ids) else view.schema.empty_table()
-            self._seen, self._same = Seen(view.tick, view.now, view.positions), True
-            return Delta(
-                view.tick,
-                view.watermark,
-                changes.reset,
-                rows,
-                changes.ids,
-                changes.exp,
-                changes.retractions,
-                self._engine.token(self._name, self._seen),
-                view.shed,
-                view.lag,
+        return self._engine.take((self,)).get(self)
+
+    def follow(self, view: View) -> None:
+        """The query was dropped and made anew, or has another budget."""
+        if _shape(view) != _shape(self.view):
+            raise NoSuchName(
+                f"continuous query {self.name!r} was dropped, and another is called so now; subscribe again"
             )
+        self.view, self.number, self.alike = view, view.readers[0].number, None
+        self.seen, self.same = None, True
 
     def close(self) -> None:
         """Look no more."""
         self._engine.leave(self)
-
-    @property
-    def name(self) -> str:
-        return self._name
 
 
 class Engine:
@@ -138,6 +119,8 @@ class Engine:
         self._queries: dict[str, View | PromisingError] = {}
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._heads: dict[str, str] = {}
+        """What each token of a query begins with."""
         self._feeds: set[Feed] = set()
 
     # --- queries -------------------------------------------------------------------------------------------------
@@ -168,6 +151,7 @@ class Engine:
             view.names.add(name.lower())
             self._queries[name.lower()] = view
             self._ids[name.lower()], self._names[name.lower()] = number, name
+            self._heads[name.lower()] = _head(self._epoch, number)
 
     def broken(self, name: str, statement: str, problem: PromisingError) -> None:
         """A query that was kept and cannot stand any more."""
@@ -181,6 +165,7 @@ class Engine:
             view = self._queries.pop(name.lower(), None)
             self._ids.pop(name.lower(), None)
             self._names.pop(name.lower(), None)
+            self._heads.pop(name.lower(), None)
             if isinstance(view, View):
                 view.names.discard(name.lower())
                 if not view.names:
@@ -309,9 +294,92 @@ class Engine:
         with self.lock:
             self._feeds.discard(feed)
 
-    def token(self, name: str, seen: Seen) -> str:
-        made = [self._epoch, self._ids[name.lower()], seen.tick, seen.now, seen.positions]
-        return base64.urlsafe_b64encode(json.dumps(made, separators=(",", ":")).encode()).decode()
+    def take(self, feeds: Iterable[Feed]) -> dict[Feed, Delta]:
+        """What has changed for each of these since it was told last; those for which nothing has are left out.
+
+        Selections that are alike, and whose subscribers were told as much, are looked up together. If one of them
+        fails, that is raised, and none of them was told anything.
+        """
+        with self.lock:
+            made: dict[Feed, Delta] = {}
+            together: dict[tuple[Alike, int], list[Feed]] = {}
+            told: list[tuple[Seen, list[Feed]]] = []
+            for feed in feeds:
+                view = self._queries.get(feed.key)
+                if view is not feed.view:
+                    feed.follow(self.view(feed.name))
+                if feed.alike is not None and feed.seen is not None:
+                    together.setdefault((feed.alike, feed.seen.tick), []).append(feed)
+                else:
+                    self._changes(feed, made, told)
+            for (alike, tick), several in together.items():
+                if len(several) == 1:
+                    self._changes(several[0], made, told)
+                    continue
+                if alike.source.problem is not None:
+                    raise alike.source.problem
+                if alike.changed > tick:
+                    self._changes_together(alike, several, made, told)
+            for seen, several in told:
+                for feed in several:
+                    feed.seen, feed.same, feed.alike = seen, True, feed.alike or feed.view.alike
+            return made
+
+    def _changes(self, feed: Feed, made: dict[Feed, Delta], told: list[tuple[Seen, list[Feed]]]) -> None:
+        """What has changed in one view."""
+        view = feed.view
+        if view.failed is not None:
+            raise view.failed
+        for source in view.sources:
+            if source.problem is not None:
+                raise source.problem
+        if feed.seen is not None and feed.same and view.changed <= feed.seen.tick:
+            return
+        changes = view.since(feed.seen, same=feed.same)
+        rows = view.rows(changes.ids) if len(changes.ids) else view.schema.empty_table()
+        seen = Seen(view.tick, view.now, view.positions)
+        told.append((seen, [feed]))
+        made[feed] = Delta(
+            view.tick,
+            view.watermark,
+            changes.reset,
+            rows,
+            changes.ids,
+            changes.exp,
+            changes.retractions,
+            self._heads[feed.key] + _progress(seen),
+            view.shed,
+            view.lag,
+        )
+
+    def _changes_together(
+        self, alike: Alike, feeds: list[Feed], made: dict[Feed, Delta], told: list[tuple[Seen, list[Feed]]]
+    ) -> None:
+        """What has changed in selections that are alike: each is given its stretch of what is new in all of them."""
+        view, before = feeds[0].view, feeds[0].seen
+        assert before is not None
+        (first,) = before.positions.values()
+        news = alike.since([feed.number for feed in feeds], first)
+        seen = Seen(view.tick, view.now, view.positions)
+        told.append((seen, feeds))
+        heads, progress = self._heads, _progress(seen)
+        tick, watermark, shed, lag = view.tick, view.watermark, view.shed, view.lag
+        missed, rows, ids, exp = news.missed, news.rows, news.ids[:, None], news.exp
+        none, begin = ids[:0], 0
+        for feed, end in zip(feeds, news.ends, strict=True):
+            made[feed] = Delta(
+                tick,
+                watermark,
+                missed,
+                rows.slice(begin, end - begin),
+                ids[begin:end],
+                exp[begin:end],
+                none,
+                heads[feed.key] + progress,
+                shed,
+                lag,
+            )
+            begin = end
 
     def _read(self, name: str, token: str, view: View) -> tuple[Seen | None, bool]:
         """How far a token's owner has come, and whether in this process; None if that does not help."""
@@ -390,6 +458,18 @@ class Engine:
 def _shape(view: View) -> tuple[pa.Schema, bool, bool, int]:
     """What a subscriber relies on."""
     return view.schema, view.keyed, view.endless, view.width
+
+
+def _head(epoch: str, number: str) -> str:
+    """What a token says of the query. Of bytes in threes base64 can be made part by part, and JSON minds no spaces."""
+    made = json.dumps([epoch, number], separators=(",", ":"))[:-1].encode() + b","
+    return base64.urlsafe_b64encode(made + b" " * (-len(made) % 3)).decode()
+
+
+def _progress(seen: Seen) -> str:
+    """The rest of a token: how far its owner has come."""
+    made = json.dumps([seen.tick, seen.now, seen.positions], separators=(",", ":"))[1:]
+    return base64.urlsafe_b64encode(made.encode()).decode()
 
 
 def _weight(view: View) -> float:

@@ -73,6 +73,10 @@ class Selections:
         place = self.lists.append(number, MORE if rest else PLAIN, pieces)
         self.queries[number] = _Query(place, tuple(rest), tuple(term.column for term in found))
 
+    def plain(self, number: int) -> bool:
+        """Whether the conditions of a selection are comparisons of columns with constants, and nothing else."""
+        return not self.queries[number].rest
+
     def remove(self, number: int) -> None:
         """Amortised O(its conditions)."""
         query = self.queries.pop(number)
@@ -291,6 +295,21 @@ class Batch:
         found = out[:end]
         return self._checked(found, query.rest) if query.rest and end else found
 
+    def gather(self, numbers: Sequence[int], first: int = 0) -> tuple[Seqs, Seqs]:
+        """As `matches`, of several selections that are `plain`, one after the other: where those of each end, and the
+        matches."""
+        self._locate()
+        queries = self._owner.queries
+        return self._collected(np.array([queries[number].place for number in numbers], np.int64), first)
+
+    def _collected(self, which: Seqs, first: int) -> tuple[Seqs, Seqs]:
+        """By places in the lists instead of numbers."""
+        low = self._low(first)
+        out = np.empty(int(np.minimum(self._sizes[which], self.size - low).sum()), np.int64)
+        ends = np.empty(len(which), np.int64)
+        made = collect_all(which, *self._places(), low, self.first, self._bits, out, ends)
+        return ends, out[:made]
+
     def count(self, number: int) -> int:
         """At most so many tuples does the selection take. O(1)."""
         place = self._owner.queries[number].place
@@ -313,16 +332,14 @@ class Batch:
         """
         self._locate()
         count = self._lists.count
-        states, sizes = self._lists.states, self._sizes[:count]
+        states, sizes = self._lists.states[:count], self._sizes[:count]
         self.failed = {}
-        low = self._low(first)
-        out = np.empty(int(np.minimum(sizes[states[:count] == PLAIN], self.size - low).sum()), np.int64)
-        ends = np.empty(count, np.int64)
-        made = collect_all(states, count, *self._places(), low, self.first, self._bits, out, ends)
+        which = np.flatnonzero((states == PLAIN) & (sizes > 0))
+        ends, out = self._collected(which, first)
         some = np.flatnonzero(np.diff(ends, prepend=0))
-        numbers, ends, parts = self._lists.numbers.values[some], ends[some], [out[:made]]
+        numbers, ends, parts, made = self._lists.numbers.values[which[some]], ends[some], [out], len(out)
         more: list[tuple[int, int]] = []
-        for number in self._lists.numbers.values[(states[:count] == MORE) & (sizes > 0)].tolist():
+        for number in self._lists.numbers.values[(states == MORE) & (sizes > 0)].tolist():
             try:
                 found = self.matches(number, first)
             except QueryError as error:

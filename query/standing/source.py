@@ -2,9 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import count
+from weakref import WeakValueDictionary
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from index import Stream
@@ -59,17 +62,83 @@ class Reader:
 
     def since(self, first: int, now: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The live arrivals from number `first` on that belong, and their times."""
-        fresh = self.source.fresh
-        batches = self.source.batches if fresh is None or first < fresh.first else [fresh]
-        parts = [self.of(b, now, first) for b in batches if b.first + b.size > first]
+        parts = [self.of(batch, now, first) for batch in self.source.since(first)]
         if not parts:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    @property
+    def plain(self) -> bool:
+        """Whether it can be read together with others: it has conditions, and all compare columns with constants."""
+        return self._indexed and self.source.selections.plain(self.number)
 
     def close(self) -> None:
         if self._indexed:
             self.source.selections.remove(self.number)
         self.source.leave(self)
+
+
+@dataclass(frozen=True)
+class News:
+    """What is new in several selections, one after the other: arrivals, when each ends, and the rows that they show.
+
+    `ends` is where those of each selection end. `missed`: there was more, which nobody can look up any more.
+    """
+
+    ids: NDArray[np.int64]
+    exp: NDArray[np.int64]
+    rows: pa.Table
+    ends: list[int]
+    missed: bool
+
+
+class Alike:
+    """Selections of one stream that show the same columns as they are, over windows of one length.
+
+    What is new in them since the same arrival is looked up in one go, and each has its stretch of that: what a further
+    one costs is what it finds, and a slice.
+    """
+
+    def __init__(self, source: "Source", length: int | None, columns: tuple[str, ...], schema: pa.Schema) -> None:
+        self.source = source
+        self._length = length
+        self._columns = columns
+        self._schema = schema
+
+    @property
+    def changed(self) -> int:
+        """The last tick in which anything came or ended."""
+        return self.source.changed.get(self._length, 0)
+
+    def since(self, numbers: list[int], first: int) -> News:
+        """From arrival `first` on; of readers by their numbers, which are `plain` and can read what came then."""
+        source, length = self.source, self._length
+        ends, ids, times = self._found(numbers, first)
+        if length is None:
+            exp = np.full(len(ids), NEVER)
+        else:
+            live = times > source.clock - length
+            if not live.all():
+                ends = np.concatenate([[0], np.cumsum(live)])[ends]
+                ids, times = ids[live], times[live]
+            exp = times + length
+        rows = pa.Table.from_arrays([source.rows.take(name, ids) for name in self._columns], schema=self._schema)
+        return News(ids, exp, rows, ends.tolist(), length is None and first < source.oldest)
+
+    def _found(self, numbers: list[int], first: int) -> tuple[NDArray[np.int64], ...]:
+        """Where the arrivals of each reader end, these, and their times."""
+        batches = self.source.since(first)
+        if not batches:
+            return np.zeros(len(numbers), np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+        parts = [batch.gather(numbers, first) for batch in batches]
+        times = [batch.ts[ids - batch.first] for batch, (_, ids) in zip(batches, parts, strict=True)]
+        if len(parts) == 1:
+            return *parts[0], times[0]
+        sizes = np.array([np.diff(ends, prepend=0) for ends, _ in parts])
+        owners = np.concatenate([np.repeat(np.arange(len(numbers)), size) for size in sizes])
+        order = np.argsort(owners, kind="stable")  # by reader, and by arrival as before
+        ids = np.concatenate([ids for _, ids in parts])
+        return np.cumsum(sizes.sum(axis=0)), ids[order], np.concatenate(times)[order]
 
 
 class Source:
@@ -92,6 +161,7 @@ class Source:
         """The tick that was last taken in."""
         self.changed: dict[int | None, int] = {}
         """By length of a window, the last tick in which a tuple of it came or ended."""
+        self._alike: WeakValueDictionary[tuple[object, ...], Alike] = WeakValueDictionary()
         self._woke: tuple[int, int] | None = None  # wall clock and own clock when something last came
         self._columns: Counter[str] = Counter()
         self._lengths: Counter[int | None] = Counter()
@@ -188,12 +258,25 @@ class Source:
 
     # --- readers -------------------------------------------------------------------------------------------------
 
+    def since(self, first: int) -> list[Batch]:
+        """The batches that have the arrivals from number `first` on."""
+        held = self.batches if self.fresh is None or first < self.fresh.first else [self.fresh]
+        return [batch for batch in held if batch.first + batch.size > first]
+
+    def alike(self, length: int | None, columns: tuple[str, ...], schema: pa.Schema) -> "Alike":
+        """Those that show these columns, over windows of this length."""
+        key = length, columns, tuple(schema.names)
+        found = self._alike.get(key)
+        if found is None:
+            found = self._alike[key] = Alike(self, length, columns, schema)
+        return found
+
     def enter(self, window: Window, inputs: Iterable[Input]) -> Reader:
         """A new reader, with everything of its window that there still is."""
         names = frozenset(i.name for i in inputs if i.source == window.place)
         since = self.clock - window.length if window.length is not None else self.clock
         readable = self.rows.reach(names, since)
-        first = self.batches[0].first if self.batches else self.rows.end
+        first = self.oldest
         if self.rows.first < first:
             self.batches.insert(0, self._batch(self.rows.first, first))
         made = Reader(self, window, names, readable)
@@ -211,6 +294,11 @@ class Source:
         unused = frozenset(name for name in reader.columns if self._columns[name] <= 0)
         self._columns += Counter()
         self.rows.forget(unused)
+
+    @property
+    def oldest(self) -> int:
+        """The first arrival that is held."""
+        return self.batches[0].first if self.batches else self.rows.end
 
     @property
     def used(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +11,11 @@ from numpy.typing import NDArray
 from query.standing.deltas import Ids, Times
 from summaries.errors import Unsupported
 
+ELSEWHERE = "a subscription of another session; each session polls its own"
 CHUNKS = 64  # pieces of a view before they are put together
 
 
-@dataclass(frozen=True)
-class Delta:
+class Delta(NamedTuple):
     """What changed in a view since the last one.
 
     Retractions come first, then inserts; a retraction of what is not there says nothing. In the view of a GROUP BY
@@ -152,9 +153,12 @@ class Subscription:
     def poll(self, timeout: float | None = 0.0) -> Delta | None:
         """The next change, taken into the view; None if there is none within `timeout` seconds (None: wait for it)."""
         delta = self._take(timeout)
-        if delta is not None:
-            self._view.apply(delta)
-            self.token = delta.token
+        return None if delta is None else self.told(delta)
+
+    def told(self, delta: Delta) -> Delta:
+        """Take in the next change."""
+        self._view.apply(delta)
+        self.token = delta.token
         return delta
 
     def snapshot(self) -> pa.Table:

@@ -22,7 +22,7 @@ from query.standing.operators.base import Tick
 from query.standing.operators.build import build
 from query.standing.operators.leaf import Leaf
 from query.standing.operators.table_join import TableJoinNode
-from query.standing.source import BEGINNING, Reader, Source
+from query.standing.source import BEGINNING, Alike, Reader, Source
 from query.standing.stores import store_for
 from summaries.errors import InternalError, PromisingError, Unsupported
 
@@ -136,6 +136,11 @@ class View(ABC):
     def since(self, seen: Seen | None, *, same: bool) -> Changes:
         """What changed. `same`: the ticks of `seen` are those of this process; else only its arrivals count."""
 
+    @property
+    def alike(self) -> Alike | None:
+        """What those are read together with who have been told all up to the last tick."""
+        return None
+
     @abstractmethod
     def rows(self, ids: Ids) -> pa.Table:
         """The rows of live results."""
@@ -173,6 +178,19 @@ class Selecting(View):
         assert isinstance(standing.root, plan.Select)
         self._outputs = standing.root.outputs
         self.endless = plan.windows(standing.root)[0].length is None
+        self._alike: Alike | None = None
+
+    def open(self, sources: Callable[[plan.Window], Source]) -> None:
+        super().open(sources)
+        reader = self._reader
+        columns = [output.column for output in self._outputs]
+        if reader.plain and all(columns):
+            names = tuple(column.name for column in columns if column is not None)
+            self._alike = reader.source.alike(reader.window.length, names, self.schema)
+
+    @property
+    def alike(self) -> Alike | None:
+        return self._alike if self._start <= self._reader.source.rows.end else None
 
     @property
     def _reader(self) -> Reader:
@@ -203,8 +221,7 @@ class Selecting(View):
         name = self._reader.source.stream.name
         first = self._start if seen is None else seen.positions.get(name, 0)
         source = self._reader.source
-        oldest = source.batches[0].first if source.batches else source.rows.end
-        missed = self.endless and seen is not None and first < max(oldest, self._reader.first, self._start)
+        missed = self.endless and seen is not None and first < max(source.oldest, self._reader.first, self._start)
         ids, times = self._reader.since(max(first, self._start), self.now)
         length = self._reader.window.length
         exp = np.full(len(ids), NEVER) if length is None else times + length

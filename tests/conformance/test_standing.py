@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from summaries.errors import BadToken, DuplicateKey, MissingKey, MixedKeys, NoSuchName
+from summaries.errors import BadQuestion, BadToken, DuplicateKey, MissingKey, MixedKeys, NoSuchName
 
 SECOND = 1_000_000
 WAIT = 120  # seconds, so that a test that fails ends
@@ -137,3 +137,69 @@ def test_tables_are_loaded_as_a_whole_and_joined(opened):
         sees(subscription, wanted[1:])
         session.execute("UPSERT INTO names (item, name) VALUES (3, 'three'), (0, 'zero')")
         sees(subscription, ["{'item': 0, 'name': 'zero'}", wanted[1], "{'item': 3, 'name': 'three'}"])
+
+
+def test_many_are_polled_at_once_and_each_has_its_own_rows(opened):
+    """Selections that are alike are looked up together; each has what it would have by itself, change by change."""
+    session = opened()
+    session.execute(STREAM)
+    asked = {
+        **{f"over{low}": f"SELECT item, price FROM s WHERE price > {low} WINDOW 10 SECONDS" for low in range(4)},
+        "both": "SELECT item, price FROM s WHERE price > 1 AND item = 2 WINDOW 10 SECONDS",
+        "short": "SELECT item, price FROM s WHERE price > 1 WINDOW 3 SECONDS",
+        "other": "SELECT price FROM s WHERE price > 1 WINDOW 10 SECONDS",
+        "worked out": "SELECT item + 1 AS next FROM s WHERE price > 1 WINDOW 10 SECONDS",
+        "all": "SELECT item, price FROM s WINDOW 10 SECONDS",
+        "grouped": QUERIES["grouped"],
+    }
+    for name, select in asked.items():
+        session.execute(f'CREATE CONTINUOUS QUERY "{name}" AS {select}')
+    watched = {session.subscribe(name): select for name, select in asked.items()}
+    taken = {subscription: 0 for subscription in watched}
+    for first, last in ((100, 104), (104, 111), (111, 130), (90, 95), (125, 131)):
+        put(session, first, last)
+        wanted = {subscription: rows(session.query(select).to_arrow()) for subscription, select in watched.items()}
+        end = time.monotonic() + WAIT
+        while any(one.watermark is None or rows(one.snapshot()) != wanted[one] for one in watched):
+            assert time.monotonic() < end
+            for subscription, delta in session.poll([*watched, *watched], timeout=0.2).items():
+                assert delta.inserts.schema == subscription.schema
+                assert len(delta.inserts) == len(delta.ids) == len(delta.exp)
+                assert subscription.token == delta.token
+                taken[subscription] += len(delta.inserts)
+    assert min(taken.values()) > 0
+    again = {session.subscribe(name, one.token): one for name, one in zip(asked, watched, strict=True)}
+    put(session, 131, 135)
+    told: dict[object, list[object]] = {one: [] for one in again}
+    end = time.monotonic() + WAIT
+    while not all(told.values()):
+        assert time.monotonic() < end
+        for subscription, delta in session.poll(again, timeout=0.2).items():
+            assert not delta.reset
+            told[subscription] += [delta] if len(delta.inserts) else []
+
+
+def test_one_that_fails_keeps_no_other_from_its_changes(opened):
+    session = ready(opened)
+    plain, grouped = session.subscribe("plain"), session.subscribe("grouped")
+    put(session, 100, 104)
+    sees(plain, rows(session.query(QUERIES["plain"]).to_arrow()))
+    session.execute("DROP CONTINUOUS QUERY grouped")
+    put(session, 104, 108)
+    end = time.monotonic() + WAIT
+    with pytest.raises(NoSuchName):
+        while time.monotonic() < end:
+            session.poll([plain, grouped], timeout=0.2)
+    grouped.close()
+    wanted = rows(session.query(QUERIES["plain"]).to_arrow())
+    while rows(plain.snapshot()) != wanted:
+        assert time.monotonic() < end
+        session.poll([plain, grouped], timeout=0.2)
+    plain.close()
+    assert session.poll([plain, grouped]) == {}
+
+
+def test_a_session_polls_its_own(opened):
+    one, other = ready(opened), ready(opened)
+    with one.subscribe("plain") as subscription, pytest.raises(BadQuestion, match="another session"):
+        other.poll([subscription])

@@ -1,0 +1,51 @@
+"""Subscriptions of a session in process: looking at them brings all of its queries up to date."""
+
+import threading
+import time
+from collections.abc import Iterable
+
+from query.standing.engine import Engine, Feed
+from query.standing.subscription import ELSEWHERE, Delta, LiveView, Subscription
+from summaries.errors import BadQuestion
+
+WAIT = 0.01  # seconds between two looks at whether anything has changed
+
+
+class Watched(Subscription):
+    """A continuous query of this process, as one subscriber sees it."""
+
+    def __init__(self, engine: Engine, feed: Feed) -> None:
+        super().__init__(LiveView(feed.schema, feed.keyed, feed.endless), self._next, self._leave)
+        self.engine = engine
+        self.feed = feed
+        self.closed = threading.Event()
+
+    def _next(self, timeout: float | None) -> Delta | None:
+        return _look(self.engine, [self], timeout).get(self.feed)
+
+    def _leave(self) -> None:
+        self.closed.set()
+        self.feed.close()
+
+
+def poll(engine: Engine, subscriptions: Iterable[Subscription], timeout: float | None) -> dict[Subscription, Delta]:
+    """The next change of each, taken into its view, of those that have one."""
+    watched = []
+    for one in dict.fromkeys(subscriptions):
+        if not isinstance(one, Watched) or one.engine is not engine:
+            raise BadQuestion(ELSEWHERE)
+        watched.append(one)
+    found = _look(engine, watched, timeout)
+    return {one: one.told(found[one.feed]) for one in watched if one.feed in found}
+
+
+def _look(engine: Engine, watched: list[Watched], timeout: float | None) -> dict[Feed, Delta]:
+    """What has changed, once anything has or the time is over, of those that are not closed."""
+    until = None if timeout is None else time.monotonic() + timeout
+    while watched := [one for one in watched if not one.closed.is_set()]:
+        engine.tick()
+        found = engine.take([one.feed for one in watched])
+        if found or (until is not None and time.monotonic() >= until):
+            return found
+        watched[0].closed.wait(WAIT)
+    return {}
