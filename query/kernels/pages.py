@@ -10,7 +10,7 @@ ended and to let go of it is a step to the next place, whereas a list of places 
 from query.kernels.stores import FREE
 from summaries.kernels.jit import kernel
 
-PAGE = 8
+PAGE = 4
 
 PAGES = "int32[::1], int32[::1], int32[::1], int32[::1]"
 """heads, fills, after, owners."""

@@ -51,43 +51,6 @@ def compose(left, right, left_ids, left_times, right_ids, right_times, ids, ts, 
         exp[i] = min(left_times[a, 1], right_times[b, 1])
 
 
-@kernel(
-    "int64(int32[::1], int64[:,::1], int64[:,::1], int32[:,::1], int32[:,::1], int64[:,::1], int64[:,::1],"
-    " int32[:,::1], int64, int64, int64[:,::1], int64[::1], int64[::1], int32[:,::1])"
-)
-def probe(places, ids, times, links, heads, other_ids, other_times, others, side, made, new, ts, exp, pairs):
-    """The results of entries of one side with those of the other that have their code, after the first `made`; how
-    many there are then.
-
-    Both sides have one id each, and `side` is the column of the first. Where there is room in `pairs` it gets both
-    places. Otherwise NOTE of the one that ends first goes up, so these results are there to stay.
-    """
-    kept = pairs.size > 0
-    for i in range(places.size):
-        place = places[i]
-        number, came, end = ids[place, 0], times[place, 0], times[place, 1]
-        first = 0
-        other = heads[links[place, CODE], 0]
-        while other >= 0:
-            then = other_times[other, 1]
-            new[made, side] = number
-            new[made, 1 - side] = other_ids[other, 0]
-            ts[made] = max(came, other_times[other, 0])
-            exp[made] = min(end, then)
-            if kept:
-                pairs[side, made] = place
-                pairs[1 - side, made] = other
-            elif end < then:
-                first += 1
-            else:
-                others[other, NOTE] += 1
-            made += 1
-            other = others[other, NEXT]
-        if first:
-            links[place, NOTE] += first
-    return made
-
-
 @kernel("void(int32[::1], int32[::1], int64[:,::1], int32[:,::1], int64[:,::1], int32[:,::1])")
 def credit(left, right, left_times, left_links, right_times, right_links):
     """NOTE of the entry of a pair that ends first goes up."""

@@ -322,7 +322,7 @@ class Calendar(Store):
     def _arrange(self, capacity: int, ids: Ids, exp: Times, born: Times) -> None:
         """New pages for that many results, with these in them."""
         self._capacity = capacity
-        slots = self._circle.fit(max(capacity // 4, 1))
+        slots = self._circle.fit(capacity)
         number = capacity // PAGE + slots + 1  # the first page of each slot may be all but empty
         self._ids = np.empty((number * PAGE, self.width), np.int64)
         self._exp = np.full(number * PAGE, kernels.FREE, np.int64)

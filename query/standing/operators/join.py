@@ -5,17 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from query.kernels import standing_join as kernels
-from query.kernels.entries import members_of
 from query.preference import Preference
 from query.scalar.compiled import Compiled
 from query.standing.deltas import POS, Deltas, Ids, Mode, Times
 from query.standing.operators.base import Body, Tick, chosen, missing, rows_of, split, told
-from query.standing.operators.entries import Coder, Codes, Entries, Places, slot_width
+from query.standing.operators.entries import Coder, Entries, Places, slot_width
 from query.standing.operators.leaf import Leaf
 from query.standing.operators.waiting import Waiting
 
 NO_ENDS: Times = np.empty(0, np.int64)
-NO_CODES: Codes = np.empty(0, np.int32)
 
 
 class Side:
@@ -79,15 +77,13 @@ class JoinNode(Body):
                 parts += self._retract(tick, number, went)
         if tick.allowance is None and self.pending:
             parts += self._catch_up(tick)
-        if self.waiting is None:
-            parts += self._meet(tick, came)
-        else:
-            for number, new in enumerate(came):
-                if len(new):
-                    places = self._enter(number, *self._coded(number, new))
+        for number, new in enumerate(came):
+            if len(new):
+                places = self._enter(number, new)
+                if self.waiting is not None:
                     self.waiting.enter(number, places, tick.number, tick.allowance is not None)
-                    if len(places) and tick.allowance is None:
-                        parts += self._probe(tick, number, *self.pairs(number, places), POS)
+                if len(places) and tick.allowance is None:
+                    parts += self._probe(tick, number, *self.pairs(number, places), POS)
         if tick.allowance is not None:
             parts += self._catch_up(tick)
         self._tidy()
@@ -120,39 +116,8 @@ class JoinNode(Body):
         self._deferred |= self.pending
         return parts
 
-    def _meet(self, tick: Tick, came: Sequence[Deltas]) -> list[Deltas]:
-        """Take in arrivals of both sides: their results with what is there, and with one another, in one piece."""
-        a, b = self.sides[0].entries, self.sides[1].entries
-        left, left_codes = self._coded(0, came[0])
-        right, right_codes = self._coded(1, came[1])
-        mine = self._enter(0, left, left_codes)
-        first, second = members_of(left_codes, b.heads), members_of(right_codes, a.heads)
-        room = first + second
-        tick.counters.probes += room
-        ids: Ids = np.empty((room, 2), np.int64)
-        ts, exp = np.empty(room, np.int64), np.empty(room, np.int64)
-        pairs = np.empty((2, room if self.residual else 0), np.int32)
-        found = ids, ts, exp, pairs
-        if first:
-            kernels.probe(mine, a.ids, a.times, a.links, b.heads, b.ids, b.times, b.links, 0, 0, *found)
-        theirs = self._enter(1, right, right_codes)
-        if second:
-            kernels.probe(theirs, b.ids, b.times, b.links, a.heads, a.ids, a.times, a.links, 1, first, *found)
-        if not room:
-            return []
-        made = rows_of(ids, ts, exp, POS)
-        if self.residual:
-            kept = self.meets(self.residual, ids)
-            if not kept.all():
-                made, pairs = chosen(made, kept), np.ascontiguousarray(pairs[:, kept])
-            if self.mode is not Mode.NTA:
-                kernels.credit(pairs[0], pairs[1], a.times, a.links, b.times, b.links)
-        return [made]
-
-    def _coded(self, number: int, new: Deltas) -> tuple[Deltas, Codes]:
-        """Arrivals whose keys are not NULL, and the codes of these."""
-        if not len(new):
-            return new, NO_CODES
+    def _enter(self, number: int, new: Deltas) -> Places:
+        """Take in arrivals whose keys are not NULL."""
         side = self.sides[number]
         arrays = side.node.evaluate(side.keys, new.ids)
         absent = missing(arrays, len(new))
@@ -162,10 +127,7 @@ class JoinNode(Body):
         codes = self.coder.enter(arrays, len(new))
         for one in self.sides:
             one.entries.codes(self.coder.size)
-        return new, codes
-
-    def _enter(self, number: int, new: Deltas, codes: Codes) -> Places:
-        return self.sides[number].entries.insert(new.ids, new.ts, new.exp, codes)
+        return side.entries.insert(new.ids, new.ts, new.exp, codes)
 
     def _retract(self, tick: Tick, number: int, went: Deltas) -> list[Deltas]:
         """Take tuples out, and with them the results they are part of."""
