@@ -160,7 +160,8 @@ def test_both_joins_say_the_same_tick_by_tick(mode, residual, keys, seed):
     story = Story(seed, mode, windows=(40, 25), keys=keys)
     others = [stream.leaf(mode, place) for place, stream in enumerate(story.streams)]
     given = [(K0, K1)], [less(X0, X1)] if residual else []
-    joins = WindowJoinNode(*story.leaves, *given), JoinNode(*others, *given)
+    a, b = story.leaves
+    joins = WindowJoinNode(a, b, *given), JoinNode(others[0], others[1], *given)
     views = [View(ProjectNode(join, [K0])) for join in joins]
     taken = [0, 0]
     for _ in range(150):
