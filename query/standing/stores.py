@@ -366,7 +366,7 @@ class Calendar(Store):
         number = min(number, len(self._pages[0]) - 1)
         touched, ended, self._free = pages.sweep(now, first, number, self._free, *self._state)
         self._touched += touched
-        self._gone(ended)
+        self._gone(int(ended))
         return int(ended)
 
     def remove(self, ids: Ids) -> int:
