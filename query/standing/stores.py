@@ -21,7 +21,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from query.kernels import pages
 from query.kernels import stores as kernels
+from query.kernels.pages import PAGE
 from query.standing.deltas import NEVER, Ids, Times
 from summaries.errors import NotContained
 
@@ -29,6 +31,7 @@ Places = NDArray[np.int32]
 
 LEAST = 16  # places of a new store
 SLOTS = 4096  # at most, where no window says how far ahead ends can be
+BEFORE_ALL = -(1 << 62)  # a tick
 
 
 class Store(ABC):
@@ -253,6 +256,155 @@ class Ring(_Line):
         return self._touched + self._late.touches
 
 
+# --- in slots of time ------------------------------------------------------------------------------------------------
+
+
+class _Circle:
+    """Slots of time that go round, for results by their ends.
+
+    A result that is later than the slot which time has reached is put in that one, and one that ends more than a round
+    ahead is passed over until its time: both cost a look, and are right. Where the number of slots is not fixed, it
+    grows with the number of results, until a slot is as short as `slot`.
+    """
+
+    def __init__(self, window: int | None, slot: int, parts: int | None) -> None:
+        if slot < 1 or (parts is not None and parts < 1):
+            raise ValueError("a calendar has slots of a microsecond or more, and one of them or more")
+        self._window = window
+        self._slot = slot
+        self._parts = parts
+        self._now: int | None = None  # the latest time told
+
+    def fit(self, capacity: int) -> int:
+        """As many slots as suit so many results: one more than the window has, and one for what never ends."""
+        if self._window is None:
+            parts, self.step = self._parts or min(capacity, SLOTS), self._slot
+        else:
+            parts = self._parts or max(min(capacity, -(-self._window // self._slot)), 1)
+            self.step = max(1 if self._parts else self._slot, -(-self._window // parts))
+        self.swept = NEVER if self._now is None else self._now // self.step
+        return parts + 2
+
+    def come(self, exp: Times) -> None:
+        """These ends are put in next."""
+        if self._now is None:  # no time told yet: what comes next may end before all of these
+            self.swept = min(self.swept, int(exp.min()) // self.step)
+
+    def go(self, now: int) -> tuple[int, int]:
+        """Time has come to `now`: the first slot to look at, and how many it has gone through at most."""
+        slot, first = now // self.step, self.swept
+        if self._now is None:
+            self._now, self.swept = now, slot
+        else:
+            self._now, self.swept = max(self._now, now), max(first, slot)
+        return first, max(slot - first, 0) + 1
+
+
+class Calendar(Store):
+    """Slots by the time of the end; an expiry looks at the slots that time has gone through since the last one.
+
+    Results of a slot are side by side, in pages. What came with the last tick is held once more as it came, until time
+    goes on: that is what subscribers ask for.
+
+    parts: this many slots for a window, however many entries there are.
+    """
+
+    name = "calendar"
+
+    def __init__(self, width: int, window: int | None, slot: int = 100_000, parts: int | None = None) -> None:
+        super().__init__(width)
+        self._circle = _Circle(window, slot, parts)
+        self._count = 0
+        self._latest = self._before = BEFORE_ALL  # the tick of what came last, and the one before it that brought any
+        self._fresh: list[tuple[Ids, Times]] | None = []
+        self._arrange(LEAST, np.empty((0, width), np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def _arrange(self, capacity: int, ids: Ids, exp: Times, born: Times) -> None:
+        """New pages for that many results, with these in them."""
+        self._capacity = capacity
+        slots = self._circle.fit(capacity)
+        number = capacity // PAGE + slots + 1  # the first page of each slot may be all but empty
+        self._ids = np.empty((number * PAGE, self.width), np.int64)
+        self._exp = np.full(number * PAGE, kernels.FREE, np.int64)
+        self._born = np.empty(number * PAGE, np.int64)
+        after = np.arange(1, number + 1, dtype=np.int32)
+        self._pages = np.full(slots, -1, np.int32), np.zeros(slots, np.int32), after, np.full(number, -1, np.int32)
+        self._free = 0
+        self._file(ids, exp, born)
+
+    def _file(self, ids: Ids, exp: Times, born: Times) -> None:
+        if len(exp) == 0:
+            return
+        circle = self._circle
+        circle.come(exp)
+        self._free = pages.file(ids, exp, born, circle.step, circle.swept, NEVER, self._free, *self._state)
+        self._touched += len(exp)
+
+    @property
+    def _state(self) -> tuple[Ids, Times, Times, Places, Places, Places, Places]:
+        return self._ids, self._exp, self._born, *self._pages
+
+    def insert(self, ids: Ids, exp: Times, born: int) -> None:
+        ids, exp = self._rows(ids), np.ascontiguousarray(exp, np.int64)
+        if len(exp) == 0:
+            return
+        count = self._count + len(exp)
+        if count > self._capacity:
+            self._arrange(_power(count), *self.live())
+        self._file(ids, exp, np.full(1, born, np.int64))
+        self._count = count
+        if born != self._latest:
+            self._before, self._latest, self._fresh = self._latest, born, []
+        if self._fresh is not None:
+            self._fresh.append((ids, exp))
+
+    def expire(self, now: int) -> int:
+        self._fresh = None
+        first, number = self._circle.go(now)
+        if not self._count:
+            return 0
+        number = min(number, len(self._pages[0]) - 1)
+        touched, ended, self._free = pages.sweep(now, first, number, self._free, *self._state)
+        self._touched += touched
+        self._gone(int(ended))
+        return int(ended)
+
+    def remove(self, ids: Ids) -> int:
+        self._fresh = None
+        ids = self._rows(ids)
+        places = self._look_for(ids, self._ids, self._exp, 0, len(self._exp))
+        found = places[places >= 0]
+        self._free = pages.take_out(found, self._free, *self._state)
+        self._gone(len(found))
+        _none(ids[places < 0])
+        return len(ids)
+
+    def _gone(self, number: int) -> None:
+        self._count -= number
+        if number and self._capacity > LEAST and self._count < self._capacity // 4:
+            self._arrange(_power(max(2 * self._count, LEAST)), *self.live())
+
+    def live(self) -> tuple[Ids, Times, Times]:
+        places = np.flatnonzero(self._exp != kernels.FREE)
+        return self._ids[places], self._exp[places], self._born[places]
+
+    def since(self, tick: int) -> tuple[Ids, Times]:
+        if tick >= self._latest:
+            return np.empty((0, self.width), np.int64), np.empty(0, np.int64)
+        if tick >= self._before and self._fresh is not None:
+            return np.concatenate([ids for ids, _ in self._fresh]), np.concatenate([exp for _, exp in self._fresh])
+        places = np.flatnonzero((self._exp != kernels.FREE) & (self._born > tick))
+        return self._ids[places], self._exp[places]
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        fresh = sum(ids.nbytes + exp.nbytes for ids, exp in self._fresh or ())
+        return fresh + sum(part.nbytes for part in self._state)
+
+
 # --- in places -------------------------------------------------------------------------------------------------------
 
 
@@ -270,51 +422,25 @@ class _Index:
         return sum(part.nbytes for part in self.lists)
 
 
-class _Shelves:
-    """Places by their ends: a circle of slots, each a list of the places that end in one stretch of time.
+class _Shelves(_Circle):
+    """Places by their ends: each slot is a list of the places that end in it."""
 
-    An entry that is later than the slot which time has reached is put in that one, and one that ends more than a round
-    ahead is passed over until its time: both cost a look, and are right. Where the number of slots is not fixed, it
-    grows with the number of places, until a slot is as short as `slot`.
-    """
-
-    def __init__(self, window: int | None, slot: int, parts: int | None) -> None:
-        if slot < 1 or (parts is not None and parts < 1):
-            raise ValueError("a calendar has slots of a microsecond or more, and one of them or more")
-        self._window = window
-        self._slot = slot
-        self._parts = parts
-        self._now: int | None = None  # the latest time told
-        self.fit(LEAST)
-
-    def fit(self, capacity: int) -> None:
+    def arrange(self, capacity: int) -> None:
         """Empty slots for that many places."""
-        if self._window is None:
-            parts, self.step = self._parts or min(capacity, SLOTS), self._slot
-        else:
-            parts = self._parts or max(min(capacity, -(-self._window // self._slot)), 1)
-            self.step = max(1 if self._parts else self._slot, -(-self._window // parts))
-        heads = np.full(parts + 2, -1, np.int32)  # one more slot than the window has, and what never ends
+        heads = np.full(self.fit(capacity), -1, np.int32)
         self.lists = heads, np.empty(capacity, np.int32), np.empty(capacity, np.int32)
-        self.swept = NEVER if self._now is None else self._now // self.step
 
     def add(self, places: Places, exp: Times) -> None:
-        if self._now is None:  # no time told yet: what comes next may end before all of these
-            self.swept = min(self.swept, int(exp[places].min()) // self.step)
+        self.come(exp[places])
         kernels.shelve(places, exp, self.step, self.swept, NEVER, *self.lists)
 
     def sweep(self, now: int, exp: Times, count: int) -> tuple[Places, int]:
         """Takes out and gives what has ended; how many were touched."""
-        slot, first = now // self.step, self.swept
-        if self._now is None:
-            self._now, self.swept = now, slot
-        else:
-            self._now, self.swept = max(self._now, now), max(first, slot)
-        number = min(max(slot - first, 0) + 1, len(self.lists[0]) - 1)
+        first, number = self.go(now)
         if not count:
             return np.empty(0, np.int32), 0
         dead = np.empty(count, np.int32)
-        touched, died = kernels.sweep(now, first, number, exp, *self.lists, dead)
+        touched, died = kernels.sweep(now, first, min(number, len(self.lists[0]) - 1), exp, *self.lists, dead)
         return dead[:died], touched
 
     @property
@@ -341,7 +467,7 @@ class _Placed(Store):
         self._born = np.full(capacity, kernels.FREE, np.int64)
         self._ids[:count], self._exp[:count], self._born[:count] = ids, exp, born
         if self._shelves is not None:
-            self._shelves.fit(capacity)
+            self._shelves.arrange(capacity)
         self._index = _Index(capacity) if self._indexed else None
         self._spare = np.empty(capacity, np.int32) if self._shelves is None else self._shelves.lists[1]
         self._spare[:] = np.arange(1, capacity + 1)
@@ -426,18 +552,6 @@ class _Placed(Store):
         own = self._ids.nbytes + self._exp.nbytes + self._born.nbytes
         shelves = self._spare.nbytes if self._shelves is None else self._shelves.nbytes
         return own + shelves + (self._index.nbytes if self._index is not None else 0)
-
-
-class Calendar(_Placed):
-    """Slots by the time of the end; an expiry looks at the slots that time has gone through since the last one.
-
-    parts: this many slots for a window, however many entries there are.
-    """
-
-    name = "calendar"
-
-    def __init__(self, width: int, window: int | None, slot: int = 100_000, parts: int | None = None) -> None:
-        super().__init__(width, _Shelves(window, slot, parts), indexed=False)
 
 
 class IndexedCalendar(_Placed):

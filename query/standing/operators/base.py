@@ -146,12 +146,25 @@ class Body(Node):
         return [one.evaluate(columns, len(ids)) for one in expressions]
 
     def meets(self, predicates: Sequence[Compiled], ids: Ids) -> NDArray[np.bool_]:
-        """Which results meet all predicates; each looks only at those that met the ones before."""
-        kept = np.ones(len(ids), np.bool_)
+        """Which results meet all predicates; each looks only at those that met the ones before.
+
+        A column is gathered once, when the first predicate asks for it.
+        """
+        left: NDArray[np.int64] | None = None  # all
+        columns: dict[Input, pa.Array] = {}
         for predicate in predicates:
-            (found,) = self.evaluate([predicate], ids[kept])
-            kept[kept] = truth(found)
-        return kept
+            some = ids if left is None else ids[left]
+            columns |= self.columns(predicate.inputs - columns.keys(), some)
+            met = truth(predicate.evaluate(columns, len(some)))
+            if not met.all():
+                left = np.flatnonzero(met) if left is None else left[met]
+                kept = pa.array(met)
+                columns = {one: array.filter(kept) for one, array in columns.items()}
+        if left is None:
+            return np.ones(len(ids), np.bool_)
+        out = np.zeros(len(ids), np.bool_)
+        out[left] = True
+        return out
 
 
 def clocks(node: Node) -> list[int]:
@@ -190,6 +203,8 @@ def split(deltas: Deltas) -> tuple[Deltas, Deltas]:
 
 
 def chosen(deltas: Deltas, rows: NDArray[np.bool_] | NDArray[np.integer]) -> Deltas:
+    if rows.dtype == np.bool_:
+        rows = np.flatnonzero(rows)  # once, and not for each column
     return Deltas(deltas.ids[rows], deltas.ts[rows], deltas.exp[rows], deltas.kinds[rows], deltas.time)
 
 

@@ -18,6 +18,7 @@ from query.standing.operators.project import ProjectNode
 from query.standing.operators.sets import SetNode
 from query.standing.operators.table_join import TableJoinNode
 from query.standing.operators.union import UnionNode
+from query.standing.operators.window_join import WindowJoinNode
 
 MakeLeaf = Callable[[plan.Window], Leaf]
 
@@ -71,7 +72,10 @@ class Builder:
             return self._window(query)
         if isinstance(query, plan.Join):
             left, right = self._window(query.left), self._window(query.right)
-            return JoinNode(left, right, query.keys, query.residual, self._standing.preference)
+            standing = self._standing
+            if standing.budget is None and standing.preference is None and left.mode is not Mode.NTA:
+                return WindowJoinNode(left, right, query.keys, query.residual)
+            return JoinNode(left, right, query.keys, query.residual, standing.preference)
         if isinstance(query, plan.TableJoin):
             leaf, stream = self._window(query.window), query.window.stream.name
             return TableJoinNode(leaf, stream, query.table, query.place, query.key, query.residual)

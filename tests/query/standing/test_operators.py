@@ -17,8 +17,8 @@ from query.preference import Preference
 from query.scalar.compiled import Compiled, apply, column
 from query.scalar.scope import Input
 from query.scalar.types import Kind
-from query.standing.deltas import Mode
-from query.standing.operators.base import Node
+from query.standing.deltas import POS, Mode
+from query.standing.operators.base import Node, rows_of
 from query.standing.operators.distinct import DistinctNode
 from query.standing.operators.exists import ExistsNode
 from query.standing.operators.group import GroupNode
@@ -27,11 +27,16 @@ from query.standing.operators.project import ProjectNode
 from query.standing.operators.sets import SetNode
 from query.standing.operators.table_join import TableJoinNode
 from query.standing.operators.union import UnionNode
+from query.standing.operators.window_join import Window, WindowJoinNode
 from tests.query.standing.harness import Stream, View, col
 
 pytestmark = pytest.mark.kernel
 
 MODES = list(Mode)
+JOINS = [
+    (mode, join) for mode in MODES for join in (JoinNode, WindowJoinNode) if (mode, join) != (Mode.NTA, WindowJoinNode)
+]
+"""Where each end is told only the one that can take tuples back will do."""
 KINDS: dict[str, Kind] = {"k": "int", "x": "int", "y": "float", "s": "string"}
 
 
@@ -131,12 +136,12 @@ def joined(story, now, residual):
                 yield a, b
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "made"), JOINS)
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_join_pairs_equal_keys(mode, residual, seed):
+def test_a_join_pairs_equal_keys(mode, made, residual, seed):
     story = Story(seed, mode, windows=(40, 25) if seed % 2 else (30, 30))
-    join = JoinNode(story.leaves[0], story.leaves[1], [(K0, K1)], [less(X0, X1)] if residual else [])
+    join = made(story.leaves[0], story.leaves[1], [(K0, K1)], [less(X0, X1)] if residual else [])
     node = ProjectNode(join, [K0, X0, X1])
     view = story.run(node, lambda now: Counter((a[0], a[1], b[1]) for a, b in joined(story, now, residual)))
     assert view.inversions == 0
@@ -146,6 +151,52 @@ def test_a_join_pairs_equal_keys(mode, residual, seed):
     assert (counters.times > 0) == (mode in (Mode.TIME, Mode.PIGGYBACK))
 
 
+@pytest.mark.parametrize("mode", [Mode.TIME, Mode.PIGGYBACK])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("keys", [1, 4, 40])
+@pytest.mark.parametrize("seed", range(3))
+def test_both_joins_say_the_same_tick_by_tick(mode, residual, keys, seed):
+    """Also when they have no results to tell of, but some that ended: steps above rely on the time."""
+    story = Story(seed, mode, windows=(40, 25), keys=keys)
+    others = [stream.leaf(mode, place) for place, stream in enumerate(story.streams)]
+    given = [(K0, K1)], [less(X0, X1)] if residual else []
+    a, b = story.leaves
+    joins = WindowJoinNode(a, b, *given), JoinNode(others[0], others[1], *given)
+    views = [View(ProjectNode(join, [K0])) for join in joins]
+    taken = [0, 0]
+    for _ in range(150):
+        story.arrivals()
+        for number, (stream, leaf) in enumerate(zip(story.streams, others, strict=True)):
+            leaf.arrive(np.arange(taken[number], len(stream.times)), np.array(stream.times[taken[number] :], np.int64))
+            taken[number] = len(stream.times)
+        said = [view.tick(story.now) for view in views]
+        results = [sorted(zip(d.ids.tolist(), d.ts.tolist(), d.exp.tolist(), strict=True)) for d in said]
+        assert results[0] == results[1]
+        assert said[0].time == said[1].time
+        assert views[0].counters == views[1].counters
+
+
+def test_a_window_holds_no_more_than_lives_however_late_tuples_are():
+    """One that ends before others which came earlier goes with these, and memory comes back."""
+    stream = Stream(KINDS, 1_000)
+    window = Window(stream.leaf(Mode.PIGGYBACK), [K0])
+    window.reserve(0, 3)
+    sizes = []
+    for n in range(0, 20_000, 10):
+        assert not len(window.expire(n))
+        ids, ts = np.arange(n, n + 40), n - np.arange(40) * (10 if n < 10_000 else 25)
+        window.reserve(40, 3)
+        window.append(rows_of(ids.reshape(-1, 1), ts, ts + 1_000, POS), np.arange(40, dtype=np.int32) % 3)
+        assert len(window) <= 4_000
+        sizes.append(window.nbytes)
+    assert max(sizes[200:]) == max(sizes[:200])
+    window.expire(20_989)
+    assert len(window) == 40  # all but one have ended, behind that one
+    window.expire(20_990)
+    assert len(window) == 0
+    assert window.nbytes < max(sizes) / 4
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("negated", [False, True])
 @pytest.mark.parametrize("over_join", [False, True])
@@ -153,7 +204,7 @@ def test_a_join_pairs_equal_keys(mode, residual, seed):
 def test_exists_keeps_those_with_a_partner(mode, negated, over_join, seed):
     if over_join:
         story = Story(seed, mode, windows=(40, 25, 15))
-        join = JoinNode(story.leaves[0], story.leaves[1], [(K0, K1)])
+        join = (JoinNode if mode is Mode.NTA else WindowJoinNode)(story.leaves[0], story.leaves[1], [(K0, K1)])
         node = ExistsNode(join, story.leaves[2], [(X0, col(2, "x"))], negated)
 
         def truth(now):
@@ -242,7 +293,8 @@ def both_arrive(leaf, other):
 def test_distinct_shows_each_row_once(mode, retracted, over_join, seed):
     story = Story(seed, mode)
     if over_join:
-        below = ProjectNode(JoinNode(story.leaves[0], story.leaves[1], [(K0, K1)]), [K0, X1])
+        join = (JoinNode if mode is Mode.NTA else WindowJoinNode)(story.leaves[0], story.leaves[1], [(K0, K1)])
+        below = ProjectNode(join, [K0, X1])
     else:
         below = ProjectNode(story.leaves[0], [K0, X0])
     node = DistinctNode(below, retracted)
@@ -370,11 +422,11 @@ def test_sums_of_floats_do_not_drift(mode):
     assert view.shown() == {(1e-30,): 1}
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_memory_follows_what_is_live(mode):
+@pytest.mark.parametrize(("mode", "made"), JOINS)
+def test_memory_follows_what_is_live(mode, made):
     """Ever new keys: neither codes nor entries pile up."""
     story = Story(1, mode, windows=(5, 5))
-    node = ProjectNode(JoinNode(story.leaves[0], story.leaves[1], [(K0, K1)]), [K0])
+    node = ProjectNode(made(story.leaves[0], story.leaves[1], [(K0, K1)]), [K0])
     leaf_of_groups = story.streams[0].leaf(mode)
     below = GroupNode(leaf_of_groups, [K0], [Aggregate("count")], [None], [result("k0"), result("a0")])
     view, groups = View(node), View(below)
