@@ -15,6 +15,9 @@ import numpy as np
 from query.kernels.folds import FLOATS, INTS, LOW
 from summaries.kernels.jit import kernel
 
+MOST_CUTS = 8
+"""In one slot of a table; beyond that a search is faster."""
+
 
 @kernel("uint64(float64, float64, float64, float64)", inline="always")
 def slot_of(value, start, scale, last):
@@ -40,43 +43,32 @@ def search(values, cuts, number, pieces):
         left -= half
 
 
-@kernel(f"void({FLOATS}, float64[::1], int64, int32[::1], float64, float64, int64, int32[::1])")
-def locate_floats(values, cuts, number, table, start, scale, steps, pieces):
+@kernel(
+    [
+        f"void({FLOATS}, float64[::1], int64, int32[::1], float64, float64, int64, int32[::1])",
+        f"void({INTS}, int64[::1], int64, int32[::1], float64, float64, int64, int32[::1])",
+    ]
+)
+def locate(values, cuts, number, table, start, scale, most, pieces):
     """The piece of each value; NaN is greater than every number.
 
-    `cuts` are this `number` and as many NaN as there are steps, or one. `table[slot]` cuts have a slot before this one,
-    and no slot has more than `steps` of them; with 0 steps the table is not looked at.
+    After this `number` of cuts come MOST_CUTS that no value reaches, or of integers only the greatest. `table[slot]`
+    cuts have a slot before this one, and no slot has more than `most`; with 0 the table is not looked at.
     """
-    last = np.float64(table.size - 1)
-    if steps > 0:
+    if most == 0:
+        search(values, cuts, number, pieces)
         for i in range(values.size):
-            value = values[i]
-            before = np.uint64(np.uint32(table[slot_of(value, start, scale, last)]))
-            piece = before
-            for step in range(np.uint64(steps)):
-                piece += np.uint64(cuts[before + step] <= value)
-            pieces[i] = number if np.isnan(value) else np.int64(piece)
+            if np.isnan(values[i]):
+                pieces[i] = number
         return
-    search(values, cuts, number, pieces)
+    last = np.float64(table.size - 1)
     for i in range(values.size):
-        if np.isnan(values[i]):
-            pieces[i] = number
-
-
-@kernel(f"void({INTS}, int64[::1], int64, int32[::1], float64, float64, int64, int32[::1])")
-def locate_ints(values, cuts, number, table, start, scale, steps, pieces):
-    """The same of integers; after the cuts come greatest integers."""
-    last = np.float64(table.size - 1)
-    if steps > 0:
-        for i in range(values.size):
-            value = values[i]
-            before = np.uint64(np.uint32(table[slot_of(np.float64(value), start, scale, last)]))
-            piece = before
-            for step in range(np.uint64(steps)):
-                piece += np.uint64(cuts[before + step] <= value)
-            pieces[i] = min(np.int64(piece), number)
-        return
-    search(values, cuts, number, pieces)
+        value = values[i]
+        before = np.uint64(np.uint32(table[slot_of(np.float64(value), start, scale, last)]))
+        piece = before
+        for step in range(np.uint64(most)):  # counted, not searched: a branch that depends on a value is dearer
+            piece += np.uint64(cuts[before + step] <= value)
+        pieces[i] = number if np.isnan(value) else min(np.int64(piece), number)
 
 
 @kernel(f"void({INTS}, int64, int32[::1], int32[::1])")
@@ -105,27 +97,27 @@ def add_to(sums, at, value, lost, number):
     sums[at, 2] += number
 
 
-@kernel(f"void(int32[::1], {FLOATS}, float64[:,::1])")
-def fold_floats(places, values, sums):
-    """Add each value in its place."""
+@kernel(f"void(int32[::1], int32[::1], {FLOATS}, float64[:,::1])")
+def fold_floats(places, nodes, values, sums):
+    """Add each value in the node of its place."""
     for i in range(places.size):
-        add_to(sums, np.uint64(np.uint32(places[i])), values[i], 0.0, 1.0)
+        add_to(sums, np.uint64(np.uint32(nodes[np.uint32(places[i])])), values[i], 0.0, 1.0)
 
 
-@kernel(f"void(int32[::1], {INTS}, int64[:,::1])")
-def fold_ints(places, values, sums):
+@kernel(f"void(int32[::1], int32[::1], {INTS}, int64[:,::1])")
+def fold_ints(places, nodes, values, sums):
     """Good for fewer than 2^31 values, after which `low` may be beyond 2^32."""
     for i in range(places.size):
-        at = np.uint64(np.uint32(places[i]))
+        at = np.uint64(np.uint32(nodes[np.uint32(places[i])]))
         sums[at, 0] += values[i] >> 32
         sums[at, 1] += values[i] & LOW
         sums[at, 2] += 1
 
 
-@kernel("void(int32[::1], int64[:,::1])")
-def fold_rows(places, sums):
+@kernel("void(int32[::1], int32[::1], int64[:,::1])")
+def fold_rows(places, nodes, sums):
     for i in range(places.size):
-        sums[np.uint64(np.uint32(places[i])), 2] += 1
+        sums[np.uint64(np.uint32(nodes[np.uint32(places[i])])), 2] += 1
 
 
 @kernel("void(float64[:,::1], int64, int64[::1], int32[::1], float64[:,::1])")

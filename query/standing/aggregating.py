@@ -78,6 +78,7 @@ class Aggregating(View):
         self._told = [Told(kind) for kind in standing.kinds]
         self._version = 0
         self._told_at = 0
+        self._looked: tuple[int, int] | None = None
 
     def open(self, sources: Callable[[plan.Window], Source]) -> None:
         (window,) = plan.windows(self._select)
@@ -105,11 +106,10 @@ class Aggregating(View):
 
     @property
     def changed(self) -> int:
-        reader = self._readers[0]
-        return max(self._filled, reader.source.changed.get(reader.window.length, 0))
+        self._look()
+        return self._told_at
 
-    def fill(self, number: int) -> None:
-        self._filled = number
+    def fill(self, number: int) -> None: ...
 
     def since(self, seen: Seen | None, *, same: bool) -> Changes:
         self._look()
@@ -120,6 +120,8 @@ class Aggregating(View):
 
     def _look(self) -> None:
         """Tell a new version if the row is not what it was."""
+        if self._looked == (self.tick, self.now):
+            return
         sums = self._totals.of(self._readers[0].number, self.now)
         values = [
             pa.array([_value(one, sums[at])], ARROW[one.result_kind])
@@ -127,6 +129,7 @@ class Aggregating(View):
         ]
         columns = dict(zip(self._inputs, values, strict=True))
         row = [output.evaluate(columns, 1) for output in self._select.outputs]
+        self._looked = self.tick, self.now
         if self._version and all(told.same(ONE, value)[0] for told, value in zip(self._told, row, strict=True)):
             return
         for told, value in zip(self._told, row, strict=True):

@@ -26,8 +26,8 @@ SLOTS: Final = 1 << 10, 1 << 13
 """Of a table to look cuts up in, at least and at most: it is to stay in the fastest cache."""
 NEAR: Final = 1 << 16
 """Whole numbers from the first cut to the last, up to which each has a slot of its own."""
-FEW_STEPS, MOST_STEPS = 2, 8
-"""Cuts in one slot for which no larger table is tried, and beyond which a search is faster."""
+FEW_CUTS: Final = 2
+"""In one slot, for which no larger table is tried."""
 
 Places = NDArray[np.int32]
 Values = tuple[NDArray[Any], NDArray[np.bool_] | None]
@@ -179,6 +179,7 @@ class _Group:
         self._ends = np.cumsum([len(some) for some in nodes]).astype(np.int64)
         self._flat = np.array([node for some in nodes for node in some], np.int32)
         self._maps: dict[str, Places] = {}
+        self._places = np.arange(len(self._tree), dtype=np.int32)  # the node of each place
 
     def _nodes(self, one: Asked) -> list[int]:
         """Whose sum is that of a range."""
@@ -199,30 +200,37 @@ class _Group:
             own = cuts.within(shared[name])
             stride = self._strides.get(name)
             self._maps[name] = (self._long + own if stride is None else stride * own).astype(np.int32)
+        if len(self._maps) == 1:  # a place is a piece
+            (self._places,) = self._maps.values()
 
     def fold(self, pieces: dict[str, Places], argument: Values | None, room: Places, skipped: int, out: Sums) -> None:
         """Add the sums of tuples, whose pieces are known, but for the first so many. `room` is for as many places."""
+        places = pieces[next(iter(self._maps))] if len(self._maps) == 1 else self._met(pieces, room)
+        values, missing = (None, None) if argument is None else argument
+        kept: slice | NDArray[np.bool_] = slice(skipped, None)
+        if missing is not None:
+            kept = ~missing
+            kept[:skipped] = False
+        places = places[kept]
+        self._tree[:] = 0
+        if self._summed and values is not None:
+            if self.floats:
+                kernels.fold_floats(places, self._places, values[kept], self._tree)
+            else:
+                kernels.fold_ints(places, self._places, values[kept], self._tree)
+        else:
+            kernels.fold_rows(places, self._places, self._tree)
+        if self.floats:
+            kernels.range_floats(self._tree, self._width, self._ends, self._flat, out.floats[self.rows])
+        else:
+            kernels.range_ints(self._tree, self._width, self._ends, self._flat, out.ints[self.rows])
+
+    def _met(self, pieces: dict[str, Places], room: Places) -> Places:
+        """Where the pieces of each tuple meet; without columns all tuples do."""
         room[:] = 0 if self._maps else 1
         for name, nodes in self._maps.items():
             kernels.go_on(pieces[name], nodes, room)
-        places = room
-        values, missing = (None, None) if argument is None else argument
-        if skipped:
-            places = places[skipped:]
-            values = None if values is None else values[skipped:]
-            missing = None if missing is None else missing[skipped:]
-        if missing is not None:
-            places, values = places[~missing], None if values is None else values[~missing]
-        self._tree[:] = 0
-        if self.floats:
-            kernels.fold_floats(places, values, self._tree)
-            kernels.range_floats(self._tree, self._width, self._ends, self._flat, out.floats[self.rows])
-            return
-        if self._summed:
-            kernels.fold_ints(places, values, self._tree)
-        else:
-            kernels.fold_rows(places, self._tree)
-        kernels.range_ints(self._tree, self._width, self._ends, self._flat, out.ints[self.rows])
+        return room
 
 
 def _covering(first: int, end: int, places: int) -> list[int]:
@@ -287,7 +295,7 @@ class _Lookup:
         self._number = len(keys)
         self._near: Places | None = None
         self._table: Places = np.zeros(1, np.int32)
-        self._start, self._scale, self._steps = 0.0, 0.0, 0
+        self._start, self._scale, self._most = 0.0, 0.0, 0
         self._floats = kind == "float"
         points = _floats(keys) if self._floats else keys.astype(np.float64)
         if not self._floats and len(keys) and int(keys[-1]) - int(keys[0]) < NEAR:
@@ -298,8 +306,8 @@ class _Lookup:
         sane = points[np.isfinite(points)]
         if len(sane) > 1:
             self._tabulate(points, float(sane[0]), float(sane[-1]))
-        padding = max(self._steps, 1)
-        self._cuts = np.append(points, [np.nan] * padding) if self._floats else np.append(keys, np.full(padding, MOST))
+        beyond = np.full(kernels.MOST_CUTS, np.nan) if self._floats else np.full(kernels.MOST_CUTS, MOST)
+        self._cuts = np.append(points if self._floats else keys, beyond)
 
     def _tabulate(self, points: NDArray[np.float64], first: float, last: float) -> None:
         """Make a table over a stretch, the smallest that leaves few cuts in a slot; none if that cannot be had."""
@@ -311,12 +319,13 @@ class _Lookup:
                 return
             self._start, self._scale = first, scale
             in_slot = np.bincount(self._slots(points, slots), minlength=slots)
-            steps = int(in_slot.max())
-            if steps <= FEW_STEPS or slots == most:
+            cuts = int(in_slot.max())
+            if cuts <= FEW_CUTS or slots == most:
                 break
             slots *= 2
-        if steps <= MOST_STEPS:
-            self._table, self._steps = (np.cumsum(in_slot) - in_slot).astype(np.int32), steps
+        if cuts <= kernels.MOST_CUTS:
+            self._table = (np.cumsum(in_slot) - in_slot).astype(np.int32)
+            self._most = cuts
 
     def _slots(self, points: NDArray[np.float64], slots: int) -> NDArray[np.int64]:
         """The slot of each cut, as the kernels have it."""
@@ -329,11 +338,8 @@ class _Lookup:
         if self._near is not None:
             kernels.locate_near(values, self._first, self._near, out)
             return
-        known = self._cuts, self._number, self._table, self._start, self._scale, self._steps
-        if self._floats:
-            kernels.locate_floats(values, *known, out)
-        else:
-            kernels.locate_ints(values, *known, out)
+        cuts, number, table = self._cuts, self._number, self._table
+        kernels.locate(values, cuts, number, table, self._start, self._scale, self._most, out)
 
 
 def _floats(keys: NDArray[np.int64]) -> NDArray[np.float64]:
