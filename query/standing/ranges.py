@@ -347,5 +347,4 @@ def _floats(keys: NDArray[np.int64]) -> NDArray[np.float64]:
     bits = np.where(keys < 0, keys ^ MOST, keys)
     found = bits.view(np.float64).copy()
     found[keys < -KEY_OF_INF - 1] = -np.inf
-    found[keys > KEY_OF_INF] = np.nan
     return found
