@@ -134,7 +134,8 @@ class Aggregating(View):
             return
         for told, value in zip(self._told, row, strict=True):
             told.put(ONE, value)
-        self._version += 1
+        self.went = self.came  # each version replaces the one before
+        self.came = self._version = self._version + 1
         self._told_at = self.tick
 
     def rows(self, ids: Ids) -> pa.Table:

@@ -51,11 +51,11 @@ class Totals:
     def add(self, number: int, asked: list[Asked]) -> None:
         """Something more to count and sum up. The window is folded anew when somebody looks next."""
         self._asked[number] = asked
-        self._ranges = None
+        self._ranges, self._stretches = None, []
 
     def remove(self, number: int) -> None:
         del self._asked[number]
-        self._ranges = None
+        self._ranges, self._stretches = None, []
 
     def of(self, number: int, now: int) -> list[tuple[float, float, int] | tuple[int, int, int]]:
         """The sums of what lives at a time, one for each that was asked for; see `Sums`."""
@@ -76,6 +76,14 @@ class Totals:
             self._begin()
         elif self._end == self._rows.end and self._bound == bound:
             return self._sums
+        try:
+            self._advance(bound)
+        except BaseException:
+            self._ranges = None  # what was half done is done anew
+            raise
+        return self._sums
+
+    def _advance(self, bound: int) -> None:
         ended = self._let_go(bound)
         came = self._take_in(bound)
         self._bound = bound
@@ -86,7 +94,6 @@ class Totals:
         for sums in came:
             self._sums.join(sums)
         self._put_together()
-        return self._sums
 
     def _begin(self) -> None:
         """All anew."""
