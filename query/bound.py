@@ -9,7 +9,6 @@ from query.aggregate.aggregates import Aggregate
 from query.preference import Preference
 from query.scalar.compiled import Compiled
 from query.scalar.scope import Scope
-from query.sql import generate
 
 RESULT = -1
 """The source of inputs that stand for group keys (k0, k1, ...) and aggregates (a0, a1, ...)."""
@@ -36,10 +35,6 @@ class JoinKey:
     summaries: tuple[SummaryIndex | None, SummaryIndex | None]
     condition: exp.Expression
 
-    @property
-    def text(self) -> str:
-        return generate(self.condition)
-
 
 @dataclass(frozen=True)
 class Constants:
@@ -49,10 +44,6 @@ class Constants:
     attribute: str
     values: list[int] | list[str]
     condition: exp.Expression
-
-    @property
-    def text(self) -> str:
-        return generate(self.condition)
 
 
 @dataclass(frozen=True)

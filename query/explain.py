@@ -43,9 +43,7 @@ def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Ex
     The explanation comes last; before it None, after each slice of work.
     """
     promising = _promising(cursor)
-    made = Explanation(
-        list(cursor.plan.steps), cursor.progress().total, tuple(cursor.plan.warnings), SCHEMA.empty_table()
-    )
+    made = Explanation(cursor.plan.words(), cursor.progress().total, tuple(cursor.plan.warnings), SCHEMA.empty_table())
     if promising is not None and promising.preference is not None:
         shown = _shown(promising)
         began = cursor.clock()

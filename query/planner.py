@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sqlglot import exp
 
 from index import SummaryIndex
 from index.regions import EVER
@@ -35,9 +36,13 @@ CROWDED = 1.5  # pairs a tuple from which on a join goes key by key
 NARROW = 4  # a window that holds less than one in so many of the stream's tuples is read rather than looked up in
 
 
+Step = tuple[str | exp.Expression, ...]
+"""What a plan says about a part of it: text, and conditions that are made text of when it is asked for."""
+
+
 @dataclass
 class Plan:
-    """What will run. `steps` say it in words, the outermost first."""
+    """What will run. `steps` say it, the outermost first; `words` in words."""
 
     bound: Bound
     snapshots: list[Snapshot]
@@ -45,8 +50,12 @@ class Plan:
     sampler: Sampler | None
     result: Plain | Sorted | Aggregated
     pipeline: Pipeline
-    steps: list[str]
+    steps: list[Step]
     warnings: list[str] = field(default_factory=list)
+
+    def words(self) -> list[str]:
+        """The steps, with the text of every condition: only whoever asks to have it explained waits for that."""
+        return ["".join(part if isinstance(part, str) else generate(part) for part in step) for step in self.steps]
 
 
 def plan(bound: Bound, pace: Pace, budget: int | None, seed: int) -> Plan:
@@ -65,7 +74,7 @@ class _Planner:
         self.pace = pace
         self.budget = budget
         self.seed = int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little")
-        self.steps: list[str] = []
+        self.steps: list[Step] = []
 
     def plan(self) -> Plan:
         bound = self.bound
@@ -78,17 +87,21 @@ class _Planner:
         if bound.grouped:
             result = Aggregated(bound, pipeline)
             by = f" by {len(bound.group_keys)} keys" if bound.group_keys else ""
-            self.steps.append("aggregate " + ", ".join(a.function for a in bound.aggregates) + by)
+            self._tell("aggregate " + ", ".join(a.function for a in bound.aggregates) + by)
         elif bound.order:
             result = Sorted(bound, pipeline)
-            self.steps.append("sort" + (f", the first {bound.limit}" if bound.limit is not None else ""))
+            self._tell("sort" + (f", the first {bound.limit}" if bound.limit is not None else ""))
         else:
             result = Plain(bound, pipeline)
-            self.steps.append("rows" + (f", {bound.limit} at most" if bound.limit is not None else ""))
+            self._tell("rows" + (f", {bound.limit} at most" if bound.limit is not None else ""))
         if bound.conditions:
-            self.steps.append("keep where " + " and ".join(generate(c) for c in bound.conditions))
+            first, *more = bound.conditions
+            self._tell("keep where ", first, *(part for c in more for part in (" and ", c)))
         sampler, worker = self._operators()
         return Plan(bound, self.snapshots, worker, sampler, result, pipeline, self.steps, warnings)
+
+    def _tell(self, *step: str | exp.Expression) -> None:
+        self.steps.append(step)
 
     # --- operators -----------------------------------------------------------------------------------------------
 
@@ -99,14 +112,14 @@ class _Planner:
         weighted = preference is not None and preference.direction == "WEIGHTED"
         if self.budget is None and bound.target is None and not weighted:
             if preference is not None:
-                self.steps.append("the preference changes nothing: without a budget every tuple is read")
+                self._tell("the preference changes nothing: without a budget every tuple is read")
             return None, self._worker(None)
         ordered = None if preference is None or weighted else dataclasses.replace(preference, fade=1.0)
         if bound.join is None and ordered is None and bound.constants is None:
-            self.steps.append("a random sample first, then every tuple")
+            self._tell("a random sample first, then every tuple")
             return RandomScan(self.snapshots[0], self.pace, self.seed), self._worker(None)
         worker = self._promising(ordered)
-        self.steps.append("a random sample first, then every entry")
+        self._tell("a random sample first, then every entry")
         return Drawing(worker, self.seed, self.pace, weighted=False), worker
 
     def _worker(self, preference: Preference | None) -> Operator:
@@ -120,7 +133,7 @@ class _Planner:
             if unaided is not None:
                 unaided.queried(self.snapshots[0].size, self.budget)
             why = "" if unaided is None or unaided.auto is None else f" (summary {unaided.name} is {unaided.told})"
-            self.steps.append(f"read {self._name(0)} in order of arrival{why}")
+            self._tell(f"read {self._name(0)} in order of arrival{why}")
             return Scan(self.snapshots[0], self.pace)
         if preference.direction != "WEIGHTED":
             return self._promising(preference)
@@ -131,10 +144,10 @@ class _Planner:
             and preference.fade == 1
             and bound.constants is None
         ):
-            self.steps.append(f"read {self._name(0)} in random order: each tuple is as likely as any other")
+            self._tell(f"read {self._name(0)} in random order: each tuple is as likely as any other")
             return RandomScan(self.snapshots[0], self.pace, self.seed)
         promising = self._promising(preference)
-        self.steps.append("entries are drawn at random, with chances in proportion to their priority")
+        self._tell("entries are drawn at random, with chances in proportion to their priority")
         return Drawing(promising, self.seed, self.pace, weighted=True)
 
     def _hash_join(self, key: JoinKey) -> Operator:
@@ -153,12 +166,11 @@ class _Planner:
             summary = key.summaries[looked_up]
             assert summary is not None  # found by it
             how = f"by summary {summary.name}{_chosen(summary)}"
-            self.steps.append(f"join on {key.text}: read {self._name(probe)}, look up {self._name(looked_up)} {how}")
+            self._tell("join on ", key.condition, f": read {self._name(probe)}, look up {self._name(looked_up)} {how}")
         else:
             why = self._why(key, looked_up)
-            self.steps.append(
-                f"plain hash join on {key.text} ({why}): build on {self._name(looked_up)}, read {self._name(probe)}"
-            )
+            order = f"build on {self._name(looked_up)}, read {self._name(probe)}"
+            self._tell("plain hash join on ", key.condition, f" ({why}): {order}")
         return HashJoin(self.snapshots, probe, hashers, keys, self.pace)
 
     def _why(self, key: JoinKey, side: int) -> str:
@@ -188,7 +200,7 @@ class _Planner:
         restrict = None
         if bound.constants is not None and (bound.join is not None or bound.constants.attribute == sides[0].attribute):
             restrict = hash_keys(bound.constants.values, self.snapshots[0].stream.seed).view(np.int64)
-            self.steps.append(f"only keys with {bound.constants.text}")
+            self._tell("only keys with ", bound.constants.condition)
         self._say(preference, sides)
         lines = min((s.keys.postings.lines for s in sides if s.keys is not None), default=0)
         hurry = bool(
@@ -204,16 +216,16 @@ class _Planner:
         return Promising(sides, preference, self.pace, restrict=restrict, hurry=hurry, value_of=value_of, extra=extra)
 
     def _say(self, preference: Preference | None, sides: list[Side]) -> None:
-        what = f"join on {self.bound.join.text}" if self.bound.join is not None else "select"
+        what: Step = ("select",) if self.bound.join is None else ("join on ", self.bound.join.condition)
         if preference is None:
-            self.steps.append(f"{what}, key by key")
+            self._tell(*what, ", key by key")
         else:
             of = "keys" if preference.side is None else f"tuples of {self._name(preference.side)}"
             order = {"DESC": "most promising first", "ASC": "rarest first", "WEIGHTED": "weighted"}[
                 preference.direction
             ]
             fade = f", fading by {preference.fade:g} a granularity" if preference.fade < 1 else ""
-            self.steps.append(f"{what}: {of}, {order}{fade}")
+            self._tell(*what, f": {of}, {order}{fade}")
         for number, side in enumerate(sides):
             if side.keys is None:
                 why = "the window is narrow"
@@ -222,7 +234,7 @@ class _Planner:
                 how = f"a directory built for this query ({why})"
             else:
                 how = "a directory" if side.summary is None else f"summary {side.summary.name}{_chosen(side.summary)}"
-            self.steps.append(f"keys of {self._name(number)}.{side.attribute or '(expression)'} from {how}")
+            self._tell(f"keys of {self._name(number)}.{side.attribute or '(expression)'} from {how}")
 
     def _keyed(self, side: int, preference: Preference | None) -> tuple[str | None, SummaryIndex | None]:
         """The attribute whose values are keys on one side, and what knows it."""

@@ -26,7 +26,7 @@ from query.explain import explaining
 from query.many import shared
 from query.results import schema
 from query.scan import ScanPlan, fetch, plan_scan
-from query.sql import nodes, parse, parse_many
+from query.sql import nodes, parse, parse_known, parse_many
 from query.standing.binding import bind_standing
 from query.standing.engine import Engine
 from query.standing.explaining import explain_standing
@@ -162,7 +162,7 @@ class Session:
         most: CPU time after which it is cut, whatever its budget; unlike a budget it does not change the plan.
         """
         began = self._cpu()
-        node = parse(sql)
+        node = parse_known(sql)
         if not isinstance(node, exp.Query):
             raise Unsupported("query() takes a SELECT; execute() takes every statement", sql, 0)
         return self._answer(node, sql, budget, seed, began, most)
@@ -186,7 +186,7 @@ class Session:
         """
         bounds = []
         for sql in statements:
-            node = parse(sql)
+            node = parse_known(sql)
             if not isinstance(node, exp.Query):
                 raise Unsupported("query_many() takes SELECTs; execute() takes every statement", sql, 0)
             bounds.append(bind(node, sql, self.catalog))

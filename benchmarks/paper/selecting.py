@@ -8,9 +8,9 @@ the interval is over. Ours is the engine of continuous queries; nothing in it is
 away before it: when it is free it takes all that the interval brings, and while it is still busy with that, what comes
 is lost. Of the last interval it takes as much as it expects to be done with in time; if it is not, that does not count.
 
-Two costs of ours are told. `selections`: from the arrivals to the matches of every query; the engine's reading of the
-stream before that is left out, as SIMPLE is handed its arrivals as arrays, too. `whole tick`: with that reading, which
-makes it ready for every other kind of query as well.
+Two costs of ours are told. `selections`: from the arrivals to the matches of every query, or to its count and sum; the
+engine's reading of the stream before that is left out, as SIMPLE is handed its arrivals as arrays, too. `whole tick`:
+with that reading, which makes it ready for every other kind of query as well.
 """
 
 import statistics
@@ -72,8 +72,23 @@ class Got:
     """Of ours, those of the tick before."""
 
 
+@dataclass
+class Taken:
+    """What an engine made of a batch: nanoseconds of the tick and of the queries' own work, and by query how many
+    tuples came and the sum of their prices."""
+
+    tick: int
+    spent: int
+    came: Ints
+    sums: Floats
+    found: Ints
+    """Which they are, query by query; nobody knows where only sums are asked for."""
+
+
 class Ours:
     """A session with the selections as continuous queries."""
+
+    SELECT = "SELECT store_id, item_id, price FROM s WHERE {}"
 
     def __init__(self, asked: Asked) -> None:
         self.session = promising.open(seed=7)
@@ -82,9 +97,8 @@ class Ours:
             f" TIMESTAMP BY ts OPTIONS (max_tuples = {LONGEST})"
         )
         for query in range(len(asked)):
-            self.session.execute(
-                f"CREATE CONTINUOUS QUERY q{query} AS SELECT store_id, item_id, price FROM s WHERE {asked.where(query)}"
-            )
+            select = self.SELECT.format(asked.where(query))
+            self.session.execute(f"CREATE CONTINUOUS QUERY q{query} AS {select}")
         self.engine = self.session.standing
         views = [self.engine.view(f"q{query}") for query in range(len(asked))]
         (self.source,) = views[0].sources
@@ -93,29 +107,22 @@ class Ours:
         if numbers != list(range(self.first, self.first + len(asked))):
             raise AssertionError("queries are not numbered one after the other")
 
-    def take(
-        self, batch: Columns, capacity: float | None, prices: Floats | None = None
-    ) -> tuple[int, int, Ints, Ints, Floats]:
-        """Nanoseconds of the tick and of the selections; the matches of each query: how many, which, and the sum of
-        their prices if the prices are given, in the order of queries."""
+    def take(self, batch: Columns, capacity: float | None) -> Taken:
         self.session.ingest("s", batch)
         began = time.thread_time_ns()
         self.engine.tick(capacity=capacity)
-        ticked = time.thread_time_ns()
+        return self._work(time.thread_time_ns() - began)
+
+    def _work(self, tick: int) -> Taken:
+        began = time.thread_time_ns()
         fresh = self.source.fresh
         assert fresh is not None
         numbers, ends, found = fresh.lists()
         came = np.diff(ends, prepend=0)
-        totals = np.empty(0)
-        if prices is not None and len(found):
-            totals = np.add.reduceat(prices[found - fresh.first], ends - came)
-        done = time.thread_time_ns()
-        places = numbers - self.first
-        counts, sums = np.zeros(self.queries, np.int64), np.zeros(self.queries)
-        counts[places] = came
-        if len(totals):
-            sums[places] = totals
-        return ticked - began, done - ticked, counts, found - fresh.first, sums
+        spent = time.thread_time_ns() - began
+        counts = np.zeros(self.queries, np.int64)
+        counts[numbers - self.first] = came
+        return Taken(tick, spent, counts, np.zeros(self.queries), found - fresh.first)
 
     @property
     def queries(self) -> int:
@@ -125,12 +132,32 @@ class Ours:
         self.session.close()
 
 
+class OursSums(Ours):
+    """A session with aggregates over the selections as continuous queries, over a window in which nothing ends."""
+
+    SELECT = "SELECT count(price) AS n, sum(price) AS s, avg(price) AS a FROM s WHERE {} WINDOW 1000 DAYS"
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked)
+        (self._totals,) = self.source.totals.values()
+        self._known = np.zeros((len(asked), 3))
+
+    def _work(self, tick: int) -> Taken:
+        began = time.thread_time_ns()
+        sums = self._totals.look(self.source.clock).floats
+        spent = time.thread_time_ns() - began
+        (places,) = zip(*(self._totals.places(self.first + query) for query in range(self.queries)), strict=True)
+        came = sums[list(places)] - self._known  # since the last time
+        self._known = sums[list(places)]
+        return Taken(tick, spent, came[:, 2].astype(np.int64), came[:, 0] + came[:, 1], np.empty(0, np.int64))
+
+
 def run_ours(asked: Asked, batches: list[Columns], budget: float | None, *, whole: bool, sums: bool = False) -> Got:
     """Our side over all batches, the first few aside. budget: nanoseconds an interval; None for all it takes.
 
-    whole: the tick is paid for, too. sums: the prices of what was found are added up.
+    whole: the tick is paid for, too. sums: aggregates stand, and not the selections.
     """
-    ours = Ours(asked)
+    ours = OursSums(asked) if sums else Ours(asked)
     got = Got(np.zeros(len(asked), np.int64), np.zeros(len(asked)), np.zeros(len(asked), np.int64))
     door = Door(np.inf if budget is None else budget)
     expected = 0.0  # nanoseconds a tuple, by what the last ones took
@@ -145,17 +172,17 @@ def run_ours(asked: Asked, batches: list[Columns], budget: float | None, *, whol
             size = int(left / (expected * SPARE))
         part = {name: column[: max(1, size)] for name, column in batch.items()}
         capacity = None if budget is None else budget / 1e9
-        tick, found, came, _, totals = ours.take(part, capacity, part["price"] if sums else None)
-        spent = float(found + tick if whole else found)
+        taken = ours.take(part, capacity)
+        spent = float(taken.spent + taken.tick if whole else taken.spent)
         expected = spent / len(part["ts"])
         if not counts:
             continue
         door.passed(spent)
-        got.spent.append(float(found))
-        got.ticks.append(float(tick))
+        got.spent.append(float(taken.spent))
+        got.ticks.append(float(taken.tick))
         if spent <= left:
-            got.came += came
-            got.sums += totals
+            got.came += taken.came
+            got.sums += taken.sums
             got.seen += len(part["ts"])
     ours.close()
     return got

@@ -6,6 +6,8 @@ BadClause come out of `parse`, each with its place.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from sqlglot import exp
 
 from query.sql.check import offset_of
@@ -13,7 +15,12 @@ from query.sql.dialect import Promising, read
 from query.sql.tokens import scan
 from summaries.errors import BadSyntax
 
-__all__ = ["generate", "offset_of", "parse", "parse_many"]
+__all__ = ["generate", "offset_of", "parse", "parse_known", "parse_many"]
+
+KNOWN = 256
+"""Statements that are not read again when they come again."""
+LONGEST_KNOWN = 2048
+"""Characters of such a statement."""
 
 _dialect = Promising()
 
@@ -26,6 +33,16 @@ def parse(sql: str) -> exp.Expression:
     if len(found) > 1:
         raise BadSyntax("a second statement; one is read at a time", sql, offset_of(found[1]))
     return found[0]
+
+
+def parse_known(sql: str) -> exp.Expression:
+    """`parse` for those who change nothing in the tree: the one of a text that was read lately is given again."""
+    return _known(sql) if len(sql) <= LONGEST_KNOWN else parse(sql)
+
+
+@lru_cache(KNOWN)
+def _known(sql: str) -> exp.Expression:
+    return parse(sql)
 
 
 def parse_many(sql: str) -> list[exp.Expression]:

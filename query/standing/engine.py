@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from index.table import Table
 from query.standing import plan
+from query.standing.aggregating import view_of
 from query.standing.deltas import Mode
 from query.standing.source import Alike, Source
 from query.standing.subscription import Delta
-from query.standing.views import Planned, Seen, View, may_wait, view_of
+from query.standing.views import Planned, Seen, View, may_wait
 from summaries.errors import BadToken, NoSuchName, PromisingError
 
 Key: TypeAlias = tuple[str, int | None, str | None]

@@ -7,16 +7,17 @@ from index.regions import Guess
 from query.answers import Explanation
 from query.explain import SCHEMA
 from query.standing import plan
+from query.standing.aggregating import Aggregating, view_of
 from query.standing.deltas import Mode
 from query.standing.labels import Edge, labelled
-from query.standing.views import Selecting, view_of
+from query.standing.views import Selecting
 
 
 def explain_standing(standing: plan.Standing, mode: Mode = Mode.PIGGYBACK) -> Explanation:
     """The plan of a query as it would stand; nothing is created. Raises what creating it would."""
     edges = labelled(standing, mode)
-    if isinstance(view := view_of(standing, mode), Selecting):
-        edges[0] = replace(edges[0], store=view.store)  # the tuples are its results
+    if isinstance(view := view_of(standing, mode), Selecting | Aggregating):
+        edges[0] = replace(edges[0], store=view.store)
     steps = [_line(edge) for edge in edges]
     lines = ["  " * edge.depth + step for edge, step in zip(edges, steps, strict=True)]
     if standing.preference is not None:

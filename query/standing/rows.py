@@ -65,6 +65,11 @@ class Held:
         made = pa.array(found, mask=missing)
         return made if made.type == ARROW[self.kind] else made.view(ARROW[self.kind])
 
+    def span(self, first: int, end: int) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
+        """What is held of these arrivals, and which are missing if any can be. No copy: good until more is appended."""
+        at = slice(first - self._base, end - self._base)
+        return self._data[at], None if self._missing is None else self._missing[at]
+
     def trim(self, first: int) -> None:
         """Forget what arrived before `first`."""
         self.first = max(self.first, min(first, self.end))
@@ -100,6 +105,10 @@ class HeldText:
         held = sum(map(len, self._chunks))
         found = pa.chunked_array(self._chunks, ARROW["string"]).take(pa.array(ids - (self.end - held)))
         return found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
+
+    def span(self, first: int, end: int) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
+        """Nothing of the strings, but which are missing."""
+        return np.empty(0), self.take(np.arange(first, end)).is_null().to_numpy(zero_copy_only=False)
 
     def trim(self, first: int) -> None:
         self.first = max(self.first, min(first, self.end))
@@ -214,6 +223,14 @@ class StreamRows:
     def take(self, column: str, ids: NDArray[np.int64]) -> pa.Array:
         """A column at these arrivals."""
         return self._columns[column].take(ids)
+
+    def span(self, column: str, first: int, end: int) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
+        """The values of these arrivals, and which are missing if any can be: good until the next are pulled."""
+        return self._columns[column].span(first, end)
+
+    def dated(self, first: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """When these are dated, and which could not be read: good until the next are pulled."""
+        return self._times.span(first, end)  # type: ignore[return-value]  # times are whole numbers
 
     def forget(self, names: frozenset[str]) -> None:
         """Nobody needs these columns any more."""

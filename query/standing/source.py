@@ -16,6 +16,7 @@ from query.standing.deltas import NEVER
 from query.standing.plan import Window
 from query.standing.rows import StreamRows
 from query.standing.selections import Batch, Selections
+from query.standing.totals import Totals
 from summaries.errors import PromisingError, StorageUnavailable
 
 BEGINNING = -(1 << 62)
@@ -148,6 +149,8 @@ class Source:
         self.stream = stream
         self.rows = StreamRows(stream)
         self.selections = Selections(self.rows)
+        self.totals: dict[int, Totals] = {}
+        """By length of a window, the aggregates over it."""
         self.batches: list[Batch] = []
         """What is held, in order of arrival."""
         self.fresh: Batch | None = None
@@ -288,12 +291,17 @@ class Source:
         self._columns.subtract(reader.columns)
         self._lengths[reader.window.length] -= 1
         self._lengths += Counter()  # drops those at zero
-        for known in (self.changed, self._ends):
+        for known in (self.changed, self._ends, self.totals):
             if reader.window.length not in self._lengths:
                 known.pop(reader.window.length, None)  # type: ignore[arg-type]  # None is never there
         unused = frozenset(name for name in reader.columns if self._columns[name] <= 0)
         self._columns += Counter()
         self.rows.forget(unused)
+
+    def totals_of(self, window: Window) -> Totals:
+        """The aggregates over windows as long as this one."""
+        assert window.length is not None
+        return self.totals.setdefault(window.length, Totals(self.rows, window.length))
 
     @property
     def oldest(self) -> int:
@@ -306,4 +314,5 @@ class Source:
 
     @property
     def nbytes(self) -> int:
-        return self.rows.nbytes + sum(batch.nbytes for batch in self.batches)
+        totals = sum(some.nbytes for some in self.totals.values())
+        return self.rows.nbytes + totals + sum(batch.nbytes for batch in self.batches)

@@ -450,14 +450,6 @@ def may_wait(standing: plan.Standing) -> bool:
     return standing.budget is not None or standing.preference is not None
 
 
-def view_of(standing: plan.Standing, mode: Mode) -> View:
-    """The kind of view that fits a query."""
-    root = standing.root
-    if isinstance(root, plan.Select) and isinstance(root.body, plan.Window) and not (root.distinct or root.grouped):
-        return Selecting(standing, mode)
-    return Planned(standing, mode)
-
-
 def selects(query: plan.Query) -> Iterator[plan.Select]:
     """Every SELECT, from left to right."""
     if isinstance(query, plan.SetOperation):

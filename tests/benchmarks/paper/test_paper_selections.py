@@ -8,7 +8,7 @@ import pytest
 from benchmarks.harness import Effort
 from benchmarks.paper import fig15, fig16, selecting
 from benchmarks.paper.logs import batches, generated
-from benchmarks.paper.selecting import WARM, Door, Got, Ours, need, run_ours, run_simple
+from benchmarks.paper.selecting import WARM, Door, Got, Ours, OursSums, need, run_ours, run_simple
 from benchmarks.paper.simple_selection import GROUP, WAYS, Matches, SimpleSelection, SimpleSums, draw
 
 SIZE = 700
@@ -88,11 +88,23 @@ def test_ours_finds_what_brute_force_finds():
     try:
         for batch in INTERVALS:
             price, store = batch["price"], batch["store_id"]
-            _, _, came, found, sums = ours.take(batch, 1.0, price)
+            taken = ours.take(batch, 1.0)
             want = [np.flatnonzero(FEW.truth(price, store, query)) for query in range(len(FEW))]
-            assert came.tolist() == list(map(len, want))
-            assert found.tolist() == np.concatenate(want).tolist()
-            np.testing.assert_allclose(sums, [price[w].sum() for w in want])
+            assert taken.came.tolist() == list(map(len, want))
+            assert taken.found.tolist() == np.concatenate(want).tolist()
+    finally:
+        ours.close()
+
+
+def test_ours_sums_up_what_brute_force_finds():
+    ours = OursSums(FEW)
+    try:
+        for batch in INTERVALS:
+            price, store = batch["price"], batch["store_id"]
+            taken = ours.take(batch, 1.0)
+            want = [price[FEW.truth(price, store, query)] for query in range(len(FEW))]
+            assert taken.came.tolist() == list(map(len, want))
+            np.testing.assert_allclose(taken.sums, [one.sum() for one in want])
     finally:
         ours.close()
 

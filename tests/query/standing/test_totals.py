@@ -1,0 +1,273 @@
+"""Aggregates over ranges, folded together, against each of them worked out alone."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import promising
+from query.standing.aggregating import Aggregating
+from query.standing.intervals import LEAST, MOST, Term, keys
+from query.standing.ranges import MOST_PLACES, Asked, Cuts, Ranges, Values
+from query.standing.views import Planned
+from summaries.errors import Overflow
+
+SECOND = 1_000_000
+START = 1_700_000_040 * SECOND
+ODD = [0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan, 1e308, -1e308, 5e-324, 1.0, 1.0 + 2**-52, 2.5, -7.25]
+EDGES = [LEAST, LEAST + 1, MOST, MOST - 1, 0, -1, 1, 1 << 53, (1 << 53) + 1, -(1 << 53), 17, 40_000]
+
+
+def plain(values: np.ndarray) -> np.ndarray:
+    return keys(pa.array(values), "float" if values.dtype == np.float64 else "int")
+
+
+# --- where a value lies ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        np.array(ODD),
+        np.linspace(-3.0, 3.0, 900),
+        np.concatenate([1 + np.arange(40) * 2**-52, [1e12]]),  # more than fit a slot: they are searched
+        np.array([-1.7e308, 1.7e308]),
+        np.array([2.5]),
+        np.empty(0),
+    ],
+    ids=["odd", "even", "dense", "wide", "one", "none"],
+)
+def test_the_piece_of_a_float_is_the_number_of_cuts_up_to_it(cuts):
+    rng = np.random.default_rng(1)
+    known = np.unique(np.concatenate([plain(cuts), plain(cuts) + 1]))
+    values = np.concatenate([ODD, cuts, np.nextafter(cuts, -9e9), rng.normal(size=500), 1 + np.arange(60) * 2**-52])
+    found = Cuts("float", known.tolist()).pieces((values, None), np.empty(len(values), np.int32))
+    reachable = known[known <= plain(np.array([math.nan]))[0]]
+    assert found.tolist() == np.searchsorted(reachable, plain(values), side="right").tolist()
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [EDGES[1:], range(5, 90, 7), [*range(1_000_000, 1_000_040), 1 << 60], [*range(0, 1 << 40, 1 << 32)], [MOST], []],
+    ids=["edges", "near", "dense", "even", "last", "none"],
+)
+def test_the_piece_of_an_integer_is_the_number_of_cuts_up_to_it(cuts: Sequence[int]):
+    known = np.array(sorted(cuts), np.int64)
+    near = [c + d for c in cuts for d in (-1, 1) if LEAST <= c + d <= MOST]
+    values = np.array([*EDGES, *cuts, *near], np.int64)
+    found = Cuts("int", known.tolist()).pieces((values, None), np.empty(len(values), np.int32))
+    assert found.tolist() == np.searchsorted(known, values, side="right").tolist()
+
+
+# --- sums of ranges ----------------------------------------------------------------------------------------------
+
+
+def interval(rng: np.random.Generator, values: np.ndarray) -> list[tuple[int, int]]:
+    """One or two intervals with ends among the values, open to a side now and then."""
+    ends = np.unique(plain(rng.choice(values, 4)))
+    pairs = [(int(ends[0]), int(ends[-1]))] if len(ends) < 4 else [(int(ends[0]), int(ends[1])), (int(ends[2]), MOST)]
+    return [(LEAST, pairs[0][1]), *pairs[1:]] if rng.random() < 0.2 else pairs
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_of_ranges_are_those_of_their_tuples(seed):
+    rng = np.random.default_rng(seed)
+    rows = 3000
+    columns: dict[str, Values] = {
+        "x": (np.where(rng.random(rows) < 0.02, rng.choice(ODD, rows), rng.normal(size=rows) * 1e6), None),
+        "y": (rng.normal(size=rows) * 10.0 ** rng.integers(-9, 9, rows), rng.random(rows) < 0.1),
+        "k": (rng.integers(0, 50, rows), rng.random(rows) < 0.1),
+        "n": (np.where(rng.random(rows) < 0.1, rng.choice(EDGES, rows), rng.integers(-(1 << 60), 1 << 60, rows)), None),
+    }
+    kinds: dict[str, Any] = {"x": "float", "y": "float", "k": "int", "n": "int"}
+    asked = []
+    for _ in range(60):
+        named = rng.permutation(["x", "k", "n", "y"])[: rng.integers(0, 4)]
+        terms = tuple(Term(name, kinds[name], interval(rng, columns[name][0])) for name in named)
+        argument = rng.choice(["x", "y", "k", "n", ""])
+        first = int(rng.choice([0, 700]))
+        asked.append(Asked(terms, argument or None, kinds.get(argument), first))
+    ranges = Ranges(asked)
+    # In two parts, joined, and with fewer rows the second time: nothing of a fold is left for the next.
+    parts = [(0, 2500), (2500, rows)]
+    sums = ranges.none()
+    for low, high in parts:
+        cut = {name: (v[low:high], None if m is None else m[low:high]) for name, (v, m) in columns.items()}
+        before = partial(lambda low, high, number: min(max(number - low, 0), high - low), low, high)
+        sums.join(ranges.fold(cut.__getitem__, high - low, before))
+    for one, place in zip(asked, ranges.rows, strict=True):
+        kept = np.arange(rows) >= one.first
+        for term in one.terms:
+            values, missing = columns[term.column]
+            at = plain(values)
+            kept &= np.logical_or.reduce([(at >= low) & (at <= high) for low, high in term.intervals])
+            kept &= True if missing is None else ~missing
+        if one.argument is None:
+            assert sums.ints[place, 2] == kept.sum()
+            continue
+        values, missing = columns[one.argument]
+        left = values[kept if missing is None else kept & ~missing].tolist()
+        if one.kind == "int":
+            high, low, count = sums.ints[place].tolist()
+            assert ((high << 32) + low, count) == (sum(left), len(left))
+            assert 0 <= low < 1 << 32
+            continue
+        total, lost, number = sums.floats[place].tolist()
+        assert number == len(left)
+        odd = [v for v in left if not math.isfinite(v)]
+        if odd or abs(total) > 1e300:
+            true = sum(odd) if odd else total
+            assert total == true or (math.isnan(total) and math.isnan(true))
+        else:
+            assert math.isclose(total + lost, math.fsum(left), rel_tol=1e-15, abs_tol=1e-300)
+
+
+def test_a_huge_value_in_one_range_costs_another_no_digits():
+    values = np.array([1e300, 0.1, 0.2, 0.3, -1e300, math.nan, math.inf])
+    where = np.arange(7)
+    asked = [Asked((Term("k", "int", [(low, high)]),), "x", "float") for low, high in ((1, 3), (0, 4), (5, 5), (6, 6))]
+    ranges = Ranges(asked)
+    made = ranges.fold({"k": (where, None), "x": (values, None)}.__getitem__, 7, lambda _: 0)
+    found = [made.floats[place] for place in ranges.rows]
+    assert [float(one[0] + one[1]) for one in found[:2]] == [math.fsum([0.1, 0.2, 0.3])] * 2
+    assert math.isnan(found[2][0])
+    assert found[3][0] == math.inf
+
+
+def test_ranges_that_need_too_many_places_together_are_folded_apart():
+    wide = [Asked((Term("k", "int", [(n, n)]), Term("n", "int", [(n, n + 3)])), None, None) for n in range(400)]
+    ranges = Ranges(wide)
+    assert len(ranges._groups) > 1
+    assert all(len(group._tree) <= MOST_PLACES for group in ranges._groups)
+    k, n = np.arange(400).repeat(2), np.arange(800) % 401
+    made = ranges.fold({"k": (k, None), "n": (n, None)}.__getitem__, 800, lambda _: 0)
+    true = [int(((k == q) & (n >= q) & (n <= q + 3)).sum()) for q in range(400)]
+    assert [int(made.ints[place, 2]) for place in ranges.rows] == true
+
+
+# --- views -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session():
+    with promising.open(seed=7) as made:
+        made.execute("CREATE STREAM a (ts TIMESTAMP, item BIGINT, price DOUBLE, note TEXT) TIMESTAMP BY ts")
+        yield made
+
+
+def put(session, times, items, prices, notes=None):
+    session.ingest(
+        "a",
+        pa.table(
+            {
+                "ts": pa.array(START + np.asarray(times), pa.timestamp("us")),
+                "item": pa.array(items, pa.int64()),
+                "price": pa.array(prices, pa.float64()),
+                "note": pa.array(notes or [None] * len(items), pa.string()),
+            }
+        ),
+    )
+
+
+def close(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=1e-14)
+    return bool(one == other)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_views_are_what_the_same_select_answers_at_every_tick(session, seed):
+    rng = np.random.default_rng(seed)
+    asked = [
+        f"SELECT count(*) AS n, count(note) AS o, sum(price) AS s, avg(price) AS a, avg(item) AS i, sum(item) AS t,"
+        f" avg(item) + 1 AS u FROM a {where} WINDOW {window} SECONDS"
+        for where, window in [
+            ("", 5),
+            ("WHERE price > 3", 5),
+            ("WHERE price BETWEEN 1 AND 6 AND item < 40", 5),
+            ("WHERE NOT (item BETWEEN 10 AND 70) AND price <= 7.5 AND price > 0.5", 11),
+            ("WHERE item IN (1, 5, 9, 12) OR item > 90", 11),
+            ("WHERE price < 0", 11),
+        ]
+    ]
+    late = "SELECT sum(price) AS s FROM a WHERE item > 50 WINDOW 5 SECONDS"
+    views: dict[str, Any] = {}
+
+    def stand(query):
+        name = f"q{len(views)}"
+        session.execute(f"CREATE CONTINUOUS QUERY {name} AS {query}")
+        assert isinstance(session.standing.view(name), Aggregating)
+        views[query] = session.subscribe(name)
+
+    for query in asked:
+        stand(query)
+    for tick in range(25):
+        rows = int(rng.integers(0, 300))
+        if rows:
+            prices = np.where(rng.random(rows) < 0.02, rng.choice([math.nan, math.inf], rows), rng.normal(4, 2, rows))
+            notes = [None if rng.random() < 0.5 else "x" for _ in range(rows)]
+            times = SECOND * tick + rng.integers(-7 * SECOND, SECOND, rows)
+            put(session, times, rng.integers(0, 100, rows), pa.array(prices, mask=rng.random(rows) < 0.1), notes)
+        if tick == 12:
+            stand(late)
+        if tick == 18:
+            views.pop(asked[1]).close()
+            session.execute("DROP CONTINUOUS QUERY q1")
+        for query, view in views.items():
+            view.poll()
+            (mine,), (true,) = view.snapshot().to_pylist(), session.query(query).to_arrow().to_pylist()
+            assert all(close(mine[name], true[name]) for name in true), (tick, query, mine, true)
+
+
+def test_a_row_that_is_what_it_was_is_not_told_again(session):
+    session.execute("CREATE CONTINUOUS QUERY q AS SELECT count(*) AS n FROM a WHERE price > 5 WINDOW 10 SECONDS")
+    view = session.subscribe("q")
+    assert view.poll().inserts.to_pylist() == [{"n": 0}]
+    put(session, [0], [1], [2.0])
+    assert view.poll() is None
+    put(session, [1], [1], [9.0])
+    delta = view.poll()
+    assert (delta.reset, delta.inserts.to_pylist()) == (False, [{"n": 1}])
+    put(session, [20 * SECOND], [1], [math.nan])  # one ends, and NaN is greater than every number
+    assert view.poll() is None
+    assert view.snapshot().to_pylist() == [{"n": 1}]
+
+
+def test_a_sum_beyond_64_bits_says_so_and_is_there_again_when_it_fits(session):
+    session.execute("CREATE CONTINUOUS QUERY q AS SELECT sum(item) AS s FROM a WINDOW 10 SECONDS")
+    view = session.subscribe("q")
+    put(session, [0, 1, 5 * SECOND], [MOST, 5, 7], [1.0, 1.0, 1.0])
+    with pytest.raises(Overflow, match=str(MOST + 12)):
+        view.poll()
+    (status,) = session.standing.status()
+    assert "does not fit" in status.problem
+    put(session, [12 * SECOND], [1], [1.0])
+    view.poll()
+    assert view.snapshot().to_pylist() == [{"s": 8}]
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("SELECT count(*) FROM a WINDOW 5", Aggregating),
+        ("SELECT sum(price) FROM a WHERE note = 'x' WINDOW 5", Planned),
+        ("SELECT sum(price * 2) FROM a WINDOW 5", Planned),
+        ("SELECT max(price) FROM a WINDOW 5", Planned),
+        ("SELECT count(*) FROM a HAVING count(*) > 1 WINDOW 5", Planned),
+        ("SELECT count(*) FROM a GROUP BY item WINDOW 5", Planned),
+        ("SELECT 1 / count(*) FROM a WINDOW 5", Planned),
+        ("SELECT count(*) FROM a WHERE item % 2 = 0 WINDOW 5", Planned),
+    ],
+)
+def test_what_is_more_than_counts_and_sums_over_ranges_has_steps_of_its_own(session, query, kind):
+    session.execute(f"CREATE CONTINUOUS QUERY q AS {query}")
+    assert isinstance(session.standing.view("q"), kind)
+
+
+def test_explain_says_that_sums_are_kept(session):
+    told = session.execute("EXPLAIN CREATE CONTINUOUS QUERY q AS SELECT avg(price) FROM a WHERE price > 1 WINDOW 5")
+    assert "view: sums" in str(told)
