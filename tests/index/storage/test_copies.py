@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from index.storage import copies
 from index.storage.checksums import Bytes, total
-from index.storage.copies import MOST, SMALL, Copies
+from index.storage.copies import MOST, SMALL, Blocks, Copies
 
 SIZES = st.integers(0, 3) | st.integers(SMALL - 1, SMALL + 1) | st.integers(0, 3 * SMALL)
 
@@ -42,3 +42,26 @@ def test_no_more_is_held_than_allowed(monkeypatch):
     for copy in held:
         made.done(copy)
     assert sum(len(block) for blocks in made._spare.values() for block in blocks) == 4 * SMALL
+
+
+def test_a_block_is_used_again_when_nobody_looks_at_it():
+    blocks = Blocks()
+    first = blocks.of(100)
+    place = first.obj
+    array = np.frombuffer(first[40:60], np.uint8)
+    del first
+    second = blocks.of(50)
+    assert second.obj is not place and len(second) == 50
+    del array
+    again = blocks.of(80)
+    del place
+    third = blocks.of(80)
+    assert third.obj is not again.obj and len(third) == 80
+
+
+def test_a_smaller_file_is_read_into_the_same_block():
+    blocks = Blocks()
+    at = np.frombuffer(blocks.of(100), np.uint8).ctypes.data
+    assert np.frombuffer(blocks.of(60), np.uint8).ctypes.data == at
+    assert len(blocks.of(60)) == 60
+    assert len(blocks.of(0)) == 0
