@@ -21,11 +21,15 @@ class Blocks:
 
     def of(self, length: int) -> memoryview:
         """So many bytes, of a block that nobody has a view of any more, or else of a new one."""
+        seen = []
         for block in self._blocks:
-            if len(block) >= length and sys.getrefcount(block) == 3:  # the list's, this loop's and the call's
+            if sys.getrefcount(block) > 3:  # not only the list's, this loop's and the call's
+                seen.append(block)
+            elif len(block) >= length:
                 return block.data[:length]
-        self._blocks.append(np.empty(length, np.uint8))  # numpy asks for large pages, which are had sooner
-        return self._blocks[-1].data
+        block = np.empty(1 << (length - 1).bit_length(), np.uint8)  # numpy asks for large pages, which are had sooner
+        self._blocks = [*seen, block]
+        return block.data[:length]
 
 
 class Copies:

@@ -167,7 +167,7 @@ class StreamStore:
 
         if self._syncers is None:
             sync()
-        else:
+        elif self.wal.durable < self.wal.last:
             self._syncers.submit(sync)
 
     def _restore(self, damages: list[str]) -> None:

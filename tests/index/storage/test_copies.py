@@ -46,22 +46,20 @@ def test_no_more_is_held_than_allowed(monkeypatch):
 
 def test_a_block_is_used_again_when_nobody_looks_at_it():
     blocks = Blocks()
-    first = blocks.of(100)
-    place = first.obj
-    array = np.frombuffer(first[40:60], np.uint8)
-    del first
-    second = blocks.of(50)
-    assert second.obj is not place and len(second) == 50
+    array = np.frombuffer(blocks.of(100)[40:60], np.uint8)
+    array[:] = 1
+    other = blocks.of(100)
+    other[:] = bytes(100)
+    assert array.all() and len(blocks._blocks) == 2
     del array
-    again = blocks.of(80)
-    del place
-    third = blocks.of(80)
-    assert third.obj is not again.obj and len(third) == 80
+    third = blocks.of(110)
+    third[:] = b"3" * 110
+    assert len(third) == 110 and bytes(other) == bytes(100) and len(blocks._blocks) == 2
 
 
-def test_a_smaller_file_is_read_into_the_same_block():
+def test_a_block_that_is_too_small_is_let_go():
     blocks = Blocks()
-    at = np.frombuffer(blocks.of(100), np.uint8).ctypes.data
-    assert np.frombuffer(blocks.of(60), np.uint8).ctypes.data == at
-    assert len(blocks.of(60)) == 60
-    assert len(blocks.of(0)) == 0
+    for size in (0, 1, 100, 60, 1000, 999, 5000):
+        assert len(blocks.of(size)) == size
+        assert len(blocks._blocks) == 1
+    assert len(blocks._blocks[0]) == 8192
