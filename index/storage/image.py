@@ -273,8 +273,9 @@ class _Restoring(_Reading):
             flat = place.reshape(-1).view(np.uint8).data
             for first in range(0, len(flat), PIECE):
                 piece = flat[first : first + PIECE]
-                at += self._disk.read_into(self._file, at, piece)
-                crc = crc32c(piece, since=crc)  # while it is in the processor's cache
+                got = self._disk.read_into(self._file, at, piece)
+                crc = crc32c(piece[:got], since=crc)  # of what was read, while it is in the processor's cache
+                at += got
         filling = self._disk.read(self._file, at, _filled(part.length) - part.length)
         part.check(self._path, crc32c(filling, since=crc))
 
