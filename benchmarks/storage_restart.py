@@ -41,6 +41,10 @@ class Watched(Disk):
         self.read_paths.add(path)
         return super().read(path, offset, length)
 
+    def read_into(self, path: Path, offset: int, place: memoryview) -> int:
+        self.read_paths.add(path)
+        return super().read_into(path, offset, place)
+
 
 def run(report: Report, effort: Effort) -> None:
     sizes = (1 << 18,) if effort.quick else (1_000_000, 10_000_000)

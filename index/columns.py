@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from index.chunks import Chunk, ColdReader, Heap, Part, Tiers, give_back
 from index.kernels.gather import copy_strings, gather, string_lengths
 from index.schema import TYPES, Column, Schema
+from index.stored import joined, pour
 from summaries.errors import UnknownName
 from summaries.hashing import hash_keys
 from summaries.keys import Keys
@@ -185,7 +186,7 @@ class Columns:
     def _cool(self, run: int, chunks: list[Chunk]) -> None:
         """Let go of what can be read as that run."""
         self._tiers.cool(run, [c.start // self.chunk for c in chunks], [c.used for c in chunks])
-        for first, last in _joined([c.start for c in chunks], self.chunk):
+        for first, last in joined((start, start + self.chunk) for start in sorted(c.start for c in chunks)):
             for column in (*self._columns.values(), *self._nulls.values()):
                 give_back(column, first, last)
         for heaps in self._heaps.values():
@@ -197,38 +198,25 @@ class Columns:
     def _columns_image(self, warm: list[Chunk]) -> dict[str, Any]:
         """The columns of the chunks in memory, as a tree of arrays."""
 
-        def joined(column: NDArray[Any]) -> NDArray[Any]:
+        def together(column: NDArray[Any]) -> NDArray[Any]:
             parts = [column[c.start : c.start + c.used] for c in warm]
             return np.concatenate(parts) if parts else np.empty(0, column.dtype)
 
         return {
-            "columns": {name: joined(column) for name, column in self._columns.items()},
-            "nulls": {name: joined(marks) for name, marks in self._nulls.items()},
+            "columns": {name: together(column) for name, column in self._columns.items()},
+            "nulls": {name: together(marks) for name, marks in self._nulls.items()},
             "strings": {name: _packed([(heaps[c.start], c.used) for c in warm]) for name, heaps in self._heaps.items()},
         }
 
     def _restore_columns(self, image: dict[str, Any], warm: list[Chunk]) -> None:
         self._nulls = {name: np.zeros(self.capacity, np.uint8) for name in image["nulls"]}
+        stretches = joined((c.start, c.start + c.used) for c in warm)
         for kept, saved in ((self._columns, image["columns"]), (self._nulls, image["nulls"])):
             for name, column in kept.items():
-                done = 0
-                for chunk in warm:
-                    column[chunk.start : chunk.start + chunk.used] = saved[name][done : done + chunk.used]
-                    done += chunk.used
+                pour(saved[name], [column[first:last] for first, last in stretches])
         for name, strings in image["strings"].items():
             self._heaps[name] = dict(zip((c.start for c in warm), _unpacked(strings, warm, self.chunk), strict=True))
             self.string_bytes += sum(heap.nbytes for heap in self._heaps[name].values())
-
-
-def _joined(starts: list[int], size: int) -> list[tuple[int, int]]:
-    """Chunks as stretches of rows."""
-    out: list[tuple[int, int]] = []
-    for start in sorted(starts):
-        if out and out[-1][1] == start:
-            out[-1] = (out[-1][0], start + size)
-        else:
-            out.append((start, start + size))
-    return out
 
 
 def _packed(heaps: list[tuple[Heap, int]]) -> dict[str, Any]:

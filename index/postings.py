@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index.kernels import postings as kernels
+from index.stored import joined, pour
 
 LEAST = 1 << 10
 NO_KEYS, NO_SIZES = np.empty(0, np.int64), np.empty(0, np.int32)
@@ -164,12 +165,11 @@ class Postings:
 
     def restore(self, image: dict[str, Any], stretches: list[tuple[int, int]]) -> None:
         """Become what `image` was made of."""
-        done = 0
-        for first, last in stretches:
-            self._older[first:last] = image["older"][done : done + last - first]
-            done += last - first
+        pour(image["older"], [self._older[first:last] for first, last in joined(stretches)])
         self._allot(len(image["tags"]))
-        self._entries[:], self._tags[:], self._heads[:] = image["entries"], image["tags"], image["heads"]
+        pour(image["entries"], [self._entries])
+        pour(image["tags"], [self._tags])
+        self._heads[:] = image["heads"]
 
     @property
     def keys(self) -> int:

@@ -8,13 +8,15 @@ from crc32c import crc32c as _crc32c
 Bytes: TypeAlias = bytes | bytearray | memoryview  # contiguous; of an array, `array.data`
 
 
-def crc32c(*parts: Bytes) -> int:
-    """The checksum of the parts as if they were one. Large parts are read without the interpreter's lock.
+def crc32c(*parts: Bytes, since: int = 0) -> int:
+    """The checksum of the parts as if they were one, after what has the checksum `since`.
+
+    Large parts are read without the interpreter's lock.
 
     >>> hex(crc32c(b"1234", b"56789"))
     '0xe3069283'
     """
-    value = 0
+    value = since
     for part in parts:
         value = _crc32c(part, value)
     return value

@@ -1,12 +1,35 @@
-"""Memory for copies that live shortly: large blocks are used again, since to get new ones costs more than the copy."""
+"""Memory that is used again: to get new large blocks costs more than to fill them."""
 
+import sys
 import threading
 from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from index.storage.checksums import Bytes
 
 SMALL = 64 << 10  # what the allocator keeps at hand by itself
 MOST = 32 << 20  # bytes that are held for later
+
+
+class Blocks:
+    """Memory to read files into, one after the other. One thread at a time."""
+
+    def __init__(self) -> None:
+        self._blocks: list[NDArray[np.uint8]] = []
+
+    def of(self, length: int) -> memoryview:
+        """So many bytes, of a block that nobody has a view of any more, or else of a new one."""
+        seen = []
+        for block in self._blocks:
+            if sys.getrefcount(block) > 3:  # not only the list's, this loop's and the call's
+                seen.append(block)
+            elif len(block) >= length:
+                return block.data[:length]
+        block = np.empty(1 << (length - 1).bit_length(), np.uint8)  # numpy asks for large pages, which are had sooner
+        self._blocks = [*seen, block]
+        return block.data[:length]
 
 
 class Copies:

@@ -149,6 +149,27 @@ class Disk:
                 length -= len(part)
             return b"".join(parts)
 
+    def read_into(self, path: Path, offset: int, place: memoryview) -> int:
+        """Fill the place, of bytes, from `offset` on; how many there were, fewer if the file ends before."""
+        done = 0
+        with translated(path, reading=True):
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                while done < len(place) and (got := os.preadv(fd, [place[done:]], offset + done)):
+                    done += got
+            finally:
+                os.close(fd)
+        return done
+
+    def expect(self, path: Path) -> None:
+        """A file will be read soon, all of it: the system may begin. Nothing is wrong if it cannot."""
+        with suppress(OSError):
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
+            finally:
+                os.close(fd)
+
     def size(self, path: Path) -> int:
         with translated(path, reading=True):
             return path.stat().st_size

@@ -12,9 +12,13 @@ position, and to arrays by number: `{"$bytes": [first, length]}`, `{"$array": 3}
 
 import json
 import math
+import re
 import struct
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, Union
+from typing import Any, NamedTuple, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +34,8 @@ MAGIC = b"ptimage\n"
 VERSION = 1
 TOP = struct.Struct("<8sIQQI")
 ALIGNMENT = 64
+PIECE = 1 << 20  # bytes that are read at a time
+READERS = 2  # threads that read one file
 KINDS = "biuf"  # of arrays: bool, integers, floats
 
 
@@ -81,6 +87,30 @@ def read_image(disk: Disk, path: Path) -> Tree:
 def unpack_image(path: Path | str, given: bytes) -> Tree:
     """`read_image` of what was read from there."""
     data = memoryview(given)
+    return _Whole(path, data, *_header(path, data, len(data))).tree()
+
+
+@contextmanager
+def restoring(disk: Disk, path: Path, placed: re.Pattern[str]) -> Iterator[Tree]:
+    """What `read_image` has, but for the arrays whose place in the tree is `placed`: they are `Stored`.
+
+    Those are read by threads, straight to where they belong. When the block ends they are there, every checksum
+    checked; or it raises what `read_image` does, and anything may be there. What nobody asks for is not read.
+    """
+    data = memoryview(disk.read(path, 0, PIECE))
+    size = disk.size(path)
+    if len(data) >= TOP.size and TOP.size + TOP.unpack_from(data)[2] > len(data):
+        data = memoryview(disk.read(path, 0, min(TOP.size + TOP.unpack_from(data)[2], size)))
+    reading = _Restoring(disk, path, data, *_header(path, data, size), placed)
+    try:
+        yield reading.tree()
+        reading.settle()
+    finally:
+        reading.close()
+
+
+def _header(path: Path | str, data: memoryview, size: int) -> tuple[int, dict[str, Any]]:
+    """Where the parts of a file of that size start, and its header, checked; `data` is the first of the file."""
     if len(data) < TOP.size:
         raise DataDamaged(f"{path} is cut off: {len(data)} bytes are less than the start of an image")
     magic, version, length, total, crc = TOP.unpack_from(data)
@@ -93,9 +123,9 @@ def unpack_image(path: Path | str, given: bytes) -> Tree:
         raise DataDamaged(f"{path}: the header fails its checksum; nothing of the image can be read")
     if version > VERSION:
         raise NewerFormat(f"{path} is an image of format {version}; this release reads up to {VERSION}")
-    if len(data) != total:
-        raise DataDamaged(f"{path} has {len(data)} bytes instead of {total}: it is cut off, or something was added")
-    return _Reading(path, data, TOP.size + length, json.loads(bytes(header))).tree()
+    if size != total:
+        raise DataDamaged(f"{path} has {size} bytes instead of {total}: it is cut off, or something was added")
+    return TOP.size + length, json.loads(bytes(header))
 
 
 class _Writing:
@@ -136,15 +166,27 @@ class _Writing:
         return encoded
 
 
+class _Part(NamedTuple):
+    """A stretch of the file with its checksum; with what fills it up it is longer."""
+
+    start: int
+    length: int
+    crc: int
+    what: str
+
+    def check(self, path: Path | str, crc: int) -> None:
+        if crc != self.crc:
+            raise DataDamaged(f"{path}: {self.what} ({self.length} bytes from byte {self.start}) fails its checksum")
+
+
 class _Reading:
     """The tree of a header whose checksum holds; parts are checked as they are met."""
 
-    def __init__(self, path: Path | str, data: memoryview, start: int, header: dict[str, Any]) -> None:
+    def __init__(self, path: Path | str, start: int, header: dict[str, Any]) -> None:
         self._path = path
-        self._data = data
         self._root = header["tree"]
         length, crc = header["bytes"]
-        self._blob = self._part(start, length, crc, "its byte strings")
+        self._blob = self._read(_Part(start, length, crc, "its byte strings"))
         start += _filled(length)
         self._arrays = []
         for kind, shape, crc in header["arrays"]:
@@ -157,10 +199,17 @@ class _Reading:
         assert isinstance(tree, dict)
         return tree
 
-    def _part(self, start: int, length: int, crc: int, what: str) -> memoryview:
-        if crc32c(self._data[start : start + _filled(length)]) != crc:
-            raise DataDamaged(f"{self._path}: {what} ({length} bytes from byte {start}) fails its checksum")
-        return self._data[start : start + length]
+    def _fetch(self, start: int, length: int) -> memoryview:
+        """So many bytes of the file, or fewer if it ends before."""
+        raise NotImplementedError
+
+    def _read(self, part: _Part) -> memoryview:
+        data = self._fetch(part.start, _filled(part.length))
+        part.check(self._path, crc32c(data))
+        return data[: part.length]
+
+    def _array(self, dtype: np.dtype[Any], shape: list[int], part: _Part) -> Any:
+        return np.frombuffer(self._read(part), dtype).reshape(shape)
 
     def _decode(self, value: Any, where: str) -> Value:
         if isinstance(value, list):
@@ -170,8 +219,8 @@ class _Reading:
             return known
         if "$array" in value:
             dtype, shape, start, crc = self._arrays[value["$array"]]
-            part = self._part(start, dtype.itemsize * math.prod(shape), crc, where)
-            return np.frombuffer(part, dtype).reshape(shape)
+            array: Value = self._array(dtype, shape, _Part(start, dtype.itemsize * math.prod(shape), crc, where))
+            return array
         if "$bytes" in value:
             first, length = value["$bytes"]
             return bytes(self._blob[first : first + length])
@@ -179,6 +228,82 @@ class _Reading:
             (number,) = struct.unpack("<d", bytes.fromhex(value["$float"]))
             return float(number)
         return {key.removeprefix("$"): self._decode(item, _under(where, key)) for key, item in value.items()}
+
+
+class _Whole(_Reading):
+    """Of a file that is in memory."""
+
+    def __init__(self, path: Path | str, data: memoryview, start: int, header: dict[str, Any]) -> None:
+        self._data = data
+        super().__init__(path, start, header)
+
+    def _fetch(self, start: int, length: int) -> memoryview:
+        return self._data[start : start + length]
+
+
+class _Restoring(_Reading):
+    """Of a file that is on disk; `close` it."""
+
+    def __init__(
+        self, disk: Disk, path: Path, data: memoryview, start: int, header: dict[str, Any], placed: re.Pattern[str]
+    ) -> None:
+        self._disk, self._file = disk, path
+        self._data, self._first = data, 0  # what was read last, and where it starts: parts are met in order
+        self._placed = placed
+        self._readers = ThreadPoolExecutor(READERS, "promising-read")
+        self._coming: list[Future[None]] = []
+        super().__init__(path, start, header)
+
+    def settle(self) -> None:
+        """Return when all that is on its way is there; the first that is damaged is told."""
+        for each in self._coming:
+            each.result()
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        self._readers.shutdown(cancel_futures=True)
+
+    def read_to(self, part: _Part, places: Sequence[NDArray[Any]]) -> None:
+        """Begin to fill these places with a part."""
+        self._coming.append(self._readers.submit(self._fill, part, places))
+
+    def _fill(self, part: _Part, places: Sequence[NDArray[Any]]) -> None:
+        at, crc = part.start, 0
+        for place in places:
+            flat = place.reshape(-1).view(np.uint8).data
+            for first in range(0, len(flat), PIECE):
+                piece = flat[first : first + PIECE]
+                got = self._disk.read_into(self._file, at, piece)
+                crc = crc32c(piece[:got], since=crc)  # of what was read, while it is in the processor's cache
+                at += got
+        filling = self._disk.read(self._file, at, _filled(part.length) - part.length)
+        part.check(self._path, crc32c(filling, since=crc))
+
+    def _fetch(self, start: int, length: int) -> memoryview:
+        if start < self._first or start + length > self._first + len(self._data):
+            self._first, self._data = start, memoryview(self._disk.read(self._file, start, max(length, PIECE)))
+        return self._data[start - self._first : start - self._first + length]
+
+    def _array(self, dtype: np.dtype[Any], shape: list[int], part: _Part) -> Any:
+        if self._placed.fullmatch(part.what):
+            return _Stored(self, part, shape)
+        return super()._array(dtype, shape, part)
+
+
+class _Stored:
+    """An array that is still in the file."""
+
+    def __init__(self, file: _Restoring, part: _Part, shape: list[int]) -> None:
+        self._file = file
+        self._part = part
+        self._shape = shape
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def into(self, places: Sequence[NDArray[Any]]) -> None:
+        assert sum(place.nbytes for place in places) == self._part.length, f"{self._part.what} does not fit"
+        self._file.read_to(self._part, places)
 
 
 def _under(where: str, key: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from index.storage.checksums import crc32c
+from index.storage.copies import Blocks
 from index.storage.disk import Disk
 from index.storage.segments import HEADER, SEAL, Segment, first_of, name_of
 from summaries.errors import StorageError
@@ -52,6 +53,7 @@ class Replay:
         self._disk = disk
         self._folder = folder
         self._aside = aside
+        self._blocks = Blocks()
         self._next = 0
 
     def records(self, start: int) -> Iterator[Record]:
@@ -78,7 +80,10 @@ class Replay:
     def _segment(self, first: int, limit: int | None, start: int) -> Iterator[Record]:
         """One segment, up to the record with which the next one starts (`limit`); None: it is the newest."""
         path = self._folder / name_of(first)
-        content = self._disk.read(path)
+        content = self._blocks.of(self._disk.size(path))
+        content = content[: self._disk.read_into(path, 0, content)]
+        if limit is not None:
+            self._disk.expect(self._folder / name_of(limit))
         segment = Segment(str(path), first, content)
         found = len(self.damages)
         if segment.problem is not None:
@@ -147,7 +152,7 @@ class Replay:
         which = f"record {first} is" if first == last else f"records {first} to {last} are"
         self.damages.append(Damage(str(path), f"{which} missing: {why}"))
 
-    def _set_aside(self, path: Path, content: bytes, found: int) -> None:
+    def _set_aside(self, path: Path, content: memoryview, found: int) -> None:
         """Keep a copy of a damaged segment, under a name that tells its content, and say so."""
         copy = self._aside / f"{path.stem}-{crc32c(content):08x}{path.suffix}"
         try:

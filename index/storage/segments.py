@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from index.storage.checksums import crc32c
+from index.storage.checksums import Bytes, crc32c
 from summaries.errors import NewerFormat
 
 MAGIC = b"PROMWAL\n"
@@ -69,7 +69,7 @@ def _with_crc(header: bytes) -> bytes:
 class Segment:
     """The content of one segment's file. `problem` says what is wrong with its header, if something is."""
 
-    def __init__(self, path: str, first: int, content: bytes) -> None:
+    def __init__(self, path: str, first: int, content: Bytes) -> None:
         self.content = memoryview(content)
         self.problem: str | None = None
         self._salt: int | None = None

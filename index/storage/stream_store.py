@@ -19,13 +19,14 @@ from index.schema import Column
 from index.storage import records
 from index.storage.cold import Cold
 from index.storage.disk import Disk
-from index.storage.image import read_image, write_image
+from index.storage.image import restoring, write_image
 from index.storage.journal import Gone, WalJournal, make_again
 from index.storage.manifest import Manifest
 from index.storage.options import StoreOptions
 from index.storage.package import Package
 from index.storage.segments import name_of
 from index.storage.wal import Wal
+from index.stored import PLACED
 from index.stream import Stream
 from index.summary import SummaryState
 from index.summary_index import SummaryIndex, best_summary
@@ -151,11 +152,23 @@ class StreamStore:
             with self._manifest.change() as change:
                 for number, what in enumerate(self.stream.damages):
                     change.put("damage", self._key(number), {"what": what})
-        with suppress(StorageError):  # who waits for a batch tries again
-            self.wal.sync()
+        self._sync()
         if self._unreadable:
             with suppress(StorageError):  # the one before will do until the next
                 self.checkpoint()
+
+    def _sync(self) -> None:
+        """Write the newest segment once more; by another thread if there is one, since whoever waits for a batch waits
+        for that, too."""
+
+        def sync() -> None:
+            with suppress(StorageError):  # who waits for a batch tries again
+                self.wal.sync()
+
+        if self._syncers is None:
+            sync()
+        elif self.wal.durable < self.wal.last:
+            self._syncers.submit(sync)
 
     def _restore(self, damages: list[str]) -> None:
         """The stream as of the last checkpoint that can be read."""
@@ -163,15 +176,17 @@ class StreamStore:
         for number, entry in found:
             path = self._image(number)
             try:
-                image: Any = read_image(self._disk, path)
-                if image["lsn"] != entry["lsn"]:
-                    raise DataDamaged(f"{path} covers record {image['lsn']}, and should cover {entry['lsn']}")
+                with restoring(self._disk, path, PLACED) as tree:
+                    image: Any = tree
+                    if image["lsn"] != entry["lsn"]:
+                        raise DataDamaged(f"{path} covers record {image['lsn']}, and should cover {entry['lsn']}")
+                    self.stream.restore(image)
             except DataDamaged as problem:
+                self.stream = _as_new(self.stream)
                 self.report.append(f"{problem}; it is set aside")
                 self._set_aside(path)
                 self._unreadable.add(number)
                 continue
-            self.stream.restore(image)
             self._covered, self._image_bytes, self.checkpointed = entry["lsn"], entry["bytes"], entry.get("at")
             return
         if not found:
@@ -480,6 +495,21 @@ class StreamStore:
 
     def _image(self, number: int) -> Path:
         return self._images / f"{number:016x}.image"
+
+
+def _as_new(stream: Stream) -> Stream:
+    """One of the same definition, in which there is nothing."""
+    return Stream(
+        stream.name,
+        stream.schema.types,
+        stream.schema.time,
+        lateness=stream.lateness,
+        max_future=stream.max_future,
+        clock=stream.clock,
+        max_tuples=stream.max_tuples,
+        max_string_bytes=stream.max_string_bytes,
+        seed=stream.seed,
+    )
 
 
 def furthest(stream: Stream) -> SummaryIndex | None:

@@ -120,7 +120,8 @@ class Wal:
         for record in replay.records(start):
             self._note(record.lsn, HEADER + padded(len(record.payload)))
             if record.lsn >= newest:
-                body = bytes(record.payload) + bytes(padded(len(record.payload)) - len(record.payload))
+                filling = bytes(padded(len(record.payload)) - len(record.payload))
+                body = bytes(record.payload) + filling if filling else record.payload
                 self._kept.append(_Kept(record.lsn, record.kind, len(record.payload), crc32c(body), body))
             yield record
         if replay.damages:

@@ -222,6 +222,10 @@ class FlakyDisk(Disk):
         self._alive()
         return super().read(path, offset, length)
 
+    def read_into(self, path: Path, offset: int, place: memoryview) -> int:
+        self._alive()
+        return super().read_into(path, offset, place)
+
     def size(self, path: Path) -> int:
         self._alive()
         return super().size(path)

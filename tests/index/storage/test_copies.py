@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from index.storage import copies
 from index.storage.checksums import Bytes, total
-from index.storage.copies import MOST, SMALL, Copies
+from index.storage.copies import MOST, SMALL, Blocks, Copies
 
 SIZES = st.integers(0, 3) | st.integers(SMALL - 1, SMALL + 1) | st.integers(0, 3 * SMALL)
 
@@ -42,3 +42,24 @@ def test_no_more_is_held_than_allowed(monkeypatch):
     for copy in held:
         made.done(copy)
     assert sum(len(block) for blocks in made._spare.values() for block in blocks) == 4 * SMALL
+
+
+def test_a_block_is_used_again_when_nobody_looks_at_it():
+    blocks = Blocks()
+    array = np.frombuffer(blocks.of(100)[40:60], np.uint8)
+    array[:] = 1
+    other = blocks.of(100)
+    other[:] = bytes(100)
+    assert array.all() and len(blocks._blocks) == 2
+    del array
+    third = blocks.of(110)
+    third[:] = b"3" * 110
+    assert len(third) == 110 and bytes(other) == bytes(100) and len(blocks._blocks) == 2
+
+
+def test_a_block_that_is_too_small_is_let_go():
+    blocks = Blocks()
+    for size in (0, 1, 100, 60, 1000, 999, 5000):
+        assert len(blocks.of(size)) == size
+        assert len(blocks._blocks) == 1
+    assert len(blocks._blocks[0]) == 8192

@@ -114,6 +114,26 @@ def test_reads_in_several_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert DISK.read(tmp_path / "a", 7, 9) == b"abc"
 
 
+def test_reads_into_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "a"
+    path.write_bytes(bytes(range(100)))
+    place = memoryview(bytearray(10))
+    assert DISK.read_into(path, 95, place) == 5 and bytes(place) == bytes([95, 96, 97, 98, 99, 0, 0, 0, 0, 0])
+    assert DISK.read_into(path, 200, place) == 0
+    read = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, places, at: read(fd, [places[0][:3]], at))
+    assert DISK.read_into(path, 20, place) == 10 and bytes(place) == bytes(range(20, 30))
+    with pytest.raises(DataDamaged, match="missing"):
+        DISK.read_into(tmp_path / "gone", 0, place)
+
+
+def test_what_is_expected_need_not_be_there(tmp_path: Path):
+    (tmp_path / "a").write_bytes(b"abc")
+    DISK.expect(tmp_path / "a")
+    DISK.expect(tmp_path / "gone")
+    assert DISK.read(tmp_path / "a") == b"abc"
+
+
 def test_names_and_folders(tmp_path: Path):
     folder = tmp_path / "x" / "y"
     DISK.mkdir(folder)
