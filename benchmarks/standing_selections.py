@@ -372,7 +372,11 @@ class Ours:
         before = {name: source.rows.end for name, source in self._sources.items()}
         number = self.engine.number
         self.tick(batch)
-        found: list[tuple[Any, ...]] = [self._sources[n].batches[-1].lists(end) for n, end in before.items()]
+        found: list[tuple[Any, ...]] = []
+        for name, end in before.items():
+            fresh = self._sources[name].fresh  # what has just come, which is where subscribers look
+            assert fresh is not None and fresh.first == end
+            found.append(fresh.lists())
         for view in self._joins:
             found.append((view.since(Seen(number, view.now, before), same=True).ids,))
         return found

@@ -1,7 +1,7 @@
 """Memory that is used again: to get new large blocks costs more than to fill them."""
 
-import sys
 import threading
+import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,19 +17,19 @@ class Blocks:
     """Memory to read files into, one after the other. One thread at a time."""
 
     def __init__(self) -> None:
-        self._blocks: list[NDArray[np.uint8]] = []
+        self._blocks: list[tuple[NDArray[np.uint8], weakref.ref[NDArray[np.uint8]]]] = []
 
     def of(self, length: int) -> memoryview:
         """So many bytes, of a block that nobody has a view of any more, or else of a new one."""
-        seen = []
-        for block in self._blocks:
-            if sys.getrefcount(block) > 3:  # not only the list's, this loop's and the call's
-                seen.append(block)
-            elif len(block) >= length:
-                return block.data[:length]
-        block = np.empty(1 << (length - 1).bit_length(), np.uint8)  # numpy asks for large pages, which are had sooner
-        self._blocks = [*seen, block]
-        return block.data[:length]
+        for block, given in self._blocks:
+            if given() is None and len(block) >= length:  # every view of what was given holds on to it
+                break
+        else:
+            block = np.empty(1 << (length - 1).bit_length(), np.uint8)  # numpy asks for large pages: had sooner
+        view = block[:length]
+        rest = [(other, ref) for other, ref in self._blocks if other is not block and ref() is not None]
+        self._blocks = [*rest, (block, weakref.ref(view))]
+        return view.data
 
 
 class Copies:

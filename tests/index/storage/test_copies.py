@@ -62,4 +62,4 @@ def test_a_block_that_is_too_small_is_let_go():
     for size in (0, 1, 100, 60, 1000, 999, 5000):
         assert len(blocks.of(size)) == size
         assert len(blocks._blocks) == 1
-    assert len(blocks._blocks[0]) == 8192
+    assert len(blocks._blocks[0][0]) == 8192
