@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ settings.load_profile("no-jit" if NO_JIT else "house")
 
 
 def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does that to what it runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # processes that tests start have to hear Ctrl-C
     if NO_JIT:
         np.seterr(over="ignore")  # compiled uint64 arithmetic wraps silently; numpy scalars would warn
 

@@ -287,6 +287,8 @@ class Planned(View):
             leaf.arrive(*reader.since(0, self.now))
             reader.taken = reader.source.rows.end
         self._advance(number, self.now, None)
+        if self.mode is Mode.ITA:  # it has been given what lives now, so this is the time that it tells
+            self._advance(number, self.now, None, forced=True)
         self.tick = self.changed = number
 
     def time(self) -> int:
@@ -335,8 +337,8 @@ class Planned(View):
             return
         self._advance(number, now, allowance)
 
-    def _advance(self, number: int, now: int, allowance: Callable[[], bool] | None) -> None:
-        tick = Tick(now, number, self.counters, allowance=allowance)
+    def _advance(self, number: int, now: int, allowance: Callable[[], bool] | None, *, forced: bool = False) -> None:
+        tick = Tick(now, number, self.counters, allowance=allowance, forced=forced)
         with ExitStack() as still:
             for table in self._tables:
                 still.enter_context(table.lock)
@@ -346,9 +348,9 @@ class Planned(View):
         ended = 0
         if self.mode is not Mode.ITA:
             ended = store.expire(now)
-        elif deltas.time is not None:
-            ended = store.expire(deltas.time)
-            self._time = deltas.time
+        elif forced or deltas.time is not None:
+            self._time = now if deltas.time is None else deltas.time
+            ended = store.expire(self._time)
         if len(deltas):
             self._apply(deltas.ids, deltas.exp, deltas.kinds, number)
         if ended or len(deltas):

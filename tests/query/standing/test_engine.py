@@ -373,6 +373,13 @@ def test_rows_that_are_kept_have_their_places_when_others_go(ita):
     assert items(view) == items(ita.subscribe("q")) == [-1, *range(0, 3_000, 100)]
 
 
+def test_a_view_that_begins_tells_the_time_of_what_it_was_given(ita):
+    put(ita, "a", (6, 7, 0), (15, 5, 0))
+    put(ita, "b", (6, 7, 0), (12, 5, 0), (20, 9, 3))  # by then the first pair, which lived at 15, is over
+    pairs = create(ita, "q", "SELECT a.item FROM a, b WHERE a.item = b.item AND b.price < 1 WINDOW 10 SECONDS")
+    assert (items(pairs), pairs.watermark) == ([5], START + 20 * SECOND)
+
+
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
