@@ -14,6 +14,7 @@ import json
 import math
 import re
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -179,7 +180,7 @@ class _Part(NamedTuple):
             raise DataDamaged(f"{path}: {self.what} ({self.length} bytes from byte {self.start}) fails its checksum")
 
 
-class _Reading:
+class _Reading(ABC):
     """The tree of a header whose checksum holds; parts are checked as they are met."""
 
     def __init__(self, path: Path | str, start: int, header: dict[str, Any]) -> None:
@@ -199,9 +200,9 @@ class _Reading:
         assert isinstance(tree, dict)
         return tree
 
+    @abstractmethod
     def _fetch(self, start: int, length: int) -> memoryview:
         """So many bytes of the file, or fewer if it ends before."""
-        raise NotImplementedError
 
     def _read(self, part: _Part) -> memoryview:
         data = self._fetch(part.start, _filled(part.length))
