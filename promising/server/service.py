@@ -170,12 +170,15 @@ class Service:
     async def _watching(self) -> None:
         """Cut readers that do not read. Give memory back when there is nothing to do."""
         parts = self._parts
-        done, since, kept = parts.tally.jobs, time.monotonic(), 0
+        done, since, kept, unread = parts.tally.jobs, time.monotonic(), 0, 0
         while True:
             await asyncio.sleep(TICK)
             for calls in (parts.queries, parts.ingests, parts.subscriptions):
                 if cut := calls.cut_slow():
                     logs.event("slow_readers_cut", calls=cut)
+            if (still := self._unread()) < unread:  # what waited for those who have left is free now
+                since, kept = time.monotonic(), 0
+            unread = still
             if parts.tally.jobs != done or len(parts.queries) or len(parts.ingests):
                 done, since = parts.tally.jobs, time.monotonic()
             elif time.monotonic() - since > memory.IDLE and resident_bytes() > memory.WORTH * kept:
@@ -187,9 +190,12 @@ class Service:
         """Whether anything is under way that would be missed. Readers that were cut because they do not read would
         not miss anything.
         """
+        return bool(self._parts.work.busy or (self._access is not None and self._access.under_way > self._unread()))
+
+    def _unread(self) -> int:
+        """Calls that were cut and still wait for their reader, with what they had sent it."""
         parts = self._parts
-        cut = sum(call.slow for calls in (parts.queries, parts.ingests, parts.subscriptions) for call in calls)
-        return bool(parts.work.busy or (self._access is not None and self._access.under_way > cut))
+        return sum(call.slow for calls in (parts.queries, parts.ingests, parts.subscriptions) for call in calls)
 
     async def _quiet(self, until: float) -> None:
         """Wait until nothing is under way, for so long at most."""

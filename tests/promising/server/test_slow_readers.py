@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from promising import wire
-from promising.server import service
+from promising.server import memory, service
 from promising.server.access import Caller
 from promising.server.running import Calls
 from promising.v1 import common_pb2, queries_pb2, streams_pb2_grpc
@@ -101,6 +101,33 @@ def test_a_query_that_nobody_reads_is_cut_and_given_back(monkeypatch, clock):
         await remote.well()
 
     run(body, session=session, **SOON)
+
+
+def test_memory_is_given_back_when_the_last_of_them_has_left(monkeypatch, clock):
+    """Not only when they are cut: until they leave, what they have not read is still there."""
+    given_back = []
+    monkeypatch.setattr(service, "TICK", 0.02)
+    monkeypatch.setattr(memory, "IDLE", 0.0)
+    monkeypatch.setattr(memory, "give_back", lambda: given_back.append(True))
+    monkeypatch.setattr(service, "resident_bytes", lambda: 1 << 20)  # no more than before, whatever happens
+
+    async def body(remote):
+        call = remote.queries.Query(query(), timeout=WAIT)
+        await call.read()
+        await cut(remote, clock)
+        before = 0
+
+        async def more():
+            return len(given_back) > before
+
+        await until(more)
+        before = len(given_back)
+        await asyncio.sleep(10 * service.TICK)
+        assert len(given_back) == before  # once is enough
+        call.cancel()
+        await until(more)
+
+    run(body, session=much(), **SOON)
 
 
 def test_what_many_of_them_hold_is_bounded_by_what_their_client_may_have(clock):
