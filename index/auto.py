@@ -6,19 +6,20 @@ added up as *lost*; what it costs less is taken off again, down to zero, so that
 longer matters. When as much is lost as a change costs, it is made. So what a change costs has been lost before it is
 made, and a load that goes to and fro causes no more changes than that.
 
-To look costs, too: of batches and of cheap questions only some are measured, and stand for those between them.
+To look costs, too: of batches and of cheap questions only so many are measured that looking takes about a hundredth of
+the time; they stand for those between them.
 
 Nothing here reads a clock or a tuple: costs and counts in, a choice out; the same of both give the same choice.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from index.options import STRUCTURES
 
 FIRST = "none"  # nothing is lost by it until a question comes
-KIN = ("adaptive", "grid", "time")  # they do the same work, but for the shape of their zones
+KIN = ("adaptive", "grid", "time")  # they answer in the same way, but for the shape of their zones
 
 # Priors, in nanoseconds: shares of what docs/reference/benchmarks.md has. What is measured corrects them.
 CALL = {"none": 1_000.0, "time": 12_000.0, "grid": 12_000.0, "adaptive": 12_000.0}  # a batch
@@ -38,21 +39,23 @@ LEAST = 1_000_000.0  # nanoseconds that must be lost before anything is changed
 BACK = 0.5  # of a rebuild: what letting go of a structure counts, as it may be needed again
 FORGET = 0.95  # share that measurements keep with each further one
 WILD = 16.0  # times the model: more is an interruption, and no cost of the structure
-GATHERED, BATCHES = 1 << 15, 64  # tuples or batches that are weighed together, by the first of them
-SKIPS = ((100_000.0, 30), (1_000_000.0, 6))  # after a question that took less than this, so many are not looked at
-
-SCANS = 2  # the same without structure, where the next question may cost any number of times as much
+PAUSE = 5_000_000.0  # nanoseconds of questions of a kind from one look to the next: to look takes a hundredth of it
+BATCHES = 2_000_000.0  # the same of batches, by the model
+SCANS, SCAN_PAUSE = 2, 500_000.0  # questions, without structure: the next may cost any number of times as much
 
 Prices = Mapping[str, float]
 
 
 @dataclass
 class Kind:
-    """Questions of one kind: how many there were, how many are weighed, and how many more are to be skipped."""
+    """Questions of one kind: how many there were, how many are weighed, how many more are to be skipped, and what one
+    costs, by the last that was looked at.
+    """
 
     asked: int = 0
     weighed: int = 0
     skip: int = 0
+    prices: Prices = field(default_factory=dict)
 
 
 class Auto:
@@ -84,6 +87,7 @@ class Auto:
         self._measured: dict[tuple[str, str], tuple[float, float]] = {}  # (what, structure): measured, by the model
         self._all = (0.0, 0.0)  # the same of all work
         self._batches = self._gathered = 0
+        self._took = 0.0  # what these batches have cost, by the model
         self._sample: tuple[int, float] | None = None  # tuples of a batch, and what it took
         self._kinds = {kind: Kind() for kind in ("probe", "look", "estimate", "visit", "query")}
         self._keys = 1  # whose regions were asked for last
@@ -107,19 +111,9 @@ class Auto:
                 self.drift = own / max(sum(cuts.values()), 1)
         self.tuples += tuples
         self._batches, self._gathered = self._batches + 1, self._gathered + tuples
-        if self._gathered >= GATHERED or self._batches >= BATCHES:
-            self._weigh_batches()
-
-    def _weigh_batches(self) -> None:
-        if not self._batches:
-            return
-        prices = {s: CALL[s] * self._batches + TUPLE[s] * self._gathered for s in STRUCTURES}
-        spent = None
-        if self._sample is not None:
-            tuples, taken = self._sample
-            spent = taken * prices[self.now] / (CALL[self.now] + TUPLE[self.now] * tuples)
-        self._batches, self._gathered, self._sample = 0, 0, None
-        self._priced("insert", prices, spent)
+        self._took += CALL[self.now] + TUPLE[self.now] * tuples
+        if self._took >= BATCHES:
+            self._settle()
 
     # --- questions -------------------------------------------------------------------------------------------------
 
@@ -178,37 +172,65 @@ class Auto:
         self._asked("query", _either(ENTER * tuples, 0.0), None)
 
     def _asked(self, kind: str, prices: Prices, spent: float | None) -> None:
-        """A question that was not skipped: it stands for those before it that were."""
+        """A question that was not skipped. spent: what it took, unless the price is for more than the answer."""
+        self._settle()
         found = self._kinds[kind]
         found.asked += 1
+        found.weighed = found.asked
+        found.prices = prices
         self.questions += 1
-        times, found.weighed = found.asked - found.weighed, found.asked
-        self._weigh_batches()
-        self._priced(kind, prices, spent, times)
         if spent is None:
-            spent = max(prices[s] * self._rate(kind, s) for s in (self.now, "none"))
-        skip = next((skip for limit, skip in SKIPS if spent < limit), 0)
-        found.skip = min(skip, SCANS) if self.now == "none" else skip
+            spent = prices[self.now] * self._rate(kind, self.now)
+        else:
+            self._all = self._measure(kind, self.now, prices[self.now], spent, self._all)
+        self._weigh((kind, prices, 1))
+        spent = max(spent, 1.0)
+        found.skip = min(int(SCAN_PAUSE / spent), SCANS) if self.now == "none" else int(PAUSE / spent)
 
     # --- what it costs ---------------------------------------------------------------------------------------------
 
-    def _priced(self, what: str, prices: Prices, spent: float | None, times: int = 1) -> None:
-        """Compare the prices of work that was done so many times.
+    def _settle(self) -> None:
+        """Weigh what has come since the last time, all of it at once, as it came mixed."""
+        work = [
+            (name, kind.prices, kind.asked - kind.weighed)
+            for name, kind in self._kinds.items()
+            if kind.asked > kind.weighed
+        ]
+        for name, _, _ in work:
+            self._kinds[name].weighed = self._kinds[name].asked
+        if self._batches:
+            work.append(("insert", self._batch_prices(), 1))
+            self._batches, self._gathered, self._took, self._sample = 0, 0, 0.0, None
+        if work:
+            self._weigh(*work)
 
-        spent: what it took once, unless the price is for more than the work.
-        """
+    def _weigh(self, *work: tuple[str, Prices, int]) -> None:
+        """Compare what work has cost with what it would have by other structures: of a kind, its prices, how often."""
         self.news = True
-        if spent is not None:
-            self._all = self._measure(what, self.now, prices[self.now], spent, self._all)
-        paid = prices[self.now] * self._rate(what, self.now)
-        for name in self._lost:
-            more = times * (paid - prices[name] * self._rate(what, name))
-            self._lost[name] = max(0.0, self._lost[name] + more)
+        paid = sum(prices[self.now] * self._rate(what, self.now) * times for what, prices, times in work)
+        for name, lost in self._lost.items():
+            other = sum(prices[name] * self._rate(what, name) * times for what, prices, times in work)
+            self._lost[name] = max(0.0, lost + paid - other)
+
+    def _batch_prices(self) -> Prices:
+        """Of the batches that were not weighed yet; what the first of them took is taken note of."""
+        prices = {s: CALL[s] * self._batches + TUPLE[s] * self._gathered for s in STRUCTURES}
+        if self._sample is not None:
+            tuples, taken = self._sample
+            model = prices[self.now]
+            spent = taken * model / (CALL[self.now] + TUPLE[self.now] * tuples)
+            self._all = self._measure("insert", self.now, model, spent, self._all)
+        return prices
 
     def _measure(
         self, what: str, structure: str, model: float, spent: float, every: tuple[float, float]
     ) -> tuple[float, float]:
-        """Take note of what was measured; returns the sums of `every` with it."""
+        """Take note of what was measured; returns the sums of `every` with it.
+
+        What an answer takes is noted of all kin: it changes with time more than from one to the other.
+        """
+        if what != "insert" and structure in KIN:
+            structure = KIN[0]
         spent = min(max(spent, model / WILD), model * WILD)
         taken, by_model = self._measured.get((what, structure), (0.0, 0.0))
         self._measured[what, structure] = taken * FORGET + spent, by_model * FORGET + model
@@ -270,7 +292,7 @@ class Auto:
 
     def _begin(self) -> None:
         self.tuples = self.questions = self._batches = self._gathered = 0
-        self._sample = None
+        self._took, self._sample = 0.0, None
         self._lost = self._nothing()
         self._kinds = {kind: Kind() for kind in self._kinds}
 

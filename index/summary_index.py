@@ -168,8 +168,11 @@ class SummaryIndex:
         """A batch has come in; collapse and expiry before it are part of what it took."""
         if self.auto is None:
             return
-        cuts = self.state.fine.cuts if isinstance(self.state, SummaryState) else None
-        self.auto.inserted(tuples, None if spent is None else spent + self.aging, cuts)
+        if spent is None:
+            self.auto.inserted(tuples, None)
+        else:
+            cuts = self.state.fine.cuts if isinstance(self.state, SummaryState) else None
+            self.auto.inserted(tuples, spent + self.aging, cuts)
         self.aging = 0
 
     def queried(self, tuples: int, budget: int | None = None) -> None:
