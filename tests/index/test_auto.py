@@ -218,6 +218,14 @@ def test_a_slower_machine_chooses_alike(slow):
         assert plain.now == other.now
 
 
+def test_what_answers_once_took_with_its_kin_is_no_reason_to_change():
+    """Zones of another shape answer probes alike: if these take longer now, they would have with the others, too."""
+    auto = Auto(64, "grid")
+    run(auto, many_keys, times=50)
+    auto.changed("time", KEPT, why="for this test")
+    assert run(auto, partial(many_keys, slow=3.0), times=1_000) == []
+
+
 def test_an_interruption_is_no_cost_of_a_structure():
     auto = Auto(64, "time")
     for _ in range(100):
