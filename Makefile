@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PACKAGES := summaries index query loaders promising
+PACKAGES := promising
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 UV_VERSION := 0.13.7
 

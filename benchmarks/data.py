@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index import Options, Stream
-from index.summary_index import SummaryIndex
+from promising.index import Options, Stream
+from promising.index.summary_index import SummaryIndex
 from promising.testing import streams
 
 Columns = dict[str, NDArray[Any]]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from benchmarks import data
 from benchmarks.harness import PROCESS, Contender, Effort, Figure, Report, alternate
 from benchmarks.query_data import JUDGED, STEP, drawn, duck_with, rounds, session_with, sizes
-from query import Session
+from promising.query import Session
 
 ROWS = 1000
 OURS = (

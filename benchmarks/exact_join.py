@@ -9,7 +9,7 @@ import pyarrow as pa
 from benchmarks.desc_join import keys_of
 from benchmarks.harness import PROCESS, Effort, Figure, Report, alternate
 from benchmarks.query_data import JUDGED, digest, drawn, duck_with, rounds, session_with, sizes
-from query import Session
+from promising.query import Session
 
 SQL = "SELECT a.key AS key, a.ts AS ts_a, b.ts AS ts_b FROM a JOIN b ON a.key = b.key"
 LAWS = {"flat": 0.0, "mild": 0.3}

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks import data
 from benchmarks.harness import Contender, Effort, Figure, Report, Run, alternate
-from index import Stream
+from promising.index import Stream
 
 BATCHES = (4096, 65536)
 SMALL = (1, 16, 256)

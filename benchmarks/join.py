@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from benchmarks import data
 from benchmarks.harness import PROCESS, Effort, Figure, Report, alternate
-from index import Stream
-from index.summary_index import SummaryIndex
+from promising.index import Stream
+from promising.index.summary_index import SummaryIndex
 from promising.testing import streams
 
 JUDGED = 4_000_000

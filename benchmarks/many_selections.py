@@ -19,7 +19,7 @@ import pyarrow as pa
 from benchmarks import data
 from benchmarks.harness import PROCESS, Contender, Effort, Figure, Report, alternate
 from benchmarks.query_data import arrow_of, digest, drawn, duck_with, session_with
-from query import Session
+from promising.query import Session
 
 KEYS = 40_000
 NUMBERS = (1, 10, 100, 1_000)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from benchmarks import data
 from benchmarks.harness import Effort, Figure, Report, give_back
+from promising.query import Answer, Session
 from promising.testing import streams
-from query import Answer, Session
 
 SHORTEST, LONGEST = 0.001, 1.0
 """Seconds."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import promising
 from benchmarks import data
 from benchmarks.harness import Effort
-from query import Session
+from promising.query import Session
 
 BATCH = 1 << 16
 MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)

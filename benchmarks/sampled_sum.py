@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.desc_join import keys_of
 from benchmarks.harness import PROCESS, Effort, Figure, Report, alternate
 from benchmarks.query_data import JUDGED, drawn, duck_with, rounds, session_with, sizes
-from query import Session
+from promising.query import Session
 
 TARGET = " WITH ERROR 0.01 CONFIDENCE 0.95"
 ERROR = 0.01

@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from benchmarks import data
 from benchmarks.harness import Contender, Effort, Figure, Report, Run, alternate
-from index import Options
-from index.summary_index import SummaryIndex
+from promising.index import Options
+from promising.index.summary_index import SummaryIndex
 
 LENGTH = 256  # tuples of a zone: short, so that many zones are soon made
 OPTIONS = Options(maxlength=LENGTH, depth=3, width=16, filter_bits=1 << 12)

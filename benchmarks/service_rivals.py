@@ -17,9 +17,9 @@ import grpc
 import numpy as np
 
 from benchmarks.service_host import retail
+from promising.query.session import Session
 from promising.settings import Limits
 from promising.v1 import streams_pb2
-from query.session import Session
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
 Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages

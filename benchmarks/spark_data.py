@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import promising
-from loaders.bulk import Report as Loaded
-from loaders.bulk import bulk_load
 from promising.journey import SCHEMA
+from promising.loaders.bulk import Report as Loaded
+from promising.loaders.bulk import bulk_load
+from promising.query import Session
 from promising.testing.streams import zipf_law
-from query import Session
 
 ITEMS, STORES, DAYS, FILES, BASKET = 100_000, 10, 30, 8, 4
 START = 1_700_000_000_000_000

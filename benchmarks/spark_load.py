@@ -15,8 +15,8 @@ from typing import Any
 from benchmarks import storage_data
 from benchmarks.harness import Contender, Effort, Figure, Report, Run, alternate
 from benchmarks.spark_data import DAY, DAYS, START, Target, spark_session, write_log
-from index.load_plan import Shape
-from loaders.bulk import Report as Loaded
+from promising.index.load_plan import Shape
+from promising.loaders.bulk import Report as Loaded
 
 GOAL, AIM = "<= 2", ">= 1000000"
 JUDGED = 2_000_000

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from benchmarks import storage_data
 from benchmarks.harness import Effort, Figure, Report
 from benchmarks.spark_data import EVEN, FILES, GEOMETRY, Target, drawn, spark_session, write_file
-from index.scan_plan import Scan, ScanPlan
-from loaders.scans import read_piece, read_warm
+from promising.index.scan_plan import Scan, ScanPlan
 from promising.journey import transactions
-from query import Session
-from summaries.hashing import hash_keys
+from promising.loaders.scans import read_piece, read_warm
+from promising.query import Session
+from promising.summaries.hashing import hash_keys
 
 SHARE = 0.8
 GOAL, GOT = "<= 0.3", ">= 0.8"

@@ -12,7 +12,7 @@ from benchmarks import storage_data
 from benchmarks.harness import Contender, Effort, Figure, Report, Run, alternate
 from benchmarks.spark_data import EVEN, SKEWED, Target, spark_session, write_log
 from benchmarks.spark_load import JUDGED, rounds
-from index.storage.package import read_manifest
+from promising.index.storage.package import read_manifest
 
 GOAL = "<= 1.5"
 ORDERS = {"items": ("ItemID",), "stores": ("ItemID", "StoreID")}

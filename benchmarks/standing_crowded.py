@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Effort, Figure, Report
-from query import Session
-from query.standing.operators import join
-from query.standing.operators.entries import Places
-from query.standing.operators.waiting import CHUNK, Waiting
+from promising.query import Session
+from promising.query.standing.operators import join
+from promising.query.standing.operators.entries import Places
+from promising.query.standing.operators.waiting import CHUNK, Waiting
 
 SECOND = 1_000_000
 START = 10**12

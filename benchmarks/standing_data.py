@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.scalar.compiled import Compiled, column
-from query.scalar.scope import Input
-from query.standing.deltas import NEG_EXP, POS, Counters, Deltas
-from query.standing.operators.base import Node, Tick
-from query.standing.operators.leaf import Leaf
-from query.standing.stores import Store
+from promising.query.scalar.compiled import Compiled, column
+from promising.query.scalar.scope import Input
+from promising.query.standing.deltas import NEG_EXP, POS, Counters, Deltas
+from promising.query.standing.operators.base import Node, Tick
+from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.stores import Store
 
 Ints = NDArray[np.int64]
 

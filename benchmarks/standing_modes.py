@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Effort, Figure, Report
-from query import Session
-from query.standing.deltas import Counters, Mode
-from query.standing.engine import Engine
-from query.standing.views import View
+from promising.query import Session
+from promising.query.standing.deltas import Counters, Mode
+from promising.query.standing.engine import Engine
+from promising.query.standing.views import View
 
 SECOND = 1_000_000
 START = 1_000_000 * SECOND

@@ -18,14 +18,14 @@ import numpy as np
 
 from benchmarks.harness import Contender, Effort, Figure, Report, Run, alternate
 from benchmarks.standing_data import Columns, Ints, Running, whole
-from index.table import Table
-from query.standing.deltas import Mode
-from query.standing.operators.base import Node
-from query.standing.operators.exists import ExistsNode
-from query.standing.operators.join import JoinNode
-from query.standing.operators.leaf import Leaf
-from query.standing.operators.table_join import TableJoinNode
-from query.standing.stores import store_for
+from promising.index.table import Table
+from promising.query.standing.deltas import Mode
+from promising.query.standing.operators.base import Node
+from promising.query.standing.operators.exists import ExistsNode
+from promising.query.standing.operators.join import JoinNode
+from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.table_join import TableJoinNode
+from promising.query.standing.stores import store_for
 
 SECOND = 1_000_000
 TICK = SECOND // 10

@@ -32,14 +32,14 @@ from numpy.typing import NDArray
 import promising
 from benchmarks import data
 from benchmarks.harness import PROCESS, Contender, Effort, Figure, Report, alternate
+from promising.query.scalar.expressions import compile_predicate, conjuncts
+from promising.query.scalar.scope import StreamScope
+from promising.query.scalar.types import Kind
+from promising.query.sql import parse
+from promising.query.standing.engine import Feed
+from promising.query.standing.selections import Selections
+from promising.query.standing.views import Seen
 from promising.testing.streams import zipf_law
-from query.scalar.expressions import compile_predicate, conjuncts
-from query.scalar.scope import StreamScope
-from query.scalar.types import Kind
-from query.sql import parse
-from query.standing.engine import Feed
-from query.standing.selections import Selections
-from query.standing.views import Seen
 
 BATCH = 4096
 """Tuples a stream and tick."""

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Contender, Effort, Figure, Report, Run, alternate
 from benchmarks.standing_data import Columns, Running, whole
-from query.standing.deltas import Ids, Times
-from query.standing.operators.distinct import DistinctNode
-from query.standing.operators.leaf import Leaf
-from query.standing.operators.project import ProjectNode
-from query.standing.stores import Calendar, HashStore, IndexedCalendar, ScanStore, Store
+from promising.query.standing.deltas import Ids, Times
+from promising.query.standing.operators.distinct import DistinctNode
+from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.project import ProjectNode
+from promising.query.standing.stores import Calendar, HashStore, IndexedCalendar, ScanStore, Store
 
 KEYS = 2_000
 LINKS = 2

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from benchmarks.service_host import START
-from index import Stream
-from index.storage.options import StoreOptions
-from index.storage.store import Store
+from promising.index import Stream
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
 from promising.testing import streams
 
 P = ParamSpec("P")

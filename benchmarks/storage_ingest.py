@@ -17,7 +17,7 @@ from benchmarks import service_ingest, storage_data
 from benchmarks.harness import Clock, Contender, Effort, Figure, Report, alternate
 from benchmarks.service_host import Host, hosting, retail
 from benchmarks.storage_data import WIDTH
-from index.storage.store import Store
+from promising.index.storage.store import Store
 
 WALL: Clock = time.perf_counter_ns
 SHARE = ">= 0.5"

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from benchmarks import storage_data
 from benchmarks.harness import Effort, Figure, Report
 from benchmarks.storage_data import WIDTH, alone
-from index.storage.disk import Disk
-from index.storage.options import StoreOptions
-from index.storage.store import Store
+from promising.index.storage.disk import Disk
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
 
 GOAL = "<= 3"
 PIECE = 1 << 20

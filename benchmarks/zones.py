@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Effort, Figure, Report
-from index import Options, Stream
-from index.summary_index import SummaryIndex
+from promising.index import Options, Stream
+from promising.index.summary_index import SummaryIndex
 from promising.testing import streams
 
 FOREVER = 1 << 45  # one block of G_1 holds the whole stream

@@ -2,33 +2,33 @@
 
 from typing import TYPE_CHECKING
 
-from summaries.lazy import lazy
+from promising.lazy import lazy
 
 if TYPE_CHECKING:
-    from index.options import Options as Options
-    from index.regions import Absorbed as Absorbed
-    from index.regions import Appended as Appended
-    from index.regions import Description as Description
-    from index.regions import Guess as Guess
-    from index.regions import Matches as Matches
-    from index.regions import Region as Region
-    from index.regions import Regions as Regions
-    from index.regions import Story as Story
-    from index.stream import Stream as Stream
-    from index.summary_index import SummaryIndex as SummaryIndex
+    from promising.index.options import Options as Options
+    from promising.index.regions import Absorbed as Absorbed
+    from promising.index.regions import Appended as Appended
+    from promising.index.regions import Description as Description
+    from promising.index.regions import Guess as Guess
+    from promising.index.regions import Matches as Matches
+    from promising.index.regions import Region as Region
+    from promising.index.regions import Regions as Regions
+    from promising.index.regions import Story as Story
+    from promising.index.stream import Stream as Stream
+    from promising.index.summary_index import SummaryIndex as SummaryIndex
 
 _WHERE = {
-    "Options": "index.options",
-    "Absorbed": "index.regions",
-    "Appended": "index.regions",
-    "Description": "index.regions",
-    "Guess": "index.regions",
-    "Matches": "index.regions",
-    "Region": "index.regions",
-    "Regions": "index.regions",
-    "Story": "index.regions",
-    "Stream": "index.stream",
-    "SummaryIndex": "index.summary_index",
+    "Options": "promising.index.options",
+    "Absorbed": "promising.index.regions",
+    "Appended": "promising.index.regions",
+    "Description": "promising.index.regions",
+    "Guess": "promising.index.regions",
+    "Matches": "promising.index.regions",
+    "Region": "promising.index.regions",
+    "Regions": "promising.index.regions",
+    "Story": "promising.index.regions",
+    "Stream": "promising.index.stream",
+    "SummaryIndex": "promising.index.summary_index",
 }
 __getattr__ = lazy(__name__, _WHERE)
 __all__ = [

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from index.options import STRUCTURES
+from promising.index.options import STRUCTURES
 
 FIRST = "none"  # nothing is lost by it until a question comes
 KIN = ("adaptive", "grid", "time")  # they answer in the same way, but for the shape of their zones

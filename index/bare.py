@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index.keys import check_keys
-from index.loaded import Sum
-from index.log import TupleLog
-from index.regions import Matches, Region, Regions, Window, check_window
-from index.summary import Identity
-from summaries.adt import Estimates
-from summaries.errors import UnknownName
-from summaries.hashing import hash_checked
-from summaries.keys import Keys
+from promising.errors import UnknownName
+from promising.index.keys import check_keys
+from promising.index.loaded import Sum
+from promising.index.log import TupleLog
+from promising.index.regions import Matches, Region, Regions, Window, check_window
+from promising.index.summary import Identity
+from promising.summaries.adt import Estimates
+from promising.summaries.hashing import hash_checked
+from promising.summaries.keys import Keys
 
 
 class BareState:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index.schema import Column
+from promising.index.schema import Column
 
 
 @dataclass

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
-from index.geometry import Geometry
-from index.log import TupleLog
-from index.options import Sizes
-from index.zone import CoarseZone
+from promising.index.geometry import Geometry
+from promising.index.log import TupleLog
+from promising.index.options import Sizes
+from promising.index.zone import CoarseZone
 
 
 class Coarse:

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from index.chunks import Chunk, ColdReader, Heap, Part, Tiers, give_back
-from index.kernels.gather import copy_strings, gather, string_lengths
-from index.schema import TYPES, Column, Schema
-from index.stored import joined, pour
-from summaries.errors import UnknownName
-from summaries.hashing import hash_keys
-from summaries.keys import Keys
+from promising.errors import UnknownName
+from promising.index.chunks import Chunk, ColdReader, Heap, Part, Tiers, give_back
+from promising.index.kernels.gather import copy_strings, gather, string_lengths
+from promising.index.schema import TYPES, Column, Schema
+from promising.index.stored import joined, pour
+from promising.summaries.hashing import hash_keys
+from promising.summaries.keys import Keys
 
 DTYPES = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": np.int64}
 

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
-from index.kernels import open_zone as kernels
-from index.kernels.seal import extent, filter_keys, filter_sliced, pour, sketch_keys
-from index.log import TupleLog
-from index.options import GROUP, Options, Sizes
-from index.postings import Postings
-from index.zone import CoarseZone, FineZone, Tuples, cell_f2, distinct, in_order
+from promising.index.kernels import open_zone as kernels
+from promising.index.kernels.seal import extent, filter_keys, filter_sliced, pour, sketch_keys
+from promising.index.log import TupleLog
+from promising.index.options import GROUP, Options, Sizes
+from promising.index.postings import Postings
+from promising.index.zone import CoarseZone, FineZone, Tuples, cell_f2, distinct, in_order
 
 REASONS = {kernels.CUT_ERROR: "error", kernels.CUT_BEHAVIOUR: "behaviour", kernels.CUT_MAXLENGTH: "maxlength"}
 

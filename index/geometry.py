@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from summaries.errors import BadCollapse, BadGranularity
+from promising.errors import BadCollapse, BadGranularity
 
 LONGEST = 1 << 61  # leaves room to subtract a reach from any int64 timestamp we accept
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Protocol
 
-from index.regions import Appended
-from index.schema import Column
+from promising.index.regions import Appended
+from promising.index.schema import Column
 
 
 class Journal(Protocol):

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from index.schema import Schema
-from summaries.errors import WrongType
-from summaries.keys import Keys, as_keys
+from promising.errors import WrongType
+from promising.index.schema import Schema
+from promising.summaries.keys import Keys, as_keys
 
 
 def check_keys(keys: Any, column: str, schema: Schema) -> Keys:

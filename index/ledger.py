@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sortedcontainers import SortedDict
 
-from index.regions import Appended
-from summaries.errors import BadSequence, SequenceTooOld
+from promising.errors import BadSequence, SequenceTooOld
+from promising.index.regions import Appended
 
 PRODUCERS = 1024  # that a stream remembers; who has added nothing for longest is forgotten first
 BATCHES = 256  # of one producer; some 70 MB at the very most, in all

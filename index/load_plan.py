@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.geometry import Geometry
-from index.options import Options, Sizes
+from promising.index.geometry import Geometry
+from promising.index.options import Options, Sizes
 
 EVER = 1 << 62
 

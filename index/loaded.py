@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from index.schema import Column
-from index.zone import CoarseZone, Tuples
+from promising.index.schema import Column
+from promising.index.zone import CoarseZone, Tuples
 
 
 class Attached(NamedTuple):

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.chunks import Chunk, Heap
-from index.columns import Columns
-from index.kernels.seal import extent, time_range
-from index.schema import Column, Schema
-from summaries.errors import CeilingReached, StorageError, UnknownName, WrongType
+from promising.errors import CeilingReached, StorageError, UnknownName, WrongType
+from promising.index.chunks import Chunk, Heap
+from promising.index.columns import Columns
+from promising.index.kernels.seal import extent, time_range
+from promising.index.schema import Column, Schema
 
 CHUNK = 1 << 14  # a power of two
 SLICE = 1 << 18  # tuples given back at once

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from index.geometry import Geometry
-from index.kernels.open_zone import ROW, WINDOW
-from summaries.errors import BadOptions, BadStructure, CeilingTooLow
+from promising.errors import BadOptions, BadStructure, CeilingTooLow
+from promising.index.geometry import Geometry
+from promising.index.kernels.open_zone import ROW, WINDOW
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
 AUTO = "auto"  # one of them, whichever costs least: index/auto.py

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from index.fine import Block, Fine
-from index.kernels.probe import filter_slots
-from index.options import GROUP, Sizes
+from promising.index.fine import Block, Fine
+from promising.index.kernels.probe import filter_slots
+from promising.index.options import GROUP, Sizes
 
 FANOUT = 4
 

@@ -7,20 +7,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index.kernels.gather import expand, number
-from index.kernels.probe import may_hold, medians, survivors
-from index.keys import check_keys
-from index.log import TupleLog
-from index.options import Sizes
-from index.pyramid import descend
-from index.regions import Matches, Region, Regions, Window, check_window
-from index.summary import SummaryState
-from index.zone import CoarseZone, buckets_of
-from summaries.adt import BOUNDS, Estimates
-from summaries.errors import UnknownName
-from summaries.hashing import hash_checked
-from summaries.keys import Keys
-from summaries.sizing import tail_point
+from promising.errors import UnknownName
+from promising.index.kernels.gather import expand, number
+from promising.index.kernels.probe import may_hold, medians, survivors
+from promising.index.keys import check_keys
+from promising.index.log import TupleLog
+from promising.index.options import Sizes
+from promising.index.pyramid import descend
+from promising.index.regions import Matches, Region, Regions, Window, check_window
+from promising.index.summary import SummaryState
+from promising.index.zone import CoarseZone, buckets_of
+from promising.summaries.adt import BOUNDS, Estimates
+from promising.summaries.hashing import hash_checked
+from promising.summaries.keys import Keys
+from promising.summaries.sizing import tail_point
 
 Hashes = NDArray[np.int64]
 

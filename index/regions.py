@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from summaries.errors import BadWindow
+from promising.errors import BadWindow
 
 EVER = (-(1 << 62), 1 << 62)
 Window = tuple[int, int] | None

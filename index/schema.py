@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from summaries.errors import (
+from promising.errors import (
     BadSchema,
     DuplicateColumn,
     EmptyBatch,
@@ -159,7 +159,7 @@ class Schema(Fields):
 
     def _check_times(self, column: Column) -> tuple[NDArray[np.int64], int, int]:
         """The times, the least and the greatest."""
-        from index.kernels.seal import extent  # noqa: PLC0415  # compiled: not for those who only send columns
+        from promising.index.kernels.seal import extent  # noqa: PLC0415  # compiled: not for those who only send columns
 
         _refuse_nulls(column, self.time, NullTime, "the event time")
         assert column.values is not None

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from index.kernels.seal import sketch_keys
-from index.options import Sizes
-from index.regions import Window, check_window
-from index.summary import SummaryState
-from index.summary_index import SummaryIndex
-from index.zone import distinct
+from promising.index.kernels.seal import sketch_keys
+from promising.index.options import Sizes
+from promising.index.regions import Window, check_window
+from promising.index.summary import SummaryState
+from promising.index.summary_index import SummaryIndex
+from promising.index.zone import distinct
 
 Counters = NDArray[np.float64]
 

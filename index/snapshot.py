@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index import log as tuple_log
-from index.kernels.gather import admit, granularities, touched
-from index.postings import Postings
-from index.regions import Guess
-from index.stream import Stream
-from index.summary import SummaryState
-from index.summary_index import SummaryIndex
-from summaries.errors import TokenExpired, UnknownName
+from promising.errors import TokenExpired, UnknownName
+from promising.index import log as tuple_log
+from promising.index.kernels.gather import admit, granularities, touched
+from promising.index.postings import Postings
+from promising.index.regions import Guess
+from promising.index.stream import Stream
+from promising.index.summary import SummaryState
+from promising.index.summary_index import SummaryIndex
 
 Rows = NDArray[np.int32]
 

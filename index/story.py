@@ -2,13 +2,13 @@
 
 import math
 
-from index.fine import Block
-from index.geometry import Geometry
-from index.kernels.open_zone import WINDOW
-from index.regions import Absorbed, Story, ZoneInfo
-from index.summary import SummaryState
-from index.times import instant, readable
-from index.zone import TAKEN, CoarseZone, FineZone, cell_f2
+from promising.index.fine import Block
+from promising.index.geometry import Geometry
+from promising.index.kernels.open_zone import WINDOW
+from promising.index.regions import Absorbed, Story, ZoneInfo
+from promising.index.summary import SummaryState
+from promising.index.times import instant, readable
+from promising.index.zone import TAKEN, CoarseZone, FineZone, cell_f2
 
 CUT = {
     "error": "cut for error",

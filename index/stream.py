@@ -13,23 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index.auto import FIRST, Auto
-from index.bare import BareState
-from index.geometry import Geometry
-from index.journal import Journal
-from index.kernels.seal import extent
-from index.ledger import Ledger
-from index.load_plan import LoadPlan
-from index.loaded import Attached, Load
-from index.log import CHUNK, TupleLog
-from index.options import AUTO, Options, Sizes
-from index.postings import Postings
-from index.regions import Appended
-from index.schema import FARTHEST, Batch, Column, Schema, tuples_of
-from index.summary import Identity, SummaryState, forget
-from index.summary_index import SummaryIndex
-from index.times import instant, readable, rounded
-from summaries.errors import (
+from promising.errors import (
     BadCollapse,
     BadOptions,
     BadPackage,
@@ -47,6 +31,22 @@ from summaries.errors import (
     UnknownName,
     WrongType,
 )
+from promising.index.auto import FIRST, Auto
+from promising.index.bare import BareState
+from promising.index.geometry import Geometry
+from promising.index.journal import Journal
+from promising.index.kernels.seal import extent
+from promising.index.ledger import Ledger
+from promising.index.load_plan import LoadPlan
+from promising.index.loaded import Attached, Load
+from promising.index.log import CHUNK, TupleLog
+from promising.index.options import AUTO, Options, Sizes
+from promising.index.postings import Postings
+from promising.index.regions import Appended
+from promising.index.schema import FARTHEST, Batch, Column, Schema, tuples_of
+from promising.index.summary import Identity, SummaryState, forget
+from promising.index.summary_index import SummaryIndex
+from promising.index.times import instant, readable, rounded
 
 MINUTE = 60_000_000
 LARGEST_BATCH = 1 << 22

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.coarse import Coarse
-from index.fine import Fine
-from index.geometry import Geometry
-from index.loaded import Sum
-from index.log import TupleLog
-from index.options import Options, Sizes
-from index.postings import Postings
-from summaries.errors import StorageError
+from promising.errors import StorageError
+from promising.index.coarse import Coarse
+from promising.index.fine import Fine
+from promising.index.geometry import Geometry
+from promising.index.loaded import Sum
+from promising.index.log import TupleLog
+from promising.index.options import Options, Sizes
+from promising.index.postings import Postings
 
 
 @dataclass

@@ -9,16 +9,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index.auto import Auto
-from index.bare import BareReader, BareState
-from index.options import AUTO, Options, Sizes
-from index.read import Reader
-from index.regions import Description, Matches, Region, Regions, Story, Window, ZoneInfo, check_window, told_structure
-from index.story import tell
-from index.summary import SummaryState
-from index.zone import buckets_of
-from summaries.adt import Estimates
-from summaries.errors import BadQuestion, CeilingTooLow, StorageError, UnknownName
+from promising.errors import BadQuestion, CeilingTooLow, StorageError, UnknownName
+from promising.index.auto import Auto
+from promising.index.bare import BareReader, BareState
+from promising.index.options import AUTO, Options, Sizes
+from promising.index.read import Reader
+from promising.index.regions import (
+    Description,
+    Matches,
+    Region,
+    Regions,
+    Story,
+    Window,
+    ZoneInfo,
+    check_window,
+    told_structure,
+)
+from promising.index.story import tell
+from promising.index.summary import SummaryState
+from promising.index.zone import buckets_of
+from promising.summaries.adt import Estimates
 
 T = TypeVar("T")
 

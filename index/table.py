@@ -15,9 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index.schema import Batch, Column, Fields
-from index.versions import Growing, GrowingColumn, chosen, length, same, to_arrow
-from summaries.errors import (
+from promising.errors import (
     BadOptions,
     BadQuestion,
     BadSchema,
@@ -29,6 +27,8 @@ from summaries.errors import (
     TableFull,
     UnknownName,
 )
+from promising.index.schema import Batch, Column, Fields
+from promising.index.versions import Growing, GrowingColumn, chosen, length, same, to_arrow
 
 Mode = Literal["insert", "upsert", "update"]
 Ints = NDArray[np.int64]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from index.schema import TYPES, Column
+from promising.index.schema import TYPES, Column
 
 Places = NDArray[np.int64]
 DTYPES: dict[str, type[Any]] = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": np.int64}

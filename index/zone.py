@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.kernels.seal import extent, filter_keys, order_by_bucket, sketch_keys
-from index.log import TupleLog
-from index.options import Sizes
+from promising.index.kernels.seal import extent, filter_keys, order_by_bucket, sketch_keys
+from promising.index.log import TupleLog
+from promising.index.options import Sizes
 
 Hasher = Callable[[NDArray[np.int32]], NDArray[np.int64]]
 

@@ -25,16 +25,7 @@ from py4j.protocol import Py4JError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 
-from index.load_plan import LoadPlan, Shape
-from index.loaded import Attached
-from index.storage.cold_place import Place, place
-from index.storage.disk import Disk
-from index.storage.package import MANIFEST, Entry, Package, read_manifest, remove, write_manifest
-from loaders import parts, shipping, sources
-from loaders.mapping import BARE, FAULT, ORIGINAL, SOURCE, ZONED, Faults, Times, checked, value
-from loaders.running import Progress, Stages
-from loaders.service import Service
-from summaries.errors import (
+from promising.errors import (
     BadPackage,
     BadSettings,
     CeilingReached,
@@ -47,6 +38,15 @@ from summaries.errors import (
     TokenReused,
     Unavailable,
 )
+from promising.index.load_plan import LoadPlan, Shape
+from promising.index.loaded import Attached
+from promising.index.storage.cold_place import Place, place
+from promising.index.storage.disk import Disk
+from promising.index.storage.package import MANIFEST, Entry, Package, read_manifest, remove, write_manifest
+from promising.loaders import parts, shipping, sources
+from promising.loaders.mapping import BARE, FAULT, ORIGINAL, SOURCE, ZONED, Faults, Times, checked, value
+from promising.loaders.running import Progress, Stages
+from promising.loaders.service import Service
 
 ARROW_ROWS = 100_000  # of a batch that goes to a task in Python
 NOTE = "load.json"  # beside a package: what it was made of
@@ -376,7 +376,7 @@ class Seen:
 
 def part_task(url: str, plan: LoadPlan, shape: Shape) -> Callable[[Any], Any]:
     """What a task does with its tuples."""
-    return shipping.remote("loaders.parts", "write", url, plan.to_json(), shape.to_json())
+    return shipping.remote("promising.loaders.parts", "write", url, plan.to_json(), shape.to_json())
 
 
 def _session(spark: Any) -> Any:

@@ -12,10 +12,10 @@ from functools import reduce
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from index.load_plan import LoadPlan
-from index.schema import FARTHEST, LONGEST_STRING
-from loaders.sources import CORRUPT, Fields, quoted
-from summaries.errors import BadSettings, DuplicateColumn, MissingColumn, UnknownColumn, WrongType
+from promising.errors import BadSettings, DuplicateColumn, MissingColumn, UnknownColumn, WrongType
+from promising.index.load_plan import LoadPlan
+from promising.index.schema import FARTHEST, LONGEST_STRING
+from promising.loaders.sources import CORRUPT, Fields, quoted
 
 SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "string": "STRING", "bool": "BOOLEAN", "timestamp": "BIGINT"}
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index.load_plan import LoadPlan, Shape
-from index.schema import TYPES
-from loaders.mapping import value
+from promising.index.load_plan import LoadPlan, Shape
+from promising.index.schema import TYPES
+from promising.loaders.mapping import value
 
 SMALLEST, LARGEST = 1 << 19, 1 << 20  # tuples of a part, about
 MOST_CELLS = 1 << 17  # that are told apart; beyond, neighbours count as one
@@ -119,7 +119,7 @@ def write(place: str, plan: str, shape: str, batches: Iterator[pa.RecordBatch]) 
 
 
 def _written(place: str, plan: LoadPlan, shape: Shape, number: int, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    from index.storage.package import write_part  # noqa: PLC0415  # compiles: for those who write alone
+    from promising.index.storage.package import write_part  # noqa: PLC0415  # compiles: for those who write alone
 
     table = pa.Table.from_batches(batches)
     columns = {

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from index.scan_plan import Piece, Scan
-from loaders.scans import ROWS, Connect, read_piece, read_warm
+from promising.index.scan_plan import Piece, Scan
+from promising.loaders.scans import ROWS, Connect, read_piece, read_warm
 
 BYTES = 32 << 20  # of a partition, as far as row groups allow
 ARRIVALS = 1 << 18  # in memory that a partition asks for

@@ -9,7 +9,7 @@ from uuid import uuid4
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 
-from summaries.errors import LoadError
+from promising.errors import LoadError
 
 TICK = 0.2  # seconds between two looks
 
@@ -98,6 +98,6 @@ class Stages:
             return problem
         lines = [line.strip() for line in str(problem).splitlines()]
         raised = [line for line in lines if re.match(r"(summaries\.errors\.\w+|[\w.]+(Error|Exception)): ", line)]
-        ours = [line for line in raised if line.startswith(("summaries.errors.", "ImportError"))]
+        ours = [line for line in raised if line.startswith(("promising.errors.", "ImportError"))]
         said = (ours or raised or [(problem.getMessage() or str(problem)).strip().splitlines()[0]])[0]
         return LoadError(f"{self._stage} failed, and nothing of the load is in the stream: {said}")

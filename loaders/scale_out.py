@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from index.scan_plan import Piece, Scan, ScanPlan
-from loaders.scans import Connect
-from loaders.shipping import classic, remote, ship, undisturbed
+from promising.index.scan_plan import Piece, Scan, ScanPlan
+from promising.loaders.scans import Connect
+from promising.loaders.shipping import classic, remote, ship, undisturbed
 
 SETTINGS = {
     "spark.sql.ansi.enabled": "true",
@@ -108,7 +108,7 @@ def _frame(spark: Any, scan: Scan, connect: Connect, counter: Any, cores: int) -
     if not tasks:
         return spark.createDataFrame([], schema)
     asked = json.dumps(asdict(replace(scan, pieces=[], warm=[])))
-    task = remote("loaders.scans", "read_tasks", asked, tasks, connect, counter)
+    task = remote("promising.loaders.scans", "read_tasks", asked, tasks, connect, counter)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(task, schema)
 
 

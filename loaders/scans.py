@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from index.scan_plan import Piece, Scan, ScanPlan
-from index.schema import TYPES
-from index.storage.cold_file import Footer, Pieces, Run, escaped
-from index.storage.cold_place import Place, place
-from index.storage.disk import Disk
-from summaries.errors import DataDamaged
+from promising.errors import DataDamaged
+from promising.index.scan_plan import Piece, Scan, ScanPlan
+from promising.index.schema import TYPES
+from promising.index.storage.cold_file import Footer, Pieces, Run, escaped
+from promising.index.storage.cold_place import Place, place
+from promising.index.storage.disk import Disk
 
 BYTES = 8 << 20  # read at once
 ROWS = 1 << 13  # of a batch for Spark: their strings fit an array with 32-bit offsets, however long they are

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from index.load_plan import LoadPlan
-from index.loaded import Attached
+from promising.index.load_plan import LoadPlan
+from promising.index.loaded import Attached
 
 
 class Service(Protocol):

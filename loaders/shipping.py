@@ -1,6 +1,6 @@
 """The house on the way to the executors: a job takes it along, so that nothing of it need be installed there.
 
-What is shipped is a zip archive of all packages of the house, named by its content. Spark puts it on the path of every
+What is shipped is a zip archive of the package `promising`, named by its content. Spark puts it on the path of every
 Python worker before anything that is installed. Packages of others are not shipped: they have to be on every worker,
 and `remote` says which one is missing.
 """
@@ -16,12 +16,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import loaders
-from summaries.errors import BadSettings
+import promising
+from promising.errors import BadSettings
 
-PACKAGES = ("summaries", "index", "query", "loaders", "promising")
 NEEDED = ("numpy", "numba", "pyarrow", "datasketches", "sortedcontainers", "crc32c", "fsspec")
 """What a worker must have of others to prepare or to read tuples."""
+PACKAGE = "promising"
 DATE = (1980, 1, 1, 0, 0, 0)  # equal sources give an equal archive
 
 
@@ -68,13 +68,13 @@ def undisturbed(spark: Any) -> Iterator[None]:
 @cache
 def house() -> str:
     """The archive of the house as it is running, made if it is not there."""
-    held = getattr(loaders.__spec__ and loaders.__spec__.loader, "archive", None)
+    held = getattr(promising.__spec__ and promising.__spec__.loader, "archive", None)
     if held is not None:
         return str(held)  # it was shipped here itself
-    root = Path(loaders.__file__).parent.parent
+    root = Path(promising.__file__).parent.parent
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in _sources(root):
+        for name, path in sorted(_sources(root)):
             archive.writestr(zipfile.ZipInfo(name, DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
     content = packed.getvalue()
     folder = Path(tempfile.gettempdir()) / f"promising-house-{os.getuid()}"
@@ -90,9 +90,11 @@ def house() -> str:
 
 
 def _sources(root: Path) -> Iterator[tuple[str, Path]]:
-    for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            yield path.relative_to(root).as_posix(), path
+    for folder, _, names in os.walk(root / PACKAGE, followlinks=True):  # in a working tree the floors are links
+        for name in names:
+            if name.endswith(".py"):
+                path = Path(folder, name)
+                yield path.relative_to(root).as_posix(), path
 
 
 def remote(module: str, name: str, *given: Any) -> Callable[[Any], Any]:

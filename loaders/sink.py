@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from index.ledger import LONGEST_NAME
-from index.regions import Appended
-from index.schema import TYPES
-from summaries.errors import BatchError, BatchTooLarge, NullKey, NullTime, PromisingError
+from promising.errors import BatchError, BatchTooLarge, NullKey, NullTime, PromisingError
+from promising.index.ledger import LONGEST_NAME
+from promising.index.regions import Appended
+from promising.index.schema import TYPES
 
 GROUP = 8  # partitions that share a producer
 BATCHES = 32  # of a partition: with GROUP as many as a service remembers of one producer

@@ -33,13 +33,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pyspark.sql import types
 from pyspark.sql.datasource import DataSource
 
-from loaders.reading import DIRECTIONS, Condition, PushingReader, Question, Reader, quoted
-from loaders.scans import Scanning
-from loaders.sink import Ingesting, StreamWriter, Target, Writer
-from summaries.errors import BadSettings, DuplicateColumn, MissingColumn, UnknownColumn, WrongType
+from promising.errors import BadSettings, DuplicateColumn, MissingColumn, UnknownColumn, WrongType
+from promising.loaders.reading import DIRECTIONS, Condition, PushingReader, Question, Reader, quoted
+from promising.loaders.scans import Scanning
+from promising.loaders.sink import Ingesting, StreamWriter, Target, Writer
 
 if TYPE_CHECKING:  # compiles on import: not for tasks that only send rows
-    from index.load_plan import LoadPlan
+    from promising.index.load_plan import LoadPlan
 
 FITTING: dict[str, tuple[type[types.DataType], ...]] = {
     "int": (types.LongType, types.IntegerType, types.ShortType, types.ByteType),

@@ -17,7 +17,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from summaries.errors import BadSource, WrongType
+from promising.errors import BadSource, WrongType
 
 SUFFIXES = {
     ".csv": "csv",

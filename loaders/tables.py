@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from summaries.errors import TableFull
+from promising.errors import TableFull
 
 if TYPE_CHECKING:
-    from index.table import Changed, Mode
+    from promising.index.table import Changed, Mode
 
 MOST_ROWS = 1 << 20  # as many as a table takes unless it was made with more
 

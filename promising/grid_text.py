@@ -9,9 +9,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from index.regions import Description
-from index.times import SECOND, UNITS, instant, readable
 from promising.grid import REASONS, Stretch, by_granularity, densities, rate_unit
+from promising.index.regions import Description
+from promising.index.times import SECOND, UNITS, instant, readable
 
 PLAIN = ".:-=+*#%@"  # busier to the right; a space is no tuple at all
 FULL = "█"

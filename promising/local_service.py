@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from types import TracebackType
 
-from summaries.errors import Unavailable
+from promising.errors import Unavailable
 
 LINES = 20  # of its log that are kept, to be shown if it fails
 PATIENCE = 15.0  # seconds that it may take to end

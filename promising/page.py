@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from index.regions import Description, Story
-from index.times import instant, readable
 from promising import journey
 from promising.grid import REASONS
+from promising.index.regions import Description, Story
+from promising.index.times import instant, readable
 from promising.picture import COLOURS_OF
 from promising.summing import Sums
 

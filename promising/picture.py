@@ -15,9 +15,9 @@ from matplotlib.patches import Patch, Polygon, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from index.regions import Description
-from index.times import UNITS, readable
 from promising.grid import REASONS, Stretch, by_granularity, densities, rate_unit
+from promising.index.regions import Description
+from promising.index.times import UNITS, readable
 
 # Okabe and Ito's palette: told apart by every kind of colour vision.
 COLOURS_OF = {

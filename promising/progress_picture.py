@@ -22,7 +22,7 @@ import promising
 from promising import journey
 
 if TYPE_CHECKING:
-    from query.session import Session
+    from promising.query.session import Session
 
 PICTURE = Path("promising-coverage.png")
 WINDOW = "60 DAYS"

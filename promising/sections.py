@@ -9,9 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from promising import statuses, wire
+from promising.errors import PromisingError
+from promising.query.standing.subscription import Delta
 from promising.v1 import common_pb2, queries_pb2
-from query.standing.subscription import Delta
-from summaries.errors import PromisingError
 
 BEGINNING = -(1 << 62)
 """Where views stand before the first tuple: on the wire it is left out."""

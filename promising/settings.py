@@ -20,7 +20,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from summaries.errors import BadSettings
+from promising.errors import BadSettings
 
 PREFIX = "PROMISING_"
 CONFIG = "PROMISING_CONFIG"

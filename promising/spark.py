@@ -12,15 +12,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaders.shipping import classic, ship
-from loaders.source import Source
-from summaries.errors import BadSettings
+from promising.errors import BadSettings
+from promising.loaders.shipping import classic, ship
+from promising.loaders.source import Source
 
 if TYPE_CHECKING:
-    from index.table import Changed, Mode
-    from loaders.bulk import Report
-    from loaders.scale_out import Figures
     from promising.client.session import RemoteSession
+    from promising.index.table import Changed, Mode
+    from promising.loaders.bulk import Report
+    from promising.loaders.scale_out import Figures
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 FilePath = str | PathLike[str]
@@ -103,12 +103,12 @@ def bulk_load(
 ) -> "Report":
     """Load files into a stream of a service: every good row once, whatever is tried again.
 
-    service: host:port, or a `connection`. The rest, and what comes back, is as for `loaders.bulk.bulk_load`.
+    service: host:port, or a `connection`. The rest, and what comes back, is as for `promising.loaders.bulk.bulk_load`.
 
         report = bulk_load(spark, "till:50151", "store1", "logs/*.csv", staging="/shared/staging", time_zone="UTC")
         print(report.accepted, report.refused)
     """
-    from loaders.bulk import bulk_load as load  # noqa: PLC0415
+    from promising.loaders.bulk import bulk_load as load  # noqa: PLC0415
 
     with _connection(service)() as session:
         return load(spark, session, stream, source, staging=staging, **how)
@@ -123,7 +123,7 @@ def load_table(frame: Any, service: str | Connection, name: str, *, mode: "Mode"
         changed = load_table(spark.read.csv("rates.csv", header=True, inferSchema=True), "till:50151", "rates")
         print(changed.inserted, changed.updated)
     """
-    from loaders.tables import load_table as load  # noqa: PLC0415
+    from promising.loaders.tables import load_table as load  # noqa: PLC0415
 
     with _connection(service)() as session:
         return load(frame, session, name, mode=mode)
@@ -138,7 +138,7 @@ def query(spark: Any, service: str | Connection, sql: str, *, share: float = 1.0
         rows, figures = query(spark, "till:50151", "SELECT item_id, count(*) AS n FROM store1 GROUP BY item_id")
         rows.show()
     """
-    from loaders.scale_out import scale_out  # noqa: PLC0415
+    from promising.loaders.scale_out import scale_out  # noqa: PLC0415
 
     return scale_out(spark, _connection(service), sql, share=share)
 

@@ -1,4 +1,4 @@
-"""Errors on the wire: each class of `summaries.errors` as a gRPC status with details, and back."""
+"""Errors on the wire: each class of `promising.errors` as a gRPC status with details, and back."""
 
 import re
 from typing import Any, NoReturn
@@ -8,8 +8,8 @@ from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from summaries import errors
-from summaries.errors import PromisingError, StatementError
+from promising import errors
+from promising.errors import PromisingError, StatementError
 
 DOMAIN = "promising"
 DETAILS = "grpc-status-details-bin"

@@ -16,12 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 from rich.table import Table
 from rich.text import Text
 
-from index.regions import Description, Story
-from index.times import instant
 from promising import journey, page, picture, progress_picture
 from promising.cli.meter import covered, percent
 from promising.client import RemoteSession, connect
 from promising.grid_text import grid_text
+from promising.index.regions import Description, Story
+from promising.index.times import instant
 from promising.local_service import LocalService
 from promising.progress_picture import JOIN, LINES, WINDOW, Curve
 from promising.replay import CREATE, STORES, Parts, Replay, create, load

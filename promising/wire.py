@@ -9,16 +9,16 @@ import pyarrow as pa
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from index.regions import EVER, Absorbed, Appended, Description, Guess, Regions, Story, Window, ZoneInfo
+from promising.errors import BadRequest
+from promising.index.regions import EVER, Absorbed, Appended, Description, Guess, Regions, Story, Window, ZoneInfo
+from promising.query.answers import Cut, Done, Explanation, Frame, Progress
+from promising.summaries.adt import Estimates
+from promising.summaries.keys import Keys
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2
-from query.answers import Cut, Done, Explanation, Frame, Progress
-from summaries.adt import Estimates
-from summaries.errors import BadRequest
-from summaries.keys import Keys
 
 if TYPE_CHECKING:
-    from index.loaded import Attached
-    from index.table import Changed
+    from promising.index.loaded import Attached
+    from promising.index.table import Changed
 
 SECOND = 1_000_000
 PART = 1 << 18  # bytes of rows in one message, about: what a reader that does not read can make the service hold
@@ -180,7 +180,7 @@ def attached_to(added: "Attached") -> streams_pb2.AttachResponse:
 
 
 def attached_from(told: streams_pb2.AttachResponse) -> "Attached":
-    from index.loaded import Attached  # noqa: PLC0415  # compiles on import: only for those who load
+    from promising.index.loaded import Attached  # noqa: PLC0415  # compiles on import: only for those who load
 
     return Attached(told.accepted, dict(told.refused), told.duplicate)
 
@@ -192,7 +192,7 @@ def changed_to(changed: "Changed") -> queries_pb2.LoadTableResponse:
 
 
 def changed_from(told: queries_pb2.LoadTableResponse) -> "Changed":
-    from index.table import Changed  # noqa: PLC0415  # only for those who load tables
+    from promising.index.table import Changed  # noqa: PLC0415  # only for those who load tables
 
     return Changed(told.change, told.inserted, told.updated, 0, told.unchanged)
 

@@ -2,23 +2,23 @@
 
 from typing import TYPE_CHECKING
 
-from summaries.lazy import lazy
+from promising.lazy import lazy
 
 if TYPE_CHECKING:
-    from query.answers import Answer as Answer
-    from query.answers import Done as Done
-    from query.answers import Explanation as Explanation
-    from query.answers import Frame as Frame
-    from query.answers import Progress as Progress
-    from query.session import Session as Session
+    from promising.query.answers import Answer as Answer
+    from promising.query.answers import Done as Done
+    from promising.query.answers import Explanation as Explanation
+    from promising.query.answers import Frame as Frame
+    from promising.query.answers import Progress as Progress
+    from promising.query.session import Session as Session
 
 _WHERE = {
-    "Answer": "query.answers",
-    "Done": "query.answers",
-    "Explanation": "query.answers",
-    "Frame": "query.answers",
-    "Progress": "query.answers",
-    "Session": "query.session",
+    "Answer": "promising.query.answers",
+    "Done": "promising.query.answers",
+    "Explanation": "promising.query.answers",
+    "Frame": "promising.query.answers",
+    "Progress": "promising.query.answers",
+    "Session": "promising.query.session",
 }
 __getattr__ = lazy(__name__, _WHERE)
 __all__ = [

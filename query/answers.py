@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from index.regions import Guess
+from promising.index.regions import Guess
 
 if TYPE_CHECKING:
     import pandas as pd

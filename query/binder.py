@@ -6,20 +6,20 @@ from typing import Any
 
 from sqlglot import exp
 
-from index.schema import KEY_TYPES
-from index.summary_index import SummaryIndex, best_summary
-from query.aggregate.aggregates import Aggregate, check
-from query.bound import RESULT, Bound, Constants, JoinKey, Order, Source, Target
-from query.budgets import LONGEST_BUDGET
-from query.catalog import Catalog
-from query.preference import Direction, Estimated, Preference
-from query.scalar.compiled import Compiled
-from query.scalar.expressions import compile_expression, compile_predicate, conjuncts
-from query.scalar.places import offset_of
-from query.scalar.scope import Input, Scope, StreamScope
-from query.scalar.types import ARROW, NAMES, NUMBERS, Kind
-from query.sql import generate, nodes
-from summaries.errors import BadClause, NoSummary, StatementError, TypeMismatch, Unsupported
+from promising.errors import BadClause, NoSummary, StatementError, TypeMismatch, Unsupported
+from promising.index.schema import KEY_TYPES
+from promising.index.summary_index import SummaryIndex, best_summary
+from promising.query.aggregate.aggregates import Aggregate, check
+from promising.query.bound import RESULT, Bound, Constants, JoinKey, Order, Source, Target
+from promising.query.budgets import LONGEST_BUDGET
+from promising.query.catalog import Catalog
+from promising.query.preference import Direction, Estimated, Preference
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
+from promising.query.scalar.places import offset_of
+from promising.query.scalar.scope import Input, Scope, StreamScope
+from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
+from promising.query.sql import generate, nodes
 
 MOST_STREAMS = 2
 MOST_COLUMNS = 1 << 14  # of an answer

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from index import Stream, SummaryIndex
-from query.aggregate.aggregates import Aggregate
-from query.preference import Preference
-from query.scalar.compiled import Compiled
-from query.scalar.scope import Scope
+from promising.index import Stream, SummaryIndex
+from promising.query.aggregate.aggregates import Aggregate
+from promising.query.preference import Preference
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.scope import Scope
 
 RESULT = -1
 """The source of inputs that stand for group keys (k0, k1, ...) and aggregates (a0, a1, ...)."""

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from summaries.errors import BadClause
+from promising.errors import BadClause
 
 LONGEST_BUDGET = 3_600_000_000  # microseconds
 Budget = float | timedelta | None

@@ -7,11 +7,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from index import Stream, SummaryIndex
-from index.table import Table
-from query.scalar.places import offset_of
-from query.scalar.scope import suggest
-from summaries.errors import DuplicateName, NoSuchName
+from promising.errors import DuplicateName, NoSuchName
+from promising.index import Stream, SummaryIndex
+from promising.index.table import Table
+from promising.query.scalar.places import offset_of
+from promising.query.scalar.scope import suggest
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query import totals
-from query.aggregate.estimators import Estimated
-from query.answers import Cut, Frame, Progress
-from query.bound import Bound
-from query.operators.base import Guess
-from query.planner import Plan, plan
-from query.results import Aggregated, Plain, Shown
+from promising.query import totals
+from promising.query.aggregate.estimators import Estimated
+from promising.query.answers import Cut, Frame, Progress
+from promising.query.bound import Bound
+from promising.query.operators.base import Guess
+from promising.query.planner import Plan, plan
+from promising.query.results import Aggregated, Plain, Shown
 
 Clock = Callable[[], int]
 """CPU time of the calling thread, in nanoseconds."""

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.answers import Explanation, Progress
-from query.cursor import Cursor
-from query.operators.drawing import Drawing
-from query.operators.promising import Promising
+from promising.query.answers import Explanation, Progress
+from promising.query.cursor import Cursor
+from promising.query.operators.drawing import Drawing
+from promising.query.operators.promising import Promising
 
 ENTRIES = 10  # of the promising set that are shown
 REGIONS = 30

@@ -7,11 +7,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from index.postings import Postings
-from index.snapshot import Rows, Snapshot
-from index.summary_index import SummaryIndex
-from query.kernels.pairs import compact
-from summaries.errors import TokenExpired
+from promising.errors import TokenExpired
+from promising.index.postings import Postings
+from promising.index.snapshot import Rows, Snapshot
+from promising.index.summary_index import SummaryIndex
+from promising.query.kernels.pairs import compact
 
 Hashes: TypeAlias = NDArray[np.int64]
 Counts: TypeAlias = NDArray[np.int64]

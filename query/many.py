@@ -10,10 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from query.bound import Bound
-from query.planner import snapshots_of
-from query.results import schema
-from query.scalar.scope import Input, Scope
+from promising.query.bound import Bound
+from promising.query.planner import snapshots_of
+from promising.query.results import schema
+from promising.query.scalar.scope import Input, Scope
 
 FEWEST = 8  # selections from which on it pays to put a window in order
 TURNED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.LTE: exp.GTE}

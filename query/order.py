@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from query.bound import Order
+from promising.query.bound import Order
 
 
 def sorted_places(keys: Sequence[pa.Array], orders: Sequence[Order]) -> NDArray[np.int64]:

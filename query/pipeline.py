@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from index.snapshot import Snapshot
-from query.bound import Bound
-from query.operators.base import Batch
-from query.scalar.compiled import Compiled
-from query.scalar.scope import Input
+from promising.index.snapshot import Snapshot
+from promising.query.bound import Bound
+from promising.query.operators.base import Batch
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.scope import Input
 
 
 class Pipeline:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from query.scalar.places import offset_of
-from summaries.errors import DefinitionError, StatementError
+from promising.errors import DefinitionError, StatementError
+from promising.query.scalar.places import offset_of
 
 
 class placed:  # reads as a word of the language: `with placed(sql, node):`

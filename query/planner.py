@@ -11,25 +11,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from index import SummaryIndex
-from index.regions import EVER
-from index.snapshot import Rows, Snapshot, postings_of
-from index.summary_index import best_summary
-from query import totals
-from query.bound import Bound, JoinKey
-from query.keys import Hasher, Hashes, Keys
-from query.operators.base import Operator, Pace, Sampler
-from query.operators.drawing import Drawing
-from query.operators.hash_join import HashJoin
-from query.operators.promising import Promising, Side
-from query.operators.scan import RandomScan, Scan
-from query.pipeline import Pipeline
-from query.preference import Preference, exact_counts
-from query.results import Aggregated, Plain, Sorted
-from query.scalar.compiled import Compiled
-from query.scalar.scope import Input
-from query.sql import generate
-from summaries.hashing import hash_keys
+from promising.index import SummaryIndex
+from promising.index.regions import EVER
+from promising.index.snapshot import Rows, Snapshot, postings_of
+from promising.index.summary_index import best_summary
+from promising.query import totals
+from promising.query.bound import Bound, JoinKey
+from promising.query.keys import Hasher, Hashes, Keys
+from promising.query.operators.base import Operator, Pace, Sampler
+from promising.query.operators.drawing import Drawing
+from promising.query.operators.hash_join import HashJoin
+from promising.query.operators.promising import Promising, Side
+from promising.query.operators.scan import RandomScan, Scan
+from promising.query.pipeline import Pipeline
+from promising.query.preference import Preference, exact_counts
+from promising.query.results import Aggregated, Plain, Sorted
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.scope import Input
+from promising.query.sql import generate
+from promising.summaries.hashing import hash_keys
 
 LISTING = 5  # nanoseconds that a line of a directory takes to look at, roughly
 CROWDED = 1.5  # pairs a tuple from which on a join goes key by key

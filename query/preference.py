@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.scalar.compiled import Compiled
-from query.scalar.scope import Input
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.scope import Input
 
 Direction = Literal["DESC", "ASC", "WEIGHTED"]
 

@@ -6,9 +6,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from index.snapshot import Rows
-from query.keys import Counts, Hashes
-from query.queue import Queue
+from promising.index.snapshot import Rows
+from promising.query.keys import Counts, Hashes
+from promising.query.queue import Queue
 
 A = TypeVar("A", bound=np.generic)
 

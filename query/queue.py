@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from query.kernels import heap as kernels
+from promising.query.kernels import heap as kernels
 
 FIRST = 4096  # entries put in order at first; then twice as many each time
 SAMPLED = 4096  # entries looked at to choose which come next

@@ -5,11 +5,11 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from query.bound import Bound
-from query.scalar.coercion import unify
-from query.scalar.compiled import column, value_of
-from query.scalar.expressions import compile_expression
-from query.scalar.places import Place
+from promising.query.bound import Bound
+from promising.query.scalar.coercion import unify
+from promising.query.scalar.compiled import column, value_of
+from promising.query.scalar.expressions import compile_expression
+from promising.query.scalar.places import Place
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 Range = tuple[int, int]

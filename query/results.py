@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.aggregate.aggregates import Groups
-from query.aggregate.estimators import Estimated, Sample, estimate
-from query.bound import RESULT, Bound
-from query.operators.base import Batch, Operator, Sampler
-from query.order import sorted_places
-from query.pipeline import Pipeline
-from query.scalar.places import offset_of
-from query.scalar.scope import Input
-from query.scalar.types import ARROW
-from summaries.errors import Overflow
+from promising.errors import Overflow
+from promising.query.aggregate.aggregates import Groups
+from promising.query.aggregate.estimators import Estimated, Sample, estimate
+from promising.query.bound import RESULT, Bound
+from promising.query.operators.base import Batch, Operator, Sampler
+from promising.query.order import sorted_places
+from promising.query.pipeline import Pipeline
+from promising.query.scalar.places import offset_of
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import ARROW
 
 CROWDED = 1 << 14  # rows kept beyond a LIMIT before the worst are let go
 

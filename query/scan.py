@@ -15,22 +15,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from index import Stream
-from index.scan_plan import Piece, Scan, ScanPlan
-from index.snapshot import Rows, Snapshot, postings_of
-from index.summary_index import SummaryIndex, best_summary
-from query import totals
-from query.binder import bind
-from query.bound import Bound
-from query.catalog import Catalog
-from query.keys import Counts, Hashes, Keys, Lists
-from query.planner import column_hasher, snapshots_of
-from query.preference import exact_counts
-from query.ranges import ranges
-from query.spark_sql import spark_sql
-from query.sql import parse
-from summaries.errors import BadQuestion, DataDamaged, NoSummary, TokenExpired, Unsupported
-from summaries.hashing import hash_keys
+from promising.errors import BadQuestion, DataDamaged, NoSummary, TokenExpired, Unsupported
+from promising.index import Stream
+from promising.index.scan_plan import Piece, Scan, ScanPlan
+from promising.index.snapshot import Rows, Snapshot, postings_of
+from promising.index.summary_index import SummaryIndex, best_summary
+from promising.query import totals
+from promising.query.binder import bind
+from promising.query.bound import Bound
+from promising.query.catalog import Catalog
+from promising.query.keys import Counts, Hashes, Keys, Lists
+from promising.query.planner import column_hasher, snapshots_of
+from promising.query.preference import exact_counts
+from promising.query.ranges import ranges
+from promising.query.spark_sql import spark_sql
+from promising.query.sql import parse
+from promising.summaries.hashing import hash_keys
 
 __all__ = ["Piece", "Scan", "ScanPlan", "fetch", "plan_scan"]
 

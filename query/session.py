@@ -10,35 +10,35 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from index import Appended, Description, Regions, Story, Stream
-from index.load_plan import LoadPlan
-from index.loaded import Attached
-from index.schema import Batch
-from index.storage.package import attach, read_manifest
-from index.stream import wall_clock
-from index.table import Changed, Mode, Table
-from query.answers import Answer, Done, Explanation, Frame, Part
-from query.binder import bind
-from query.budgets import Budget, nanoseconds
-from query.catalog import Catalog, SummaryEntry
-from query.cursor import Cursor
-from query.explain import explaining
-from query.many import shared
-from query.results import schema
-from query.scan import ScanPlan, fetch, plan_scan
-from query.sql import nodes, parse, parse_known, parse_many
-from query.standing.binding import bind_standing
-from query.standing.engine import Engine
-from query.standing.explaining import explain_standing
-from query.standing.subscription import Delta, Subscription
-from query.standing.watching import Watched, poll
-from query.statements import Definitions
-from query.tokens import Shelf
-from summaries.adt import Estimates
-from summaries.errors import BadPackage, BadQuestion, Unsupported
+from promising.errors import BadPackage, BadQuestion, Unsupported
+from promising.index import Appended, Description, Regions, Story, Stream
+from promising.index.load_plan import LoadPlan
+from promising.index.loaded import Attached
+from promising.index.schema import Batch
+from promising.index.storage.package import attach, read_manifest
+from promising.index.stream import wall_clock
+from promising.index.table import Changed, Mode, Table
+from promising.query.answers import Answer, Done, Explanation, Frame, Part
+from promising.query.binder import bind
+from promising.query.budgets import Budget, nanoseconds
+from promising.query.catalog import Catalog, SummaryEntry
+from promising.query.cursor import Cursor
+from promising.query.explain import explaining
+from promising.query.many import shared
+from promising.query.results import schema
+from promising.query.scan import ScanPlan, fetch, plan_scan
+from promising.query.sql import nodes, parse, parse_known, parse_many
+from promising.query.standing.binding import bind_standing
+from promising.query.standing.engine import Engine
+from promising.query.standing.explaining import explain_standing
+from promising.query.standing.subscription import Delta, Subscription
+from promising.query.standing.watching import Watched, poll
+from promising.query.statements import Definitions
+from promising.query.tokens import Shelf
+from promising.summaries.adt import Estimates
 
 if TYPE_CHECKING:  # files are no matter of those who keep nothing
-    from index.storage.store import Store
+    from promising.index.storage.store import Store
 
 LONGEST_TOKEN = 250
 CLIPPED = "the budget is the most that this service gives a query at once; resume it to go on"

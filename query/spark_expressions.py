@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from query.scalar.casts import read_literal
-from query.scalar.compiled import value_of
-from query.scalar.expressions import compile_expression
-from query.scalar.places import Place
-from query.scalar.scope import Input, Scope
-from query.scalar.strings import SPACES, reach
-from query.scalar.times import unit_of
-from query.scalar.types import NAMES, NUMBERS, Kind, kind_of_type
-from query.sql.nodes import interval_micros
-from summaries.errors import StatementError, Unsupported
+from promising.errors import StatementError, Unsupported
+from promising.query.scalar.casts import read_literal
+from promising.query.scalar.compiled import value_of
+from promising.query.scalar.expressions import compile_expression
+from promising.query.scalar.places import Place
+from promising.query.scalar.scope import Input, Scope
+from promising.query.scalar.strings import SPACES, reach
+from promising.query.scalar.times import unit_of
+from promising.query.scalar.types import NAMES, NUMBERS, Kind, kind_of_type
+from promising.query.sql.nodes import interval_micros
 
 TYPES: Final[dict[Kind, str]] = {
     "int": "BIGINT",

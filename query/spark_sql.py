@@ -10,11 +10,11 @@ A query with aggregates is three SELECTs: group keys and arguments, then groups,
 
 from sqlglot import exp
 
-from query.bound import RESULT, Bound
-from query.scalar.scope import Input
-from query.spark_expressions import TYPES, Writer, quoted
-from query.sql import offset_of
-from summaries.errors import Unsupported
+from promising.errors import Unsupported
+from promising.query.bound import RESULT, Bound
+from promising.query.scalar.scope import Input
+from promising.query.spark_expressions import TYPES, Writer, quoted
+from promising.query.sql import offset_of
 
 INNER = "#rows"
 

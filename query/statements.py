@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from index import Options, Stream
-from query.answers import Done
-from query.catalog import Catalog, ContinuousQuery, SummaryEntry
-from query.placing import placed
-from query.scalar.places import offset_of
-from query.scalar.scope import suggest
-from query.scalar.types import kind_of_type
-from query.sql import generate, nodes, parse
-from query.standing.binding import bind_standing, budgeted, standing_budget
-from query.standing.engine import Engine
-from query.standing.plan import Standing
-from query.tables import Tables
-from summaries.errors import (
+from promising.errors import (
     BadClause,
     BadGranularity,
     BadOptions,
@@ -31,9 +19,21 @@ from summaries.errors import (
     PromisingError,
     StorageUnavailable,
 )
+from promising.index import Options, Stream
+from promising.query.answers import Done
+from promising.query.catalog import Catalog, ContinuousQuery, SummaryEntry
+from promising.query.placing import placed
+from promising.query.scalar.places import offset_of
+from promising.query.scalar.scope import suggest
+from promising.query.scalar.types import kind_of_type
+from promising.query.sql import generate, nodes, parse
+from promising.query.standing.binding import bind_standing, budgeted, standing_budget
+from promising.query.standing.engine import Engine
+from promising.query.standing.plan import Standing
+from promising.query.tables import Tables
 
 if TYPE_CHECKING:
-    from index.storage.store import Store
+    from promising.index.storage.store import Store
 
 STREAM_OPTIONS = {"max_tuples": int, "max_string_bytes": int, "max_future_seconds": float}
 SUMMARY_OPTIONS = {f.name: (float if f.type in (float, "float") else int) for f in fields(Options)}

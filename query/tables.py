@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from index.schema import Batch
-from index.table import Changed, Mode, Table
-from query.answers import Done
-from query.catalog import Catalog
-from query.placing import placed
-from query.scalar.coercion import read, to_kind
-from query.scalar.expressions import compile_expression
-from query.scalar.places import Place, offset_of
-from query.scalar.scope import StreamScope, suggest
-from query.scalar.types import ARROW, NAMES, Kind, kind_of_type
-from query.sql import nodes
-from query.standing.engine import Engine
-from summaries.errors import BadClause, BatchError, NoSuchName, NullKey, StatementError, TableError, TypeMismatch
+from promising.errors import BadClause, BatchError, NoSuchName, NullKey, StatementError, TableError, TypeMismatch
+from promising.index.schema import Batch
+from promising.index.table import Changed, Mode, Table
+from promising.query.answers import Done
+from promising.query.catalog import Catalog
+from promising.query.placing import placed
+from promising.query.scalar.coercion import read, to_kind
+from promising.query.scalar.expressions import compile_expression
+from promising.query.scalar.places import Place, offset_of
+from promising.query.scalar.scope import StreamScope, suggest
+from promising.query.scalar.types import ARROW, NAMES, Kind, kind_of_type
+from promising.query.sql import nodes
+from promising.query.standing.engine import Engine
 
 if TYPE_CHECKING:
-    from index.storage.store import Store
+    from promising.index.storage.store import Store
 
 SPARE = 1024  # versions of rows beyond twice the rows before any are forgotten
 CROWDED = 1 << 16  # and before those are that only a query could see which is not there yet

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 
-from query.cursor import Cursor
-from summaries.errors import BadToken, TokenExpired
+from promising.errors import BadToken, TokenExpired
+from promising.query.cursor import Cursor
 
 MOST = 256  # answers put away at one time
 MOST_BYTES = 1 << 30  # and what they may take together

@@ -5,15 +5,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from index import SummaryIndex
-from index.sketches import Sketched, window_sketch
-from index.snapshot import Snapshot
-from index.summary_index import best_summary
-from query.bound import Bound
-from query.operators.base import Guess
-from summaries.adt import BOUNDS
-from summaries.errors import UnknownName
-from summaries.sizing import tail_point
+from promising.errors import UnknownName
+from promising.index import SummaryIndex
+from promising.index.sketches import Sketched, window_sketch
+from promising.index.snapshot import Snapshot
+from promising.index.summary_index import best_summary
+from promising.query.bound import Bound
+from promising.query.operators.base import Guess
+from promising.summaries.adt import BOUNDS
+from promising.summaries.sizing import tail_point
 
 PASS = 1 / 3  # what is taken to meet a condition before any tuple has been looked at
 

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from summaries.errors import CannotSubtract, CorruptSummary, Incompatible, NotContained, PromisingError
-from summaries.frame import Reader, pack, unpack
-from summaries.keys import Key, check_room
+from promising.errors import CannotSubtract, CorruptSummary, Incompatible, NotContained, PromisingError
+from promising.summaries.frame import Reader, pack, unpack
+from promising.summaries.keys import Key, check_room
 
 BOUNDS = 0.95
 TOLERANCE = 0.05

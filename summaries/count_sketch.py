@@ -6,13 +6,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from summaries.adt import BOUNDS, TOLERANCE, Estimate, Estimates
-from summaries.errors import BadSize, CorruptSummary
-from summaries.hashing import hash_checked
-from summaries.kernels.sketch import count_sketch_estimate, count_sketch_update
-from summaries.keys import Longs, as_keys
-from summaries.sizing import DEEPEST, check_target, fewest_counters, power_of_two, tail, tail_point
-from summaries.table import Hashes, Table
+from promising.errors import BadSize, CorruptSummary
+from promising.summaries.adt import BOUNDS, TOLERANCE, Estimate, Estimates
+from promising.summaries.hashing import hash_checked
+from promising.summaries.kernels.sketch import count_sketch_estimate, count_sketch_update
+from promising.summaries.keys import Longs, as_keys
+from promising.summaries.sizing import DEEPEST, check_target, fewest_counters, power_of_two, tail, tail_point
+from promising.summaries.table import Hashes, Table
 
 EXACT = float(1 << 53)
 """Below this, whole numbers in float64 are exact."""

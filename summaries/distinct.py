@@ -6,11 +6,11 @@ from typing import Any, Self
 import datasketches
 import numpy as np
 
-from summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
-from summaries.errors import BadSize, CorruptSummary
-from summaries.frame import Reader, block, integers
-from summaries.hashing import hash_checked, inner_seed
-from summaries.keys import as_counts, as_keys
+from promising.errors import BadSize, CorruptSummary
+from promising.summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
+from promising.summaries.frame import Reader, block, integers
+from promising.summaries.hashing import hash_checked, inner_seed
+from promising.summaries.keys import as_counts, as_keys
 
 
 class Distinct(Summary):

@@ -4,10 +4,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from summaries.adt import Estimates, FrequencySummary, read_total
-from summaries.errors import CorruptSummary, MixedKeys, NotContained
-from summaries.frame import Reader, integers
-from summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys, key_bytes, key_list, read_keys
+from promising.errors import CorruptSummary, MixedKeys, NotContained
+from promising.summaries.adt import Estimates, FrequencySummary, read_total
+from promising.summaries.frame import Reader, integers
+from promising.summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys, key_bytes, key_list, read_keys
 
 
 class Exact(FrequencySummary):

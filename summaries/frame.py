@@ -20,7 +20,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from summaries.errors import CorruptSummary
+from promising.errors import CorruptSummary
 
 MAGIC = b"PTSM"
 VERSION = 1
@@ -48,7 +48,7 @@ def unpack(data: bytes) -> tuple[str, bytes]:
     ('exact', b'abc')
     >>> unpack(pack("exact", b"abc")[:-1])
     Traceback (most recent call last):
-    summaries.errors.CorruptSummary: the frame says 31 bytes, there are 30
+    promising.errors.CorruptSummary: the frame says 31 bytes, there are 30
     """
     data = bytes(data)
     if len(data) < HEAD.size or data[:4] != MAGIC:

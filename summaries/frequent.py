@@ -5,10 +5,10 @@ from typing import Any, Self
 import datasketches
 import numpy as np
 
-from summaries.adt import TOLERANCE, Estimate, Estimates, FrequencySummary, empty_like, read_total
-from summaries.errors import BadQuestion, BadSize, CorruptSummary, MixedKeys
-from summaries.frame import Reader, block, integers
-from summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys, key_list
+from promising.errors import BadQuestion, BadSize, CorruptSummary, MixedKeys
+from promising.summaries.adt import TOLERANCE, Estimate, Estimates, FrequencySummary, empty_like, read_total
+from promising.summaries.frame import Reader, block, integers
+from promising.summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys, key_list
 
 
 class Frequent(FrequencySummary):

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from summaries.errors import WrongType
-from summaries.kernels.hashing import hash_long, hash_longs, hash_strings
-from summaries.keys import Keys, as_keys, utf8
+from promising.errors import WrongType
+from promising.summaries.kernels.hashing import hash_long, hash_longs, hash_strings
+from promising.summaries.keys import Keys, as_keys, utf8
 
 SPARK_SEED = np.uint64(42)
 """The seed that Spark's `xxhash64` starts a row from."""

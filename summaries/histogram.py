@@ -6,10 +6,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
-from summaries.errors import BadQuestion, BadSize, CorruptSummary, NotContained
-from summaries.frame import Reader, integers, numbers
-from summaries.keys import as_counts, as_numbers
+from promising.errors import BadQuestion, BadSize, CorruptSummary, NotContained
+from promising.summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
+from promising.summaries.frame import Reader, integers, numbers
+from promising.summaries.keys import as_counts, as_numbers
 
 MOST_BINS = 1 << 20
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from summaries.errors import BadCount, CorruptSummary, MixedKeys, NaNKey, NullKey, UnequalLengths, WrongType
-from summaries.frame import Reader, block, integers
+from promising.errors import BadCount, CorruptSummary, MixedKeys, NaNKey, NullKey, UnequalLengths, WrongType
+from promising.summaries.frame import Reader, block, integers
 
 Key: TypeAlias = int | str
 Longs: TypeAlias = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ def as_keys(values: Any) -> Keys:
     array([ 3, -1])
     >>> as_keys([3, None])
     Traceback (most recent call last):
-    summaries.errors.NullKey: row 1: a key is missing
+    promising.errors.NullKey: row 1: a key is missing
     """
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and not isinstance(values, np.ma.MaskedArray):
         return _longs(values)

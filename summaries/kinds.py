@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from summaries.adt import Summary
-from summaries.count_min import CountMin
-from summaries.count_sketch import CountSketch
-from summaries.distinct import Distinct
-from summaries.errors import CorruptSummary
-from summaries.exact import Exact
-from summaries.frame import unpack
-from summaries.frequent import Frequent
-from summaries.histogram import Histogram
-from summaries.quantile import Quantile
-from summaries.sample import Sample
+from promising.errors import CorruptSummary
+from promising.summaries.adt import Summary
+from promising.summaries.count_min import CountMin
+from promising.summaries.count_sketch import CountSketch
+from promising.summaries.distinct import Distinct
+from promising.summaries.exact import Exact
+from promising.summaries.frame import unpack
+from promising.summaries.frequent import Frequent
+from promising.summaries.histogram import Histogram
+from promising.summaries.quantile import Quantile
+from promising.summaries.sample import Sample
 
 KINDS: dict[str, type[Summary]] = {
     cls.kind: cls for cls in (CountSketch, CountMin, Exact, Histogram, Sample, Quantile, Distinct, Frequent)

@@ -5,10 +5,10 @@ from typing import Any, Self
 
 import datasketches
 
-from summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
-from summaries.errors import BadQuestion, BadSize, CorruptSummary
-from summaries.frame import Reader, block, integers
-from summaries.keys import as_counts, as_numbers, spread
+from promising.errors import BadQuestion, BadSize, CorruptSummary
+from promising.summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
+from promising.summaries.frame import Reader, block, integers
+from promising.summaries.keys import as_counts, as_numbers, spread
 
 
 class Quantile(Summary):

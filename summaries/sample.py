@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from summaries.adt import BOUNDS, TOLERANCE, Estimates, FrequencySummary, empty_like, read_total
-from summaries.errors import BadSize, CorruptSummary, Incompatible, MixedKeys
-from summaries.frame import Reader, integers
-from summaries.hashing import inner_seed
-from summaries.kernels.hashing import hash_longs
-from summaries.keys import NO_KEYS, Keys, as_counts, as_keys, key_bytes, key_list, read_keys, spread
+from promising.errors import BadSize, CorruptSummary, Incompatible, MixedKeys
+from promising.summaries.adt import BOUNDS, TOLERANCE, Estimates, FrequencySummary, empty_like, read_total
+from promising.summaries.frame import Reader, integers
+from promising.summaries.hashing import inner_seed
+from promising.summaries.kernels.hashing import hash_longs
+from promising.summaries.keys import NO_KEYS, Keys, as_counts, as_keys, key_bytes, key_list, read_keys, spread
 
 LARGEST = 1 << 24
 ALL = (1 << 64) - 1

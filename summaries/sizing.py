@@ -3,7 +3,7 @@
 import math
 from functools import cache
 
-from summaries.errors import BadSize
+from promising.errors import BadSize
 
 DEEPEST = 63
 WIDEST = 1 << 24

@@ -6,12 +6,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from summaries.adt import FrequencySummary, empty_like, read_total
-from summaries.errors import BadSize
-from summaries.frame import Reader, integers
-from summaries.hashing import hash_checked, inner_seed
-from summaries.keys import Longs, as_counts, as_keys
-from summaries.sizing import DEEPEST, WIDEST
+from promising.errors import BadSize
+from promising.summaries.adt import FrequencySummary, empty_like, read_total
+from promising.summaries.frame import Reader, integers
+from promising.summaries.hashing import hash_checked, inner_seed
+from promising.summaries.keys import Longs, as_counts, as_keys
+from promising.summaries.sizing import DEEPEST, WIDEST
 
 Hashes = npt.NDArray[np.uint64]
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from benchmarks.harness import Effort, give_back
 from benchmarks.paper.logs import Columns, batches, generated
 from benchmarks.paper.results import Curve, Goal, Outcome, Plot, number, spread
-from index import Options, Stream, SummaryIndex
+from promising.index import Options, Stream, SummaryIndex
 
 CONTENDERS = ("auto", "none", "time", "grid", "adaptive")
 FIXED = CONTENDERS[1:]

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from benchmarks.paper.joins import SECOND, key_counts, statement, stored
 from benchmarks.paper.logs import Log
 from benchmarks.storage_data import folder
-from index.scan_plan import Piece, Scan, ScanPlan
-from loaders.scans import read_piece
-from query import Session
-from summaries.hashing import hash_keys
+from promising.index.scan_plan import Piece, Scan, ScanPlan
+from promising.loaders.scans import read_piece
+from promising.query import Session
+from promising.summaries.hashing import hash_keys
 
 GEOMETRY = "GRANULARITY 10 SECONDS AND COLLAPSE (4, 4)"
 Ints = NDArray[np.int64]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from benchmarks.paper.logs import Columns, Log, arrivals, batches
 from benchmarks.paper.simple_shj import Rows, Side, SimpleShj
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from query import Session
-from summaries.kernels.jit import kernel
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.query import Session
+from promising.summaries.kernels.jit import kernel
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

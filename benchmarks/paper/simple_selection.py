@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.jit import kernel
 
 PAIRS = 1 << 15
 """Tuples times queries of a step: some 20 microseconds, beside which the call and the clock are little."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.jit import kernel
 
 Ints = NDArray[np.int64]
 Rows = NDArray[np.int32]

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from benchmarks.paper.joins import MINUTE
 from benchmarks.paper.logs import Columns, Log
 from benchmarks.paper.simple_shj import Ints, Rows
-from index import Stream
-from index.summary_index import SummaryIndex
-from summaries.kernels.jit import kernel
+from promising.index import Stream
+from promising.index.summary_index import SummaryIndex
+from promising.summaries.kernels.jit import kernel
 
 STRUCTURES = {"T1": "none", "T2": "time", "T3": "grid", "T4": "adaptive"}
 SCHEMA = {"store_id": "int", "transaction_id": "int", "ts": "timestamp", "item_id": "int", "price": "float"}

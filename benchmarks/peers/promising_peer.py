@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import promising
 from benchmarks.peers.checks import checksum
 from benchmarks.peers.protocol import Answer, Job, Peer, Tally, run
-from query import Session
+from promising.query import Session
 
 SETTINGS: dict[str, Any] = {
     "threads": 1,
@@ -145,7 +145,7 @@ def _batches(tables: dict[str, pa.Table], job: Job) -> list[dict[str, pa.Table]]
 def make(threads: int) -> Peer:
     return Peer(
         "promising",
-        version("promising"),
+        version("promising-tuples"),
         SETTINGS,
         load,
         {

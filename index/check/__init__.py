@@ -1,6 +1,6 @@
 """Everything that must hold of streams and tables in memory, and summaries worked out again from their tuples."""
 
-from index.check.stream import check_stream
-from index.check.table import check_table
+from promising.index.check.stream import check_stream
+from promising.index.check.table import check_table
 
 __all__ = ["check_stream", "check_table"]

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index.chunks import Chunk
-from index.log import TupleLog
-from index.schema import FARTHEST
-from index.times import instant
-from summaries.errors import DataDamaged
+from promising.errors import DataDamaged
+from promising.index.chunks import Chunk
+from promising.index.log import TupleLog
+from promising.index.schema import FARTHEST
+from promising.index.times import instant
 
 SLICE = 1 << 18
 """Tuples that are read at once."""

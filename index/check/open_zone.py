@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from index.kernels import open_zone as kernels
-from index.summary import SummaryState
-from index.zone import distinct
+from promising.index.kernels import open_zone as kernels
+from promising.index.summary import SummaryState
+from promising.index.zone import distinct
 
 
 def check_open(state: SummaryState) -> Iterator[str]:

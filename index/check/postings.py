@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from index.kernels.postings import MOST
-from index.postings import Postings
-from index.summary import SummaryState
+from promising.index.kernels.postings import MOST
+from promising.index.postings import Postings
+from promising.index.summary import SummaryState
 
 LINES = 1 << 18
 """Lines of the directory that are looked at at once."""

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 
-from index.check.log import check_chunks, check_tuples, readable, slices
-from index.check.postings import check_postings
-from index.check.zones import ZoneCheck
-from index.ledger import BATCHES, PRODUCERS, Ledger, check_number
-from index.log import TupleLog
-from index.stream import Stream
-from index.summary import SummaryState
-from index.summary_index import SummaryIndex
-from index.times import instant
-from summaries.errors import BadSequence, DataDamaged
+from promising.errors import BadSequence, DataDamaged
+from promising.index.check.log import check_chunks, check_tuples, readable, slices
+from promising.index.check.postings import check_postings
+from promising.index.check.zones import ZoneCheck
+from promising.index.ledger import BATCHES, PRODUCERS, Ledger, check_number
+from promising.index.log import TupleLog
+from promising.index.stream import Stream
+from promising.index.summary import SummaryState
+from promising.index.summary_index import SummaryIndex
+from promising.index.times import instant
 
 
 def check_stream(stream: Stream) -> list[str]:

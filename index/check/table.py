@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from index.table import NEVER, Table
+from promising.index.table import NEVER, Table
 
 
 def check_table(table: Table) -> list[str]:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from index.check.open_zone import check_open
-from index.fine import Block
-from index.kernels.seal import extent, filter_keys, sketch_keys
-from index.options import GROUP, Sizes
-from index.pyramid import FANOUT, build
-from index.summary import SummaryState
-from index.zone import TAKEN, CoarseZone, FineZone, Tuples, buckets_of, cell_f2, distinct, unpacked
-from summaries.errors import DataDamaged
+from promising.errors import DataDamaged
+from promising.index.check.open_zone import check_open
+from promising.index.fine import Block
+from promising.index.kernels.seal import extent, filter_keys, sketch_keys
+from promising.index.options import GROUP, Sizes
+from promising.index.pyramid import FANOUT, build
+from promising.index.summary import SummaryState
+from promising.index.zone import TAKEN, CoarseZone, FineZone, Tuples, buckets_of, cell_f2, distinct, unpacked
 
 Rows = NDArray[np.int32]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.jit import kernel
 
 
 @kernel(

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.jit import kernel
 
 WINDOW = 256
 ROW = 1024

@@ -19,7 +19,7 @@ keys and their sizes.
 
 import numpy as np
 
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.jit import kernel
 
 AHEAD = 128  # lines fetched together: independent loads hide each other's latency
 LANES = 32

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from index.kernels.seal import bucket_of
-from summaries.kernels.hashing import filter_word, remix, row_word
-from summaries.kernels.jit import kernel
+from promising.index.kernels.seal import bucket_of
+from promising.summaries.kernels.hashing import filter_word, remix, row_word
+from promising.summaries.kernels.jit import kernel
 
 
 @kernel("int64(uint64[:,::1], int64[::1], int64[::1], int64, int64, int64, uint8[::1], int64[::1], int64[::1])")

@@ -6,8 +6,8 @@ same as tuple by tuple, for a third of the work.
 
 import numpy as np
 
-from summaries.kernels.hashing import filter_word, remix, row_word
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.hashing import filter_word, remix, row_word
+from promising.summaries.kernels.jit import kernel
 
 
 @kernel("int64(int64, int64)")

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from index.storage.checksums import crc32c
-from index.storage.cold_place import place
-from index.storage.disk import Disk, translated
-from index.storage.layout import (
+from promising.errors import DataDamaged, NotAStore, StorageUnavailable
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.cold_place import place
+from promising.index.storage.disk import Disk, translated
+from promising.index.storage.layout import (
     Named,
     Progress,
     check_store,
@@ -31,11 +32,10 @@ from index.storage.layout import (
     runs_of,
     wal_damages,
 )
-from index.storage.manifest import Manifest
-from index.storage.segments import first_of
-from index.storage.store import MANIFEST
-from index.storage.table_store import FOLDER, defined, entries_of, file_name, read_change
-from summaries.errors import DataDamaged, NotAStore, StorageUnavailable
+from promising.index.storage.manifest import Manifest
+from promising.index.storage.segments import first_of
+from promising.index.storage.store import MANIFEST
+from promising.index.storage.table_store import FOLDER, defined, entries_of, file_name, read_change
 
 ATTEMPTS = 8
 PIECE = 4 << 20

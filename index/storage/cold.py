@@ -16,13 +16,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from index.schema import Column
-from index.storage.cold_cache import Cache
-from index.storage.cold_file import BUCKET, MAGIC, ROW, ZONE, Chunk, Entry, Footer, Places, Run, escaped, gather, nbytes
-from index.storage.cold_layout import pack
-from index.storage.cold_place import Range, place
-from index.storage.disk import Disk
-from summaries.errors import DataDamaged, StorageError, UnknownName
+from promising.errors import DataDamaged, StorageError, UnknownName
+from promising.index.schema import Column
+from promising.index.storage.cold_cache import Cache
+from promising.index.storage.cold_file import (
+    BUCKET,
+    MAGIC,
+    ROW,
+    ZONE,
+    Chunk,
+    Entry,
+    Footer,
+    Places,
+    Run,
+    escaped,
+    gather,
+    nbytes,
+)
+from promising.index.storage.cold_layout import pack
+from promising.index.storage.cold_place import Range, place
+from promising.index.storage.disk import Disk
 
 SERIALS = itertools.count()  # of files, wherever they are: several streams may share a cache
 FILE = re.compile(r"[0-9a-f]{16}\.parquet(\.tmp)?")

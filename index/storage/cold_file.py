@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from index.schema import TYPES, Column
-from index.storage.checksums import crc32c
-from summaries.errors import DataDamaged
+from promising.errors import DataDamaged
+from promising.index.schema import TYPES, Column
+from promising.index.storage.checksums import crc32c
 
 ZONE, BUCKET, ROW = "#zone", "#bucket", "#row"
 GROUPS = "promising.groups"  # in the footer: the row group of each tuple, base64 of zstd of 1 or 2 bytes each

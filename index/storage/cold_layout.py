@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from index.schema import TYPES, Column
-from index.storage.checksums import crc32c
-from index.storage.cold_file import BUCKET, GROUPS, ROW, ZONE, Entry, Footer, escaped, group_type
+from promising.index.schema import TYPES, Column
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.cold_file import BUCKET, GROUPS, ROW, ZONE, Entry, Footer, escaped, group_type
 
 SMALL = 2048  # rows up to which neighbouring cells share a row group
 LARGE = 65_536  # rows a group never exceeds: positions in it are 16 bits

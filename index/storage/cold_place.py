@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from fsspec.core import url_to_fs
 
-from index.storage.disk import Disk
-from summaries.errors import BadOptions, DataDamaged, StorageUnavailable
+from promising.errors import BadOptions, DataDamaged, StorageUnavailable
+from promising.index.storage.disk import Disk
 
 Range = tuple[int, int]  # first byte, number of bytes
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from index.storage.checksums import Bytes
+from promising.index.storage.checksums import Bytes
 
 SMALL = 64 << 10  # what the allocator keeps at hand by itself
 MOST = 32 << 20  # bytes that are held for later

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from index.storage.checksums import Bytes, total
-from summaries.errors import DataDamaged, StorageError, StorageFull, StorageUnavailable
+from promising.errors import DataDamaged, StorageError, StorageFull, StorageUnavailable
+from promising.index.storage.checksums import Bytes, total
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_THERE = (FileNotFoundError, NotADirectoryError)

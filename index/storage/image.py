@@ -24,9 +24,9 @@ from typing import Any, NamedTuple, TypeAlias, Union
 import numpy as np
 from numpy.typing import NDArray
 
-from index.storage.checksums import crc32c
-from index.storage.disk import Disk
-from summaries.errors import DataDamaged, NewerFormat
+from promising.errors import DataDamaged, NewerFormat
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.disk import Disk
 
 Value: TypeAlias = Union["Tree", list["Value"], int, float, str, bytes, bool, NDArray[Any], None]
 Tree: TypeAlias = dict[str, Value]

@@ -5,12 +5,12 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Any
 
-from index.regions import Appended
-from index.schema import Column
-from index.storage import records
-from index.storage.wal import Record, Wal
-from index.stream import Stream
-from summaries.errors import StorageError, StorageUnavailable
+from promising.errors import StorageError, StorageUnavailable
+from promising.index.regions import Appended
+from promising.index.schema import Column
+from promising.index.storage import records
+from promising.index.storage.wal import Record, Wal
+from promising.index.stream import Stream
 
 AHEAD = 1 << 10  # tuples from which on it pays to sync the log while they are added in memory
 

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from index.storage.checksums import Bytes
-from index.storage.cold import Cold
-from index.storage.disk import NOT_THERE, Disk, Handle, translated
-from index.storage.image import read_image
-from index.storage.manifest import Manifest
-from index.storage.options import StoreOptions
-from index.storage.replay import Damage
-from index.storage.segments import HEADER, Segment, first_of, name_of
-from index.storage.store import MANIFEST, SETTINGS
-from index.storage.stream_store import StreamStore
-from index.storage.wal import Wal
-from index.stream import Stream
-from summaries.errors import DataDamaged, NotAStore
+from promising.errors import DataDamaged, NotAStore
+from promising.index.storage.checksums import Bytes
+from promising.index.storage.cold import Cold
+from promising.index.storage.disk import NOT_THERE, Disk, Handle, translated
+from promising.index.storage.image import read_image
+from promising.index.storage.manifest import Manifest
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.replay import Damage
+from promising.index.storage.segments import HEADER, Segment, first_of, name_of
+from promising.index.storage.store import MANIFEST, SETTINGS
+from promising.index.storage.stream_store import StreamStore
+from promising.index.storage.wal import Wal
+from promising.index.stream import Stream
 
 Progress = Callable[[int, int, str], None]
 """Is told how far a long work has come: bytes done, bytes in all, and what is at hand."""

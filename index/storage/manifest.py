@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from index.storage.checksums import crc32c
-from index.storage.disk import translated
-from summaries.errors import DataDamaged, NewerFormat, NotAStore, StorageFull, StorageUnavailable
+from promising.errors import DataDamaged, NewerFormat, NotAStore, StorageFull, StorageUnavailable
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.disk import translated
 
 VERSION = 1
 APPLICATION = 0x50544D46  # "PTMF"

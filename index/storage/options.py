@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from summaries.errors import BadOptions
+from promising.errors import BadOptions
 
 
 @dataclass(frozen=True)

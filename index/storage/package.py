@@ -19,19 +19,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from index.load_plan import LoadPlan, Shape, Summed, zone_starts
-from index.loaded import Attached, Load, Part, Sum
-from index.schema import Column, Schema
-from index.storage.checksums import crc32c
-from index.storage.cold_file import escaped, plain
-from index.storage.cold_layout import arranged, in_order, pack_arranged
-from index.storage.cold_place import place
-from index.storage.disk import Disk
-from index.storage.image import pack_image, unpack_image
-from index.stream import Stream
-from index.zone import CoarseZone, distinct
-from summaries.errors import BadPackage, DataDamaged, NewerFormat
-from summaries.hashing import hash_keys
+from promising.errors import BadPackage, DataDamaged, NewerFormat
+from promising.index.load_plan import LoadPlan, Shape, Summed, zone_starts
+from promising.index.loaded import Attached, Load, Part, Sum
+from promising.index.schema import Column, Schema
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.cold_file import escaped, plain
+from promising.index.storage.cold_layout import arranged, in_order, pack_arranged
+from promising.index.storage.cold_place import place
+from promising.index.storage.disk import Disk
+from promising.index.storage.image import pack_image, unpack_image
+from promising.index.stream import Stream
+from promising.index.zone import CoarseZone, distinct
+from promising.summaries.hashing import hash_keys
 
 FORMAT = 1
 MANIFEST = "package.json"

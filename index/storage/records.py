@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index.regions import Appended
-from index.schema import Column
-from index.storage.checksums import Bytes
-from summaries.errors import DataDamaged
+from promising.errors import DataDamaged
+from promising.index.regions import Appended
+from promising.index.schema import Column
+from promising.index.storage.checksums import Bytes
 
 APPEND = 1
 ADVANCE = 2

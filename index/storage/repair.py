@@ -6,12 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from index.check import check_stream, check_table
-from index.storage import records
-from index.storage.cold import Cold
-from index.storage.cold_place import place
-from index.storage.disk import Disk
-from index.storage.layout import (
+from promising.errors import DataDamaged
+from promising.index.check import check_stream, check_table
+from promising.index.storage import records
+from promising.index.storage.cold import Cold
+from promising.index.storage.cold_place import place
+from promising.index.storage.disk import Disk
+from promising.index.storage.layout import (
     UNBOUNDED,
     Named,
     Progress,
@@ -22,13 +23,12 @@ from index.storage.layout import (
     recovered,
     run_problem,
 )
-from index.storage.manifest import Manifest
-from index.storage.options import StoreOptions
-from index.storage.store import MANIFEST, locked
-from index.storage.stream_store import StreamStore
-from index.storage.table_store import FOLDER, defined, entries_of, file_name, replayed
-from index.times import instant
-from summaries.errors import DataDamaged
+from promising.index.storage.manifest import Manifest
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import MANIFEST, locked
+from promising.index.storage.stream_store import StreamStore
+from promising.index.storage.table_store import FOLDER, defined, entries_of, file_name, replayed
+from promising.index.times import instant
 
 
 def repair(path: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:

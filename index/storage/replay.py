@@ -6,11 +6,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from index.storage.checksums import crc32c
-from index.storage.copies import Blocks
-from index.storage.disk import Disk
-from index.storage.segments import HEADER, SEAL, Segment, first_of, name_of
-from summaries.errors import StorageError
+from promising.errors import StorageError
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.copies import Blocks
+from promising.index.storage.disk import Disk
+from promising.index.storage.segments import HEADER, SEAL, Segment, first_of, name_of
 
 
 class Record(NamedTuple):

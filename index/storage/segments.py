@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from index.storage.checksums import Bytes, crc32c
-from summaries.errors import NewerFormat
+from promising.errors import NewerFormat
+from promising.index.storage.checksums import Bytes, crc32c
 
 MAGIC = b"PROMWAL\n"
 VERSION = 1

@@ -15,18 +15,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from index.loaded import Attached
-from index.storage.cold import Cold
-from index.storage.cold_cache import Cache
-from index.storage.disk import Disk, translated
-from index.storage.manifest import Change, Manifest
-from index.storage.options import StoreOptions
-from index.storage.package import Package
-from index.storage.stream_store import COUNTED, StreamStore
-from index.storage.table_store import FOLDER, TableStore, defined, definition
-from index.stream import Stream, wall_clock
-from index.table import MOST_ROWS, Table
-from summaries.errors import (
+from promising.errors import (
     BadOptions,
     DuplicateName,
     NotAStore,
@@ -35,6 +24,17 @@ from summaries.errors import (
     StoreInUse,
     UnknownName,
 )
+from promising.index.loaded import Attached
+from promising.index.storage.cold import Cold
+from promising.index.storage.cold_cache import Cache
+from promising.index.storage.disk import Disk, translated
+from promising.index.storage.manifest import Change, Manifest
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.package import Package
+from promising.index.storage.stream_store import COUNTED, StreamStore
+from promising.index.storage.table_store import FOLDER, TableStore, defined, definition
+from promising.index.stream import Stream, wall_clock
+from promising.index.table import MOST_ROWS, Table
 
 LOCK, MANIFEST = "LOCK", "manifest.sqlite"
 TICK = 0.25  # seconds between two looks at what is due

@@ -12,26 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.chunks import Chunk
-from index.loaded import Attached
-from index.log import TupleLog
-from index.schema import Column
-from index.storage import records
-from index.storage.cold import Cold
-from index.storage.disk import Disk
-from index.storage.image import restoring, write_image
-from index.storage.journal import Gone, WalJournal, make_again
-from index.storage.manifest import Manifest
-from index.storage.options import StoreOptions
-from index.storage.package import Package
-from index.storage.segments import name_of
-from index.storage.wal import Wal
-from index.stored import PLACED
-from index.stream import Stream
-from index.summary import SummaryState
-from index.summary_index import SummaryIndex, best_summary
-from index.zone import buckets_of
-from summaries.errors import (
+from promising.errors import (
     DataDamaged,
     PromisingError,
     StorageError,
@@ -39,6 +20,25 @@ from summaries.errors import (
     StorageUnavailable,
     UnknownName,
 )
+from promising.index.chunks import Chunk
+from promising.index.loaded import Attached
+from promising.index.log import TupleLog
+from promising.index.schema import Column
+from promising.index.storage import records
+from promising.index.storage.cold import Cold
+from promising.index.storage.disk import Disk
+from promising.index.storage.image import restoring, write_image
+from promising.index.storage.journal import Gone, WalJournal, make_again
+from promising.index.storage.manifest import Manifest
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.package import Package
+from promising.index.storage.segments import name_of
+from promising.index.storage.wal import Wal
+from promising.index.stored import PLACED
+from promising.index.stream import Stream
+from promising.index.summary import SummaryState
+from promising.index.summary_index import SummaryIndex, best_summary
+from promising.index.zone import buckets_of
 
 logger = logging.getLogger("promising.storage")
 

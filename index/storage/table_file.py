@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from index.schema import TYPES, Fields
-from index.storage.checksums import Bytes
-from index.table import Record
-from index.versions import to_arrow
-from summaries.errors import BatchError, DataDamaged
+from promising.errors import BatchError, DataDamaged
+from promising.index.schema import TYPES, Fields
+from promising.index.storage.checksums import Bytes
+from promising.index.table import Record
+from promising.index.versions import to_arrow
 
 META = b"promising"
 VERSIONS = pa.schema([("number", pa.int64()), ("born", pa.int64())])

@@ -5,12 +5,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from index.storage.checksums import crc32c, total
-from index.storage.disk import Disk
-from index.storage.manifest import Change, Manifest
-from index.storage.table_file import pack, unpack
-from index.table import Record, Table
-from summaries.errors import DataDamaged, PromisingError, StorageError, UnknownName
+from promising.errors import DataDamaged, PromisingError, StorageError, UnknownName
+from promising.index.storage.checksums import crc32c, total
+from promising.index.storage.disk import Disk
+from promising.index.storage.manifest import Change, Manifest
+from promising.index.storage.table_file import pack, unpack
+from promising.index.table import Record, Table
 
 FOLDER = "tables"
 MOST_FILES = 64

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from index.check import check_stream, check_table
-from index.storage.disk import Disk
-from index.storage.layout import (
+from promising.errors import DataDamaged, StoreInUse
+from promising.index.check import check_stream, check_table
+from promising.index.storage.disk import Disk
+from promising.index.storage.layout import (
     UNBOUNDED,
     Named,
     Progress,
@@ -26,12 +27,11 @@ from index.storage.layout import (
     wal_damages,
     wal_tails,
 )
-from index.storage.manifest import Manifest
-from index.storage.options import StoreOptions
-from index.storage.segments import first_of
-from index.storage.store import LOCK, MANIFEST, locked
-from index.storage.table_store import FOLDER, defined, entries_of, file_name, read_change, replayed
-from summaries.errors import DataDamaged, StoreInUse
+from promising.index.storage.manifest import Manifest
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.segments import first_of
+from promising.index.storage.store import LOCK, MANIFEST, locked
+from promising.index.storage.table_store import FOLDER, defined, entries_of, file_name, read_change, replayed
 
 Severity = Literal["error", "warning"]
 

@@ -11,12 +11,12 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
-from index.storage.checksums import Bytes, crc32c, total
-from index.storage.copies import Copies
-from index.storage.disk import Disk, Handle
-from index.storage.replay import Damage, Record, Replay
-from index.storage.segments import HEADER, SEAL, first_of, name_of, padded, record_header, segment_header
-from summaries.errors import StorageError, StorageUnavailable
+from promising.errors import StorageError, StorageUnavailable
+from promising.index.storage.checksums import Bytes, crc32c, total
+from promising.index.storage.copies import Copies
+from promising.index.storage.disk import Disk, Handle
+from promising.index.storage.replay import Damage, Record, Replay
+from promising.index.storage.segments import HEADER, SEAL, first_of, name_of, padded, record_header, segment_header
 
 __all__ = ["Damage", "Record", "Wal"]
 

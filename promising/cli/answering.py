@@ -19,7 +19,7 @@ from promising.cli.output import Writer, print_table, rich_table
 from promising.cli.state import Output, State
 
 if TYPE_CHECKING:
-    from query.answers import Answer, Frame, Progress
+    from promising.query.answers import Answer, Frame, Progress
 
 LIVE_ROWS = 10
 REFRESH = 10  # times a second

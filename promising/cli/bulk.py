@@ -15,11 +15,11 @@ from promising.cli.console import clean, err, out
 from promising.cli.output import count, size, write_facts
 from promising.cli.spark import Cluster
 from promising.cli.state import State
-from summaries.errors import LoadError
+from promising.errors import LoadError
 
 if TYPE_CHECKING:
-    from loaders.bulk import Report
-    from loaders.running import Progress as Stage
+    from promising.loaders.bulk import Report
+    from promising.loaders.running import Progress as Stage
 
 KINDS = {Format.CSV: "csv", Format.JSONL: "json", Format.PARQUET: "parquet"}
 
@@ -44,7 +44,7 @@ def bulk(
         if err().is_terminal:
             asked.say("Starting Spark ...")
         with cluster.session("promising load", LoadError) as spark, _bar(asked) as told:
-            from loaders.bulk import bulk_load  # noqa: PLC0415  # needs pyspark
+            from promising.loaders.bulk import bulk_load  # noqa: PLC0415  # needs pyspark
 
             try:
                 report = bulk_load(

@@ -48,7 +48,7 @@ def version_text() -> str:
     """The version of this program."""
     from importlib.metadata import version  # noqa: PLC0415  # slow to load
 
-    return version("promising")
+    return version("promising-tuples")
 
 
 def version(ctx: typer.Context) -> None:

@@ -10,7 +10,7 @@ from promising.cli.durations import as_sql, micros
 from promising.cli.options import flag, pairs, span
 from promising.cli.spark import Cluster, DriverMemory, Master, SparkConf
 from promising.cli.state import State, state
-from summaries.errors import DefinitionError, StatementError
+from promising.errors import DefinitionError, StatementError
 
 if TYPE_CHECKING:
     from promising.client.session import RemoteSession, Result

@@ -5,7 +5,7 @@ import traceback
 from enum import IntEnum
 
 from promising.cli.console import clean, complain
-from summaries.errors import (
+from promising.errors import (
     BadSettings,
     DataDamaged,
     DeadlineExceeded,

@@ -16,14 +16,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from index.times import instant
 from promising.cli.console import clean, interactive, out
 from promising.cli.durations import short
 from promising.cli.inside import rows_of
 from promising.cli.meter import bar, percent
 from promising.cli.output import count, plain_table, print_columns, print_damages, size, write_facts
 from promising.cli.state import State
-from summaries.errors import Forbidden
+from promising.errors import Forbidden
+from promising.index.times import instant
 
 if TYPE_CHECKING:
     from promising.client.admin import RunningQuery, StandingQuery, Stats

@@ -16,7 +16,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from promising.cli.choices import Format
-from summaries.errors import BatchError
+from promising.errors import BatchError
 
 HEAD = 1 << 20  # bytes that the types of text files are inferred from
 BLOCK = 1 << 20  # bytes of a text file that make a batch

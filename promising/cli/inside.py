@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from rich.text import Text
 
-from index.regions import EVER, Description
-from index.times import instant, readable
 from promising.cli.console import clean, out
 from promising.cli.data import name_sql
 from promising.cli.durations import short
 from promising.cli.output import count, print_columns, print_damages, print_table, right, size, write_facts, write_table
 from promising.cli.state import Output, State
+from promising.errors import BadQuestion, NoSuchName, PromisingError, UnknownName, Unsupported
 from promising.grid_text import grid_text
-from summaries.errors import BadQuestion, NoSuchName, PromisingError, UnknownName, Unsupported
+from promising.index.regions import EVER, Description
+from promising.index.times import instant, readable
 
 if TYPE_CHECKING:
     from promising.client.session import RemoteSession

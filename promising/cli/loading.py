@@ -11,7 +11,6 @@ import typer
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from index.regions import Appended
 from promising.cli.choices import Format, Unit
 from promising.cli.console import clean, err, out
 from promising.cli.data import execute, name_sql
@@ -20,7 +19,8 @@ from promising.cli.inside import rows_of
 from promising.cli.mapping import SQL_TYPES, Mapped, columns_of, match, near, shaped, types_of
 from promising.cli.output import count, write_facts
 from promising.cli.state import State
-from summaries.errors import EmptyBatch, NoSuchName, PromisingError
+from promising.errors import EmptyBatch, NoSuchName, PromisingError
+from promising.index.regions import Appended
 
 if TYPE_CHECKING:
     from promising.client.session import RemoteSession

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from promising.cli.choices import Unit
 from promising.cli.console import clean
-from summaries.errors import BadSchema, BatchError, MissingColumn, UnknownColumn
+from promising.errors import BadSchema, BatchError, MissingColumn, UnknownColumn
 
 EARLY = 100_000_000_000_000  # microseconds: March 1973. Counts of seconds or milliseconds look like times before it.
 SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "string": "VARCHAR", "bool": "BOOLEAN", "timestamp": "TIMESTAMP"}

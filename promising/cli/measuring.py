@@ -18,7 +18,7 @@ from promising.cli.loading import format_for, tables_of
 from promising.cli.mapping import columns_of, near
 from promising.cli.output import count, print_columns, size, write_facts
 from promising.cli.state import State
-from summaries.errors import BadQuestion, EmptyBatch, PromisingError, UnknownColumn, Unsupported
+from promising.errors import BadQuestion, EmptyBatch, PromisingError, UnknownColumn, Unsupported
 
 FIRST = {0.0: "first row"}
 

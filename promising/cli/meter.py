@@ -8,7 +8,7 @@ from promising.cli.durations import short
 from promising.cli.output import count
 
 if TYPE_CHECKING:
-    from query.answers import Progress
+    from promising.query.answers import Progress
 
 BAR = 24  # characters
 CUTS = {

@@ -9,10 +9,10 @@ from rich.text import Text
 from promising.cli.console import clean, out
 from promising.cli.output import print_json, write_facts, write_table
 from promising.cli.state import Output, State
-from query.answers import Done, Explanation
+from promising.query.answers import Done, Explanation
 
 if TYPE_CHECKING:
-    from query.answers import Answer
+    from promising.query.answers import Answer
 
 
 def show_result(state: State, found: "Done | pa.Table | Explanation | Answer") -> None:

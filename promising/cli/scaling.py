@@ -9,10 +9,10 @@ from promising.cli.meter import percent
 from promising.cli.output import Writer, count, size
 from promising.cli.spark import Cluster
 from promising.cli.state import State
-from summaries.errors import QueryError
+from promising.errors import QueryError
 
 if TYPE_CHECKING:
-    from loaders.scale_out import Figures
+    from promising.loaders.scale_out import Figures
 
 
 def scale(asked: State, cluster: Cluster, sql: str, share: float, shown: int | None) -> bool:
@@ -22,7 +22,7 @@ def scale(asked: State, cluster: Cluster, sql: str, share: float, shown: int | N
     if err().is_terminal:
         asked.say("Starting Spark ...")
     with cluster.session("promising query", QueryError) as spark:
-        from loaders.scale_out import scale_out  # noqa: PLC0415  # needs pyspark
+        from promising.loaders.scale_out import scale_out  # noqa: PLC0415  # needs pyspark
         from promising.spark import connection  # noqa: PLC0415  # as above
 
         connect = connection(asked.target, token=asked.token, ca=asked.ca, certificate=asked.certificate, key=asked.key)

@@ -22,9 +22,9 @@ from promising.cli.failures import tell
 from promising.cli.state import State
 from promising.cli.statements import run
 from promising.client.statements import many
-from query.sql.tokens import scan
-from query.sql.words import CALL_BY_NAME, RESERVED, TYPES
-from summaries.errors import BadSyntax, PromisingError
+from promising.errors import BadSyntax, PromisingError
+from promising.query.sql.tokens import scan
+from promising.query.sql.words import CALL_BY_NAME, RESERVED, TYPES
 
 if TYPE_CHECKING:
     from promising.client.session import RemoteSession

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from promising import errors
 from promising.cli.options import pairs
-from summaries import errors
-from summaries.errors import BadSettings, PromisingError
+from promising.errors import BadSettings, PromisingError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,11 +130,11 @@ def _aside() -> Iterator[Any]:
 def _ours(problem: BaseException) -> PromisingError | None:
     """The error of ours that a task ended with, if it did.
 
-    >>> _ours(Exception("Job aborted\\nsummaries.errors.DataDamaged: a.parquet fails its checksum\\n  at org"))
+    >>> _ours(Exception("Job aborted\\npromising.errors.DataDamaged: a.parquet fails its checksum\\n  at org"))
     DataDamaged('a.parquet fails its checksum')
     >>> _ours(Exception("Job aborted"))
     """
-    found = re.findall(r"^summaries\.errors\.([A-Z]\w+): (.+)$", str(problem), re.MULTILINE)
+    found = re.findall(r"^promising\.errors\.([A-Z]\w+): (.+)$", str(problem), re.MULTILINE)
     kind = vars(errors).get(found[-1][0]) if found else None
     return kind(found[-1][1]) if isinstance(kind, type) and issubclass(kind, PromisingError) else None
 

@@ -8,7 +8,7 @@ import typer
 
 from promising.cli.console import interactive
 from promising.cli.state import SHOWN, State, state
-from summaries.errors import PromisingError
+from promising.errors import PromisingError
 
 if TYPE_CHECKING:
     from promising.client.session import RemoteSession

@@ -10,12 +10,12 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from index.storage.backup import BackupReport, backup, restore
-from index.storage.repair import repair
-from index.storage.verify import Finding, verify
 from promising.cli.console import clean, err, interactive, out
 from promising.cli.output import count, print_damages, size, write_facts, write_table
 from promising.cli.state import Output, State
+from promising.index.storage.backup import BackupReport, backup, restore
+from promising.index.storage.repair import repair
+from promising.index.storage.verify import Finding, verify
 
 Told = Callable[[int, int, str], None]
 

@@ -15,11 +15,11 @@ from promising.cli.loading import format_for, tables_of
 from promising.cli.mapping import match, near
 from promising.cli.output import count, write_facts
 from promising.cli.state import State
-from summaries.errors import EmptyBatch, NoSuchName
+from promising.errors import EmptyBatch, NoSuchName
 
 if TYPE_CHECKING:
-    from index.table import Changed
     from promising.client.session import RemoteSession
+    from promising.index.table import Changed
 
 
 def load(

@@ -9,18 +9,18 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from index.times import instant
 from promising.cli.console import clean, interactive, out
 from promising.cli.durations import short
 from promising.cli.output import cells, count, jsonable, print_json, rich_table, time_text, write_table
 from promising.cli.state import Output, State
+from promising.errors import Unsupported
+from promising.index.times import instant
 from promising.sections import BEGINNING
-from summaries.errors import Unsupported
 
 if TYPE_CHECKING:
     from promising.client.session import RemoteSession
     from promising.client.subscriptions import RemoteSubscription
-    from query.standing.subscription import Delta
+    from promising.query.standing.subscription import Delta
 
 LOOK = 0.25  # seconds between two looks at whether the connection is there
 FOREVER = 1 << 60  # ends after this are none

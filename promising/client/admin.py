@@ -6,8 +6,8 @@ from typing import Any
 
 from promising import wire
 from promising.client.calls import Ask
+from promising.query.answers import Progress
 from promising.v1 import admin_pb2
-from query.answers import Progress
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import grpc
 import pyarrow as pa
 
-from index.ledger import check_number
-from index.regions import Appended, Description, Regions, Story
-from index.scan_plan import ScanPlan
-from index.schema import Batch
 from promising import statuses, wire
 from promising.client import batches, calls, statements
 from promising.client.async_answer import AsyncAnswer
@@ -23,17 +19,21 @@ from promising.client.bar import Bar
 from promising.client.channels import DEFAULT_TARGET, SENT, FilePath, Place, place
 from promising.client.feed import Feed
 from promising.client.retries import RETRIES, Retries
+from promising.errors import InternalError, MixedKeys, NaNKey, NoSuchName, PromisingError, Unavailable, WrongType
+from promising.index.ledger import check_number
+from promising.index.regions import Appended, Description, Regions, Story
+from promising.index.scan_plan import ScanPlan
+from promising.index.schema import Batch
+from promising.query.answers import Done, Explanation, Frame
+from promising.query.budgets import Budget
+from promising.query.standing.subscription import Delta
+from promising.summaries.adt import Estimates
 from promising.v1 import queries_pb2, streams_pb2
-from query.answers import Done, Explanation, Frame
-from query.budgets import Budget
-from query.standing.subscription import Delta
-from summaries.adt import Estimates
-from summaries.errors import InternalError, MixedKeys, NaNKey, NoSuchName, PromisingError, Unavailable, WrongType
 
 if TYPE_CHECKING:
-    from index.load_plan import LoadPlan
-    from index.loaded import Attached
-    from index.table import Changed, Mode
+    from promising.index.load_plan import LoadPlan
+    from promising.index.loaded import Attached
+    from promising.index.table import Changed, Mode
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from query.answers import Frame, Progress
-from summaries.errors import PromisingError
+from promising.errors import PromisingError
+from promising.query.answers import Frame, Progress
 
 if TYPE_CHECKING:
     import pandas as pd

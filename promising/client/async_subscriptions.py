@@ -11,8 +11,8 @@ from promising import sections
 from promising.client.channels import Place
 from promising.client.retries import Retries
 from promising.client.watching import Board, Watched, pause, view_of, why
-from query.standing.subscription import ELSEWHERE, Delta
-from summaries.errors import BadQuestion, InternalError, PromisingError, Unavailable
+from promising.errors import BadQuestion, InternalError, PromisingError, Unavailable
+from promising.query.standing.subscription import ELSEWHERE, Delta
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
 CLOSED = "the session is closed"

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Display
 
-from query.answers import Frame, Progress
+from promising.query.answers import Frame, Progress
 
 
 class Bar:

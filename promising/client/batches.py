@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from index.schema import Batch, Column, Schema
 from promising import wire
 from promising.client.calls import name_of
+from promising.errors import BadQuestion, BatchTooLarge, WrongType
+from promising.index.schema import Batch, Column, Schema
 from promising.v1 import queries_pb2, streams_pb2
-from summaries.errors import BadQuestion, BatchTooLarge, WrongType
 
 ROWS = 1 << 20  # tuples that a service takes in one batch unless it was told otherwise
 PIECE = 1 << 18  # tuples of a batch that a table was cut into

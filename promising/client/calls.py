@@ -12,10 +12,16 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.message import Message
 
-from index.regions import Description, Regions, Story, check_window
-from index.scan_plan import ScanPlan
-from index.schema import FARTHEST, Schema
 from promising import wire
+from promising.errors import BadQuestion, BadRequest, BadToken, NoSuchName, UnknownName, WrongType
+from promising.index.regions import Description, Regions, Story, check_window
+from promising.index.scan_plan import ScanPlan
+from promising.index.schema import FARTHEST, Schema
+from promising.query.answers import Done, Explanation
+from promising.query.budgets import Budget, nanoseconds
+from promising.query.sql import parse
+from promising.summaries.adt import Estimates
+from promising.summaries.keys import as_keys
 from promising.v1 import (
     admin_pb2_grpc,
     queries_pb2,
@@ -25,16 +31,10 @@ from promising.v1 import (
     summaries_pb2,
     summaries_pb2_grpc,
 )
-from query.answers import Done, Explanation
-from query.budgets import Budget, nanoseconds
-from query.sql import parse
-from summaries.adt import Estimates
-from summaries.errors import BadQuestion, BadRequest, BadToken, NoSuchName, UnknownName, WrongType
-from summaries.keys import as_keys
 
 if TYPE_CHECKING:
-    from index.load_plan import LoadPlan
-    from index.loaded import Attached
+    from promising.index.load_plan import LoadPlan
+    from promising.index.loaded import Attached
 
 T = TypeVar("T")
 Window = tuple[int, int] | None
@@ -106,7 +106,7 @@ def stream_keys(stream: str) -> Ask[frozenset[str]]:
 
 def load_plan(stream: str) -> "Ask[LoadPlan]":
     request = streams_pb2.PlanLoadRequest(stream=name_of("stream", stream))
-    from index.load_plan import LoadPlan  # noqa: PLC0415  # compiles on import: only for those who load
+    from promising.index.load_plan import LoadPlan  # noqa: PLC0415  # compiles on import: only for those who load
 
     return Ask("streams", "PlanLoad", request, lambda told: LoadPlan.from_json(told.plan))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import grpc
 
 from promising import statuses
+from promising.errors import BadSettings, PromisingError, Unavailable
 from promising.wire import MESSAGE
-from summaries.errors import BadSettings, PromisingError, Unavailable
 
 DEFAULT_TARGET = "127.0.0.1:50151"
 SENT = 16 << 20  # bytes of a message that a service takes unless it was told otherwise

@@ -10,10 +10,10 @@ batches were being written meanwhile, all that could be seen is that they cannot
 from collections import deque
 from dataclasses import replace
 
-from index.regions import Appended
 from promising import statuses, wire
+from promising.errors import InternalError
+from promising.index.regions import Appended
 from promising.v1 import streams_pb2
-from summaries.errors import InternalError
 
 BATCHES = 8  # that may be under way at one time
 BYTES = 32 << 20  # that these may have together, unless a single one has more

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass, field
 
-from summaries.errors import BadSettings, LimitReached, PromisingError, StorageFull, StorageUnavailable, Unavailable
+from promising.errors import BadSettings, LimitReached, PromisingError, StorageFull, StorageUnavailable, Unavailable
 
 RETRIES = 5
 SHORTEST = 0.1  # seconds

@@ -13,10 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import grpc
 import pyarrow as pa
 
-from index.ledger import check_number
-from index.regions import Appended, Description, Regions, Story
-from index.scan_plan import ScanPlan
-from index.schema import Batch
 from promising import wire
 from promising.client import bar, batches, calls, statements
 from promising.client.admin import Admin
@@ -24,17 +20,21 @@ from promising.client.channels import DEFAULT_TARGET, SENT, FilePath, Place, pla
 from promising.client.feed import Feed
 from promising.client.retries import RETRIES, Retries
 from promising.client.subscriptions import RemoteSubscription, Watching
+from promising.errors import InternalError, MixedKeys, NaNKey, NoSuchName, PromisingError, Unavailable, WrongType
+from promising.index.ledger import check_number
+from promising.index.regions import Appended, Description, Regions, Story
+from promising.index.scan_plan import ScanPlan
+from promising.index.schema import Batch
+from promising.query.answers import Answer, Done, Explanation, Frame
+from promising.query.budgets import Budget
+from promising.query.standing.subscription import Delta, Subscription
+from promising.summaries.adt import Estimates
 from promising.v1 import queries_pb2, streams_pb2
-from query.answers import Answer, Done, Explanation, Frame
-from query.budgets import Budget
-from query.standing.subscription import Delta, Subscription
-from summaries.adt import Estimates
-from summaries.errors import InternalError, MixedKeys, NaNKey, NoSuchName, PromisingError, Unavailable, WrongType
 
 if TYPE_CHECKING:
-    from index.load_plan import LoadPlan
-    from index.loaded import Attached
-    from index.table import Changed, Mode
+    from promising.index.load_plan import LoadPlan
+    from promising.index.loaded import Attached
+    from promising.index.table import Changed, Mode
 
 T = TypeVar("T")
 Result: TypeAlias = Done | pa.Table | Explanation | Answer

@@ -6,8 +6,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from query.sql import nodes, offset_of, parse, parse_many
-from summaries.errors import PromisingError, StatementError
+from promising.errors import PromisingError, StatementError
+from promising.query.sql import nodes, offset_of, parse, parse_many
 
 Kind = Literal["select", "read", "define"]
 

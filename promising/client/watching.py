@@ -10,9 +10,9 @@ from promising import sections, statuses, wire
 from promising.client.calls import name_of
 from promising.client.channels import Place
 from promising.client.retries import Retries
+from promising.errors import BadToken, PromisingError, Unavailable
+from promising.query.standing.subscription import Delta, LiveView
 from promising.v1 import queries_pb2
-from query.standing.subscription import Delta, LiveView
-from summaries.errors import BadToken, PromisingError, Unavailable
 
 MANY = 1 << 18  # rows that may wait to be looked at, of one subscription
 TRIES = 12  # after which pauses are no longer

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import grpc
 
 from promising import statuses
+from promising.errors import BadRequest, Forbidden, InternalError, PromisingError, Unauthenticated, Unavailable
 from promising.server import logs
 from promising.server.metrics import Metrics
 from promising.server.tokens import Caller, TokenStore
 from promising.settings import Settings
-from summaries.errors import BadRequest, Forbidden, InternalError, PromisingError, Unauthenticated, Unavailable
 
 __all__ = ["METHODS", "AccessInterceptor", "Caller", "caller", "fault", "require"]
 

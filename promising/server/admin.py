@@ -26,7 +26,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._started = time.time()
 
     async def GetVersion(self, request: admin_pb2.GetVersionRequest, context: Context) -> admin_pb2.GetVersionResponse:
-        return admin_pb2.GetVersionResponse(version=version("promising"), python=platform.python_version())
+        return admin_pb2.GetVersionResponse(version=version("promising-tuples"), python=platform.python_version())
 
     async def GetConfig(self, request: admin_pb2.GetConfigRequest, context: Context) -> admin_pb2.GetConfigResponse:
         return admin_pb2.GetConfigResponse(settings=shown(self._parts.settings))

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from promising.errors import Unavailable
 from promising.v1 import streams_pb2
-from summaries.errors import Unavailable
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
 ENOUGH = 1 << 20  # bytes that wait; reading goes on when they have been taken

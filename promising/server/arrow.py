@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from summaries.errors import BadArrow, BatchTooLarge, PromisingError, WrongType
+from promising.errors import BadArrow, BatchTooLarge, PromisingError, WrongType
 
 # Places in the tables of Arrow's Message.fbs.
 HEADER_TYPE, HEADER = 1, 2

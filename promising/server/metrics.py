@@ -21,9 +21,9 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from promising.errors import BadSettings
 from promising.server import logs
 from promising.settings import address
-from summaries.errors import BadSettings
 
 STORED = {
     "log_bytes_total": "wal_bytes",

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from index import Appended
 from promising import wire
+from promising.errors import BatchError, LimitReached, PromisingError
+from promising.index import Appended
+from promising.query.answers import Done
+from promising.query.session import Session
 from promising.server.metrics import Metrics
 from promising.server.running import Calls
 from promising.server.work import Work
 from promising.settings import Settings
 from promising.v1 import common_pb2
-from query.answers import Done
-from query.session import Session
-from summaries.errors import BatchError, LimitReached, PromisingError
 
 if TYPE_CHECKING:
-    from index.loaded import Attached
+    from promising.index.loaded import Attached
     from promising.server.subscriptions import Connection
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from fsspec.implementations.local import LocalFileSystem
 
-from summaries.errors import BadRequest
+from promising.errors import BadRequest
 
 
 def check_place(path: str, allowed: Sequence[str]) -> None:

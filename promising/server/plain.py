@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index.schema import AS_IT_IS, lies_alike
+from promising.index.schema import AS_IT_IS, lies_alike
 from promising.server.arrow import (
     BATCH,
     BIG_ENDIAN,

@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from promising import wire
+from promising.errors import BadRequest, DeadlineExceeded, LimitReached, Unavailable, Unsupported
+from promising.query.answers import Answer, Done, Explanation, Frame, Part, Progress
+from promising.query.budgets import LONGEST_BUDGET
+from promising.query.sql import nodes, parse
 from promising.server import access, logs
 from promising.server.parts import Parts
 from promising.server.running import Call
 from promising.server.steps import Step, Steps
 from promising.server.subscriptions import Subscriptions
 from promising.v1 import queries_pb2
-from query.answers import Answer, Done, Explanation, Frame, Part, Progress
-from query.budgets import LONGEST_BUDGET
-from query.sql import nodes, parse
-from summaries.errors import BadRequest, DeadlineExceeded, LimitReached, Unavailable, Unsupported
 
 Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
 CHUNK = 1 << 20  # tuples that a probe fetches at once, about

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import grpc
 
 from promising import statuses
+from promising.errors import LimitReached, NoSuchName
+from promising.query.answers import Answer, Progress
 from promising.server.access import Caller
-from query.answers import Answer, Progress
-from summaries.errors import LimitReached, NoSuchName
 
 RETRY = 1.0  # seconds after which to try again when there is too much to do
 

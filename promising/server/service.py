@@ -12,6 +12,8 @@ from functools import partial
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from promising.errors import BadSettings
+from promising.query.session import Session
 from promising.server import logs, memory, reflection, storage
 from promising.server.access import AccessInterceptor
 from promising.server.admin import AdminService, Fares, holdings, resident_bytes, stored, subscriptions
@@ -25,8 +27,6 @@ from promising.server.tls import server_credentials
 from promising.server.work import Work
 from promising.settings import Settings, address, check_safe
 from promising.v1 import admin_pb2_grpc, queries_pb2_grpc, streams_pb2_grpc, summaries_pb2_grpc
-from query.session import Session
-from summaries.errors import BadSettings
 
 SERVICES = tuple(f"promising.v1.{name}" for name in ("StreamService", "SummaryService", "QueryService", "AdminService"))
 TICK = 0.25  # seconds between two looks at readers that do not read

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from google.protobuf.duration_pb2 import Duration
 
 from promising import wire
+from promising.errors import BadRequest
 from promising.v1 import streams_pb2, summaries_pb2
-from summaries.errors import BadRequest
 
 SQL_TYPES = {
     streams_pb2.COLUMN_TYPE_INT: "BIGINT",

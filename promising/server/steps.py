@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from promising.errors import LimitReached
 from promising.server.work import Work
-from summaries.errors import LimitReached
 
 Step = TypeVar("Step")
 

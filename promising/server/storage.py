@@ -4,12 +4,12 @@ import asyncio
 import logging
 import time
 
-from index.storage.options import StoreOptions
-from index.storage.store import Store
+from promising.errors import BadOptions, BadSettings, PromisingError
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.query.session import Session
 from promising.server import logs
 from promising.settings import Settings
-from query.session import Session
-from summaries.errors import BadOptions, BadSettings, PromisingError
 
 TELL = 5.0  # seconds after which a start that takes long says that it goes on
 

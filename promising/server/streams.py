@@ -5,16 +5,16 @@ import time
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from index import Appended, Stream
-from index.schema import tuples_of
 from promising import statuses, wire
+from promising.errors import BadRequest, PromisingError, StorageError
+from promising.index import Appended, Stream
+from promising.index.schema import tuples_of
 from promising.server import access, logs, statements
 from promising.server.ahead import Ahead, Batch
 from promising.server.parts import Parts
 from promising.server.places import check_place
 from promising.server.plain import BatchReader
 from promising.v1 import common_pb2, streams_pb2, streams_pb2_grpc
-from summaries.errors import BadRequest, PromisingError, StorageError
 
 Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
 

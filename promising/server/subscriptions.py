@@ -14,17 +14,17 @@ import grpc
 import pyarrow as pa
 
 from promising import sections, wire
+from promising.errors import BadRequest, InternalError, LimitReached, PromisingError, Unavailable
+from promising.query.standing.subscription import Delta
 from promising.server import access, logs
 from promising.server.arrow import read_batch
 from promising.server.parts import Parts
 from promising.server.running import RETRY, Call
 from promising.v1 import queries_pb2, queries_pb2_grpc
-from query.standing.subscription import Delta
-from summaries.errors import BadRequest, InternalError, LimitReached, PromisingError, Unavailable
 
 if TYPE_CHECKING:
-    from index.table import Mode
-    from query.standing.engine import Engine, Feed
+    from promising.index.table import Mode
+    from promising.query.standing.engine import Engine, Feed
 
 Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it

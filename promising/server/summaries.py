@@ -4,11 +4,11 @@ import contextlib
 from typing import Any
 
 from promising import wire
+from promising.errors import LimitReached, UnknownName
+from promising.query.catalog import SummaryEntry
 from promising.server import statements
 from promising.server.parts import Parts
 from promising.v1 import summaries_pb2, summaries_pb2_grpc
-from query.catalog import SummaryEntry
-from summaries.errors import LimitReached, UnknownName
 
 Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
 MOST_CELLS = 1 << 23  # that one description has: a message of up to 40 MB

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import grpc
 
+from promising.errors import BadSettings
 from promising.settings import Settings, is_loopback
-from summaries.errors import BadSettings
 
 __all__ = ["is_loopback", "server_credentials"]
 

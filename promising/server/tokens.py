@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
+from promising.errors import BadRequest, BadSettings, DuplicateName, UnknownName
 from promising.settings import Role
-from summaries.errors import BadRequest, BadSettings, DuplicateName, UnknownName
 
 ROLES = frozenset(get_args(Role))
 LONGEST_LIFE = 100 * 366 * 86_400  # seconds

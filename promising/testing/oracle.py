@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.errors import (
+from promising.errors import (
     BadCollapse,
     BadGranularity,
     BadWindow,

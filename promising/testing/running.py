@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from promising.query.session import Session
 from promising.server.service import Service
 from promising.settings import Settings
-from query.session import Session
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from summaries.hashing import hash_keys
+from promising.summaries.hashing import hash_keys
 
 Columns = dict[str, NDArray[Any]]
 

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.aggregate.arrays import Column, Ids, Numbers, text, words
-from query.aggregate.grouping import Strings, Table
-from query.kernels.folds import (
+from promising.errors import Overflow
+from promising.query.aggregate.arrays import Column, Ids, Numbers, text, words
+from promising.query.aggregate.grouping import Strings, Table
+from promising.query.kernels.folds import (
     add_floats,
     add_ints,
     best_strings,
@@ -27,8 +28,7 @@ from query.kernels.folds import (
     tally,
     total_ints,
 )
-from query.scalar.types import ARROW, Kind
-from summaries.errors import Overflow
+from promising.query.scalar.types import ARROW, Kind
 
 A = TypeVar("A", bound=np.generic)
 

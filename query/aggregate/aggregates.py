@@ -7,10 +7,19 @@ from typing import Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from query.aggregate.accumulators import Accumulator, Count, Distinct, Extreme, ExtremeString, FloatSum, IntSum, Ordered
-from query.aggregate.arrays import Column, Ids
-from query.aggregate.grouping import Keys, Table
-from query.scalar.types import ARROW, NAMES, NUMBERS, Kind
+from promising.query.aggregate.accumulators import (
+    Accumulator,
+    Count,
+    Distinct,
+    Extreme,
+    ExtremeString,
+    FloatSum,
+    IntSum,
+    Ordered,
+)
+from promising.query.aggregate.arrays import Column, Ids
+from promising.query.aggregate.grouping import Keys, Table
+from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 
 Function = Literal["count", "sum", "avg", "min", "max", "median", "quantile", "count_distinct"]
 

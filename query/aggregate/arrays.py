@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.scalar.types import Kind
+from promising.query.scalar.types import Kind
 
 Ids: TypeAlias = NDArray[np.int32]
 """The group of each row."""

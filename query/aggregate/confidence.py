@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from query.kernels.limits import margins, marked_bounds
-from query.kernels.samples import moments
+from promising.query.kernels.limits import margins, marked_bounds
+from promising.query.kernels.samples import moments
 
 Floats: TypeAlias = NDArray[np.float64]
 Counts: TypeAlias = NDArray[np.int64]

@@ -25,13 +25,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.aggregate.accumulators import NO_IDS, Accumulator, Count, Distinct, FloatSum, IntSum, Ordered, in_order
-from query.aggregate.aggregates import Aggregate, Groups
-from query.aggregate.arrays import Column, Ids
-from query.aggregate.confidence import Counts, Floats, count_bounds, mean_margins, normal_quantile
-from query.aggregate.grouping import Table
-from query.kernels.samples import quantiles
-from summaries.errors import BadQuestion
+from promising.errors import BadQuestion
+from promising.query.aggregate.accumulators import (
+    NO_IDS,
+    Accumulator,
+    Count,
+    Distinct,
+    FloatSum,
+    IntSum,
+    Ordered,
+    in_order,
+)
+from promising.query.aggregate.aggregates import Aggregate, Groups
+from promising.query.aggregate.arrays import Column, Ids
+from promising.query.aggregate.confidence import Counts, Floats, count_bounds, mean_margins, normal_quantile
+from promising.query.aggregate.grouping import Table
+from promising.query.kernels.samples import quantiles
 
 LIMIT = 2.0**63
 """One more than the largest integer. A true sum beyond it would be an error, so bounds need not go further."""

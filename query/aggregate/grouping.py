@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.aggregate.arrays import Ids, present, raw, text, words
-from query.kernels.table import enter, find, intern, seat, seat_rows
-from query.scalar.types import ARROW, Kind
+from promising.query.aggregate.arrays import Ids, present, raw, text, words
+from promising.query.kernels.table import enter, find, intern, seat, seat_rows
+from promising.query.scalar.types import ARROW, Kind
 
 Words: TypeAlias = NDArray[np.int64]
 """A row of the array per word, a column of it per row."""

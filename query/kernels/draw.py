@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from query.kernels.heap import sift_down, within
-from summaries.kernels.jit import kernel
+from promising.query.kernels.heap import sift_down, within
+from promising.summaries.kernels.jit import kernel
 
 ROUNDS = 6
 STEP = np.uint64(0xD1342543DE82EF95)

@@ -8,8 +8,8 @@ open addressed and holds places plus one, 0 where it is free; nothing is looked 
 
 import numpy as np
 
-from summaries.kernels.hashing import remix
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.hashing import remix
+from promising.summaries.kernels.jit import kernel
 
 NEXT = 0
 PREV = 1

@@ -6,7 +6,7 @@
 
 import numpy as np
 
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.jit import kernel
 
 # Arrow's memory may be read-only; an array that may be written is taken, too.
 BYTES = "Array(uint8, 1, 'C', readonly=True)"

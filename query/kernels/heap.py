@@ -6,7 +6,7 @@ entries themselves.
 
 import numpy as np
 
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.jit import kernel
 
 
 @kernel("boolean(float64[::1], int64[::1], int32, int32)", inline="always")

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from query.kernels.samples import CENTRE, DEVIATION, KURTOSIS, SKEWNESS
-from summaries.kernels.jit import kernel
+from promising.query.kernels.samples import CENTRE, DEVIATION, KURTOSIS, SKEWNESS
+from promising.summaries.kernels.jit import kernel
 
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 FEW = 100  # hits under which a sample's own skewness is not trusted to draw a bound in

@@ -7,8 +7,8 @@ result has `FREE` as its end. So results that end together are side by side: to 
 ended and to let go of it is a step to the next place, whereas a list of places would be a walk all over the memory.
 """
 
-from query.kernels.stores import FREE
-from summaries.kernels.jit import kernel
+from promising.query.kernels.stores import FREE
+from promising.summaries.kernels.jit import kernel
 
 PAGE = 4
 

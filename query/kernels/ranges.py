@@ -12,8 +12,8 @@ sum as `(high << 32) + low`, and how many there are.
 
 import numpy as np
 
-from query.kernels.folds import FLOATS, INTS, LOW
-from summaries.kernels.jit import kernel
+from promising.query.kernels.folds import FLOATS, INTS, LOW
+from promising.summaries.kernels.jit import kernel
 
 MOST_CUTS = 8
 """In one slot of a table; beyond that a search is faster."""

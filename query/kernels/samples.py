@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from query.kernels.folds import FLOATS, before
-from summaries.kernels.jit import kernel
+from promising.query.kernels.folds import FLOATS, before
+from promising.summaries.kernels.jit import kernel
 
 # columns of the moments
 DEVIATION, SKEWNESS, KURTOSIS, CENTRE = range(4)

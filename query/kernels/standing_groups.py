@@ -6,8 +6,8 @@ came, -1 for what went.
 
 import numpy as np
 
-from query.kernels.entries import NEXT
-from summaries.kernels.jit import kernel
+from promising.query.kernels.entries import NEXT
+from promising.summaries.kernels.jit import kernel
 
 LOW = np.int64(0xFFFFFFFF)
 SMALL = 2.0**-54

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from query.kernels.entries import CODE, NEXT, NOTE
-from summaries.kernels.jit import kernel
+from promising.query.kernels.entries import CODE, NEXT, NOTE
+from promising.summaries.kernels.jit import kernel
 
 
 @kernel("void(int32[::1], int32[:,::1], int32[:,::1], int32[:,::1], int32[::1], int32[::1])")

@@ -8,8 +8,8 @@ a kernel says it `touched` are entries it looked at.
 
 import numpy as np
 
-from summaries.kernels.hashing import remix
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.hashing import remix
+from promising.summaries.kernels.jit import kernel
 
 FREE = -(1 << 63)
 SEED = np.uint64(0x9E3779B97F4A7C15)  # ids count arrivals: nobody can choose them, so the hash need not be a secret

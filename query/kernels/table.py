@@ -8,9 +8,9 @@ depend on it.
 
 import numpy as np
 
-from query.kernels.folds import BYTES, INTS
-from summaries.kernels.hashing import P1, P2, remix
-from summaries.kernels.jit import kernel
+from promising.query.kernels.folds import BYTES, INTS
+from promising.summaries.kernels.hashing import P1, P2, remix
+from promising.summaries.kernels.jit import kernel
 
 LOW = np.uint64(0xFFFFFFFF)
 HIGH = np.uint64(0xFFFFFFFF00000000)

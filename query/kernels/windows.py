@@ -8,7 +8,7 @@ gone, so a chain ends there; whoever goes along a chain passes over what has end
 come and end one record after the other, and a partner is one record.
 """
 
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.jit import kernel
 
 ID = 0
 TS = 1

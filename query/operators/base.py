@@ -7,8 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from index.regions import Guess
-from index.snapshot import Rows, Snapshot
+from promising.index.regions import Guess
+from promising.index.snapshot import Rows, Snapshot
 
 __all__ = ["Batch", "Guess", "Operator", "Pace", "Sampler", "Slices"]
 

@@ -6,12 +6,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from query.kernels import draw as kernels
-from query.keys import SLICE, Lists
-from query.operators.base import Batch, Guess, Operator, Pace, Sampler, Slices
-from query.operators.promising import Promising
-from query.queue import Queue
-from summaries.errors import Overflow
+from promising.errors import Overflow
+from promising.query.kernels import draw as kernels
+from promising.query.keys import SLICE, Lists
+from promising.query.operators.base import Batch, Guess, Operator, Pace, Sampler, Slices
+from promising.query.operators.promising import Promising
+from promising.query.queue import Queue
 
 Draws: TypeAlias = Generator[tuple[NDArray[np.int32], NDArray[np.int64]] | None, None, None]
 """Entries and numbers of their candidates, slice by slice."""

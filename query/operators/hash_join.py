@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from index.snapshot import Snapshot
-from query.kernels.pairs import cross, group
-from query.keys import SLICE, Hasher, Keys
-from query.operators.base import Batch, Guess, Operator, Pace, Slices
+from promising.index.snapshot import Snapshot
+from promising.query.kernels.pairs import cross, group
+from promising.query.keys import SLICE, Hasher, Keys
+from promising.query.operators.base import Batch, Guess, Operator, Pace, Slices
 
 
 class HashJoin(Operator):

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from index.regions import Window
-from index.snapshot import Rows, Snapshot
-from index.summary_index import SummaryIndex
-from query.kernels.pairs import compact, cross, group
-from query.keys import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, Lists
-from query.operators.base import Batch, Guess, Operator, Pace, Slices
-from query.preference import Preference, exact_counts
-from query.promising import ANY, READY, ROUGH, PromisingSet
+from promising.index.regions import Window
+from promising.index.snapshot import Rows, Snapshot
+from promising.index.summary_index import SummaryIndex
+from promising.query.kernels.pairs import compact, cross, group
+from promising.query.keys import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, Lists
+from promising.query.operators.base import Batch, Guess, Operator, Pace, Slices
+from promising.query.preference import Preference, exact_counts
+from promising.query.promising import ANY, READY, ROUGH, PromisingSet
 
 MOST_ENTRIES = 4096  # worked in one go
 REFINED, MOST_REFINED = 64, 1024  # rough entries looked at in one go: at first, and later on

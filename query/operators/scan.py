@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from index.snapshot import Snapshot
-from query.kernels.draw import permuted
-from query.operators.base import Batch, Guess, Operator, Pace, Sampler, Slices
+from promising.index.snapshot import Snapshot
+from promising.query.kernels.draw import permuted
+from promising.query.operators.base import Batch, Guess, Operator, Pace, Sampler, Slices
 
 
 class Scan(Operator):

@@ -6,12 +6,12 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from query.scalar.coercion import to_kind
-from query.scalar.compiled import Compiled, Value, apply, literal
-from query.scalar.failures import checked
-from query.scalar.places import Place
-from query.scalar.types import NAMES, NUMBERS, Kind
-from summaries.errors import DivisionByZero, Overflow, QueryError, TypeMismatch
+from promising.errors import DivisionByZero, Overflow, QueryError, TypeMismatch
+from promising.query.scalar.coercion import to_kind
+from promising.query.scalar.compiled import Compiled, Value, apply, literal
+from promising.query.scalar.failures import checked
+from promising.query.scalar.places import Place
+from promising.query.scalar.types import NAMES, NUMBERS, Kind
 
 Operator = Literal["+", "-", "*", "/", "%"]
 

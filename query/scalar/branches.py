@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from query.scalar.compiled import Compiled, Failure, Frame, Value, combine, overwrite, spread
-from query.scalar.scope import Input
-from query.scalar.types import Kind
+from promising.query.scalar.compiled import Compiled, Failure, Frame, Value, combine, overwrite, spread
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import Kind
 
 # Picking costs about as much as a few kernels; below one row in so many it pays.
 _FEW = 8

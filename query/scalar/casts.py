@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from query.scalar.compiled import Compiled, Value, apply, literal, overwrite
-from query.scalar.failures import checked
-from query.scalar.places import Place
-from query.scalar.types import ARROW, NAMES, Kind
-from summaries.errors import BadCast, QueryError, TypeMismatch
+from promising.errors import BadCast, QueryError, TypeMismatch
+from promising.query.scalar.compiled import Compiled, Value, apply, literal, overwrite
+from promising.query.scalar.failures import checked
+from promising.query.scalar.places import Place
+from promising.query.scalar.types import ARROW, NAMES, Kind
 
 _TEXT: Final = ARROW["string"]
 # What may stand around a number in a string.

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from query.scalar.casts import read_literal, widen
-from query.scalar.compiled import Compiled, apply, literal
-from query.scalar.places import Place
-from query.scalar.types import NAMES, Kind
-from summaries.errors import TypeMismatch
+from promising.errors import TypeMismatch
+from promising.query.scalar.casts import read_literal, widen
+from promising.query.scalar.compiled import Compiled, apply, literal
+from promising.query.scalar.places import Place
+from promising.query.scalar.types import NAMES, Kind
 
 
 def to_kind(part: Compiled, kind: Kind) -> Compiled:

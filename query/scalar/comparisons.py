@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from query.scalar.coercion import unify
-from query.scalar.compiled import Compiled, Value, apply, literal, value_of
-from query.scalar.places import Place
-from query.scalar.types import ARROW, NAMES, Kind
-from summaries.errors import TypeMismatch, Unsupported
+from promising.errors import TypeMismatch, Unsupported
+from promising.query.scalar.coercion import unify
+from promising.query.scalar.compiled import Compiled, Value, apply, literal, value_of
+from promising.query.scalar.places import Place
+from promising.query.scalar.types import ARROW, NAMES, Kind
 
 Comparison = Literal["=", "<>", "<", "<=", ">", ">="]
 Kernel = Callable[[Value, Value], Value]

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.scalar.scope import Input
-from query.scalar.types import ARROW, Kind
-from summaries.errors import QueryError
+from promising.errors import QueryError
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import ARROW, Kind
 
 # An Arrow array with a value for each row, or an Arrow scalar that stands for all rows: constants are never spread
 # out before the end, since the kernels of Arrow take both.

@@ -9,17 +9,17 @@ from typing import Any, Final
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from query.scalar import arithmetic, branches, comparisons
-from query.scalar.casts import cast
-from query.scalar.coercion import to_kind, unify
-from query.scalar.compiled import Compiled, apply, column, literal
-from query.scalar.functions import FUNCTIONS, Call
-from query.scalar.places import Place
-from query.scalar.scope import Scope, suggest
-from query.scalar.types import NAMES, kind_of_type
-from query.sql.nodes import interval_micros
-from query.sql.words import CALLS
-from summaries.errors import BadClause, NoSuchName, Overflow, TypeMismatch, Unsupported
+from promising.errors import BadClause, NoSuchName, Overflow, TypeMismatch, Unsupported
+from promising.query.scalar import arithmetic, branches, comparisons
+from promising.query.scalar.casts import cast
+from promising.query.scalar.coercion import to_kind, unify
+from promising.query.scalar.compiled import Compiled, apply, column, literal
+from promising.query.scalar.functions import FUNCTIONS, Call
+from promising.query.scalar.places import Place
+from promising.query.scalar.scope import Scope, suggest
+from promising.query.scalar.types import NAMES, kind_of_type
+from promising.query.sql.nodes import interval_micros
+from promising.query.sql.words import CALLS
 
 __all__ = ["Compiled", "compile_expression", "compile_predicate", "conjuncts"]
 

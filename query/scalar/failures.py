@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from query.scalar.compiled import Failure, Value
-from summaries.errors import QueryError
+from promising.errors import QueryError
+from promising.query.scalar.compiled import Failure, Value
 
 
 def checked(kernel: Callable[..., Value], tell: Callable[..., QueryError]) -> Callable[..., Value]:

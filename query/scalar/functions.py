@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from query.scalar import arithmetic, branches, comparisons, strings, times
-from query.scalar.casts import cast
-from query.scalar.coercion import to_kind, unify
-from query.scalar.compiled import Compiled, Value, apply, literal, value_of
-from query.scalar.failures import checked
-from query.scalar.places import Place
-from query.scalar.types import ARROW, NAMES, NUMBERS, Kind
-from summaries.errors import Overflow, QueryError, TypeMismatch, Unsupported
+from promising.errors import Overflow, QueryError, TypeMismatch, Unsupported
+from promising.query.scalar import arithmetic, branches, comparisons, strings, times
+from promising.query.scalar.casts import cast
+from promising.query.scalar.coercion import to_kind, unify
+from promising.query.scalar.compiled import Compiled, Value, apply, literal, value_of
+from promising.query.scalar.failures import checked
+from promising.query.scalar.places import Place
+from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 
 
 @dataclass(frozen=True)

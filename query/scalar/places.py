@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from query.sql import offset_of
-from summaries.errors import StatementError
+from promising.errors import StatementError
+from promising.query.sql import offset_of
 
 __all__ = ["Place", "offset_of"]
 

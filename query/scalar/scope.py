@@ -7,9 +7,9 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from query.scalar.places import Place
-from query.scalar.types import Kind
-from summaries.errors import Ambiguous, NoSuchName
+from promising.errors import Ambiguous, NoSuchName
+from promising.query.scalar.places import Place
+from promising.query.scalar.types import Kind
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from query.scalar.compiled import Value
-from query.scalar.types import ARROW, Kind
+from promising.query.scalar.compiled import Value
+from promising.query.scalar.types import ARROW, Kind
 
 _MINUTE: Final = 60_000_000
 

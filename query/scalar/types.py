@@ -5,8 +5,8 @@ from typing import Final, Literal
 import pyarrow as pa
 from sqlglot import exp
 
-from query.sql import offset_of
-from summaries.errors import Unsupported
+from promising.errors import Unsupported
+from promising.query.sql import offset_of
 
 Kind = Literal["int", "float", "string", "bool", "timestamp", "interval", "null"]
 

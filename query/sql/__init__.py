@@ -10,10 +10,10 @@ from functools import lru_cache
 
 from sqlglot import exp
 
-from query.sql.check import offset_of
-from query.sql.dialect import Promising, read
-from query.sql.tokens import scan
-from summaries.errors import BadSyntax
+from promising.errors import BadSyntax
+from promising.query.sql.check import offset_of
+from promising.query.sql.dialect import Promising, read
+from promising.query.sql.tokens import scan
 
 __all__ = ["generate", "offset_of", "parse", "parse_known", "parse_many"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from query.sql import nodes
-from query.sql.cursor import DEEPEST
-from query.sql.words import CALL_BY_NODE
-from summaries.errors import BadSyntax, Unsupported
+from promising.errors import BadSyntax, Unsupported
+from promising.query.sql import nodes
+from promising.query.sql.cursor import DEEPEST
+from promising.query.sql.words import CALL_BY_NODE
 
 ALLOWED: frozenset[type[exp.Expression]] = frozenset(
     {

@@ -7,8 +7,8 @@ from typing import NoReturn, TypeVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from query.sql.words import RESERVED, keyword
-from summaries.errors import BadClause, BadSyntax, StatementError, Unsupported
+from promising.errors import BadClause, BadSyntax, StatementError, Unsupported
+from promising.query.sql.words import RESERVED, keyword
 
 E = TypeVar("E", bound=exp.Expression)
 

@@ -9,11 +9,11 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token
 
-from query.sql.check import check
-from query.sql.generator import PromisingGenerator
-from query.sql.statements import Statements
-from query.sql.tokens import PromisingTokenizer
-from summaries.errors import BadSyntax, Unsupported
+from promising.errors import BadSyntax, Unsupported
+from promising.query.sql.check import check
+from promising.query.sql.generator import PromisingGenerator
+from promising.query.sql.statements import Statements
+from promising.query.sql.tokens import PromisingTokenizer
 
 
 def read(tokens: list[Token], sql: str) -> list[exp.Expression]:

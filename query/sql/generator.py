@@ -9,11 +9,11 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.generator import Generator
 
-from query.sql import nodes
-from query.sql.queries import SETS
-from query.sql.scalars import AND, ATOM, COMPARE, IS, JOIN, MATCH, MINUS, NOT, OR, PRODUCT, SUM
-from query.sql.words import CALL_BY_NODE, RESERVED, keyword
-from summaries.errors import Unsupported
+from promising.errors import Unsupported
+from promising.query.sql import nodes
+from promising.query.sql.queries import SETS
+from promising.query.sql.scalars import AND, ATOM, COMPARE, IS, JOIN, MATCH, MINUS, NOT, OR, PRODUCT, SUM
+from promising.query.sql.words import CALL_BY_NODE, RESERVED, keyword
 
 _PLAIN = re.compile(r"[^\W\d]\w*")
 

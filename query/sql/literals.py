@@ -7,10 +7,10 @@ import re
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from query.sql import nodes
-from query.sql.cursor import NUMBER, STRING, Cursor, placed
-from query.sql.words import OTHER_UNITS, TYPES, UNITS
-from summaries.errors import BadClause, BadSyntax
+from promising.errors import BadClause, BadSyntax
+from promising.query.sql import nodes
+from promising.query.sql.cursor import NUMBER, STRING, Cursor, placed
+from promising.query.sql.words import OTHER_UNITS, TYPES, UNITS
 
 _PART = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 

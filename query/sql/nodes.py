@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 
-from summaries.errors import BadClause
+from promising.errors import BadClause
 
 MICROS: dict[str, int] = {
     "MICROSECOND": 1,

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from query.sql import nodes
-from query.sql.cursor import END, HINT, NUMBER, QUOTED, STRING, placed
-from query.sql.scalars import MATCHES, Scalars
-from query.sql.words import keyword
-from summaries.errors import BadSyntax
+from promising.errors import BadSyntax
+from promising.query.sql import nodes
+from promising.query.sql.cursor import END, HINT, NUMBER, QUOTED, STRING, placed
+from promising.query.sql.scalars import MATCHES, Scalars
+from promising.query.sql.words import keyword
 
 T = TypeVar("T")
 

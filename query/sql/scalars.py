@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from query.sql import nodes
-from query.sql.cursor import DEEPEST, END, NUMBER, QUOTED, STRING, placed
-from query.sql.literals import Literals
-from query.sql.words import CALL_BY_NAME, CALLABLE, LITERALS, RESERVED
-from summaries.errors import BadSyntax
+from promising.errors import BadSyntax
+from promising.query.sql import nodes
+from promising.query.sql.cursor import DEEPEST, END, NUMBER, QUOTED, STRING, placed
+from promising.query.sql.literals import Literals
+from promising.query.sql.words import CALL_BY_NAME, CALLABLE, LITERALS, RESERVED
 
 OR, AND, NOT, IS, COMPARE, MATCH, JOIN, SUM, PRODUCT, MINUS, CAST, ATOM = range(12)
 """Levels of precedence; a higher one binds tighter."""

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from query.sql import nodes
-from query.sql.cursor import END, STRING, placed
-from query.sql.queries import Queries
-from query.sql.scalars import MATCH
-from query.sql.words import OTHER_STATEMENTS
-from summaries.errors import BadSyntax
+from promising.errors import BadSyntax
+from promising.query.sql import nodes
+from promising.query.sql.cursor import END, STRING, placed
+from promising.query.sql.queries import Queries
+from promising.query.sql.scalars import MATCH
+from promising.query.sql.words import OTHER_STATEMENTS
 
 _OTHERS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "ALTER", "INSERT", "UPSERT", "UPDATE", "DELETE")
 _CONSTRAINTS = ("UNIQUE", "FOREIGN", "CHECK", "CONSTRAINT", "EXCLUDE", "INDEX", "KEY")

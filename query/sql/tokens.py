@@ -11,7 +11,7 @@ import re
 from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
-from summaries.errors import BadSyntax
+from promising.errors import BadSyntax
 
 LONGEST_TEXT = 100_000
 LONGEST_NUMBER = 400

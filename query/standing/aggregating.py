@@ -1,5 +1,5 @@
 """The view of an aggregate over one window: count, sum and avg of columns, where conditions compare columns with
-constants. It keeps nothing but what it last told: `query.standing.totals` has the sums of all such views."""
+constants. It keeps nothing but what it last told: `promising.query.standing.totals` has the sums of all such views."""
 
 import math
 from collections.abc import Callable
@@ -8,19 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from query.aggregate.aggregates import Aggregate
-from query.bound import RESULT
-from query.scalar.compiled import Compiled
-from query.scalar.scope import Input
-from query.scalar.types import ARROW
-from query.standing import plan
-from query.standing.deltas import NEVER, Ids, Mode
-from query.standing.intervals import terms
-from query.standing.operators.group import ONE, Told, is_column
-from query.standing.ranges import MOST_PLACES, Asked
-from query.standing.source import Source
-from query.standing.views import Changes, Planned, Seen, Selecting, View, may_wait, needed
-from summaries.errors import Overflow
+from promising.errors import Overflow
+from promising.query.aggregate.aggregates import Aggregate
+from promising.query.bound import RESULT
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import ARROW
+from promising.query.standing import plan
+from promising.query.standing.deltas import NEVER, Ids, Mode
+from promising.query.standing.intervals import terms
+from promising.query.standing.operators.group import ONE, Told, is_column
+from promising.query.standing.ranges import MOST_PLACES, Asked
+from promising.query.standing.source import Source
+from promising.query.standing.views import Changes, Planned, Seen, Selecting, View, may_wait, needed
 
 FUNCTIONS = ("count", "sum", "avg")
 NOTHING: Ids = np.empty((0, 2), np.int64)

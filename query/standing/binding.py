@@ -6,21 +6,21 @@ from typing import cast
 
 from sqlglot import exp
 
-from index import Stream
-from index.table import Table
-from query.binder import AGGREGATES, Binder, typed_null
-from query.bound import Bound, JoinKey, Source
-from query.catalog import Catalog
-from query.preference import Preference
-from query.scalar.coercion import to_kind
-from query.scalar.compiled import Compiled
-from query.scalar.expressions import compile_expression, compile_predicate, conjuncts
-from query.scalar.places import offset_of
-from query.scalar.scope import Input, Scope, StreamScope
-from query.scalar.types import NAMES, NUMBERS, Kind
-from query.sql import generate, nodes
-from query.standing import plan
-from summaries.errors import BadClause, NoSuchName, StatementError, TypeMismatch, Unsupported
+from promising.errors import BadClause, NoSuchName, StatementError, TypeMismatch, Unsupported
+from promising.index import Stream
+from promising.index.table import Table
+from promising.query.binder import AGGREGATES, Binder, typed_null
+from promising.query.bound import Bound, JoinKey, Source
+from promising.query.catalog import Catalog
+from promising.query.preference import Preference
+from promising.query.scalar.coercion import to_kind
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
+from promising.query.scalar.places import offset_of
+from promising.query.scalar.scope import Input, Scope, StreamScope
+from promising.query.scalar.types import NAMES, NUMBERS, Kind
+from promising.query.sql import generate, nodes
+from promising.query.standing import plan
 
 SECOND = 1_000_000
 LONGEST_WINDOW = 36_000 * 365 * 86_400 * SECOND

@@ -12,14 +12,14 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from index.table import Table
-from query.standing import plan
-from query.standing.aggregating import view_of
-from query.standing.deltas import Mode
-from query.standing.source import Alike, Source
-from query.standing.subscription import Delta
-from query.standing.views import Planned, Seen, View, may_wait
-from summaries.errors import BadToken, NoSuchName, PromisingError
+from promising.errors import BadToken, NoSuchName, PromisingError
+from promising.index.table import Table
+from promising.query.standing import plan
+from promising.query.standing.aggregating import view_of
+from promising.query.standing.deltas import Mode
+from promising.query.standing.source import Alike, Source
+from promising.query.standing.subscription import Delta
+from promising.query.standing.views import Planned, Seen, View, may_wait
 
 Key: TypeAlias = tuple[str, int | None, str | None]
 """What makes two queries one view: their text and budget."""

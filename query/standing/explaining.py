@@ -3,14 +3,14 @@
 import math
 from dataclasses import replace
 
-from index.regions import Guess
-from query.answers import Explanation
-from query.explain import SCHEMA
-from query.standing import plan
-from query.standing.aggregating import Aggregating, view_of
-from query.standing.deltas import Mode
-from query.standing.labels import Edge, labelled
-from query.standing.views import Selecting
+from promising.index.regions import Guess
+from promising.query.answers import Explanation
+from promising.query.explain import SCHEMA
+from promising.query.standing import plan
+from promising.query.standing.aggregating import Aggregating, view_of
+from promising.query.standing.deltas import Mode
+from promising.query.standing.labels import Edge, labelled
+from promising.query.standing.views import Selecting
 
 
 def explain_standing(standing: plan.Standing, mode: Mode = Mode.PIGGYBACK) -> Explanation:

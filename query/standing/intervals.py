@@ -16,13 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from query.aggregate.arrays import raw, words
-from query.scalar.coercion import unify
-from query.scalar.compiled import Compiled, column, value_of
-from query.scalar.expressions import compile_expression
-from query.scalar.places import Place
-from query.scalar.scope import Input
-from query.scalar.types import Kind
+from promising.query.aggregate.arrays import raw, words
+from promising.query.scalar.coercion import unify
+from promising.query.scalar.compiled import Compiled, column, value_of
+from promising.query.scalar.expressions import compile_expression
+from promising.query.scalar.places import Place
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import Kind
 
 LEAST: Final = -(1 << 63)
 MOST: Final = (1 << 63) - 1

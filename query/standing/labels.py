@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from query.standing import plan
-from query.standing.deltas import Mode
+from promising.query.standing import plan
+from promising.query.standing.deltas import Mode
 
 
 class Label(StrEnum):

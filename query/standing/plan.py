@@ -5,12 +5,12 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from index import Stream
-from index.table import Table
-from query.aggregate.aggregates import Aggregate
-from query.preference import Preference
-from query.scalar.compiled import Compiled
-from query.scalar.types import Kind
+from promising.index import Stream
+from promising.index.table import Table
+from promising.query.aggregate.aggregates import Aggregate
+from promising.query.preference import Preference
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.types import Kind
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from query.kernels import ranges as kernels
-from query.scalar.types import Kind
-from query.standing.intervals import LEAST, MOST, Intervals, Term
+from promising.query.kernels import ranges as kernels
+from promising.query.scalar.types import Kind
+from promising.query.standing.intervals import LEAST, MOST, Intervals, Term
 
 KEY_OF_NAN: Final = 0x7FF8000000000000
 KEY_OF_INF: Final = 0x7FF0000000000000

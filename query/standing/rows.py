@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index import Stream
-from index.log import TupleLog
-from query.scalar.types import ARROW, Kind
+from promising.index import Stream
+from promising.index.log import TupleLog
+from promising.query.scalar.types import ARROW, Kind
 
 LEAST = 1024  # rows of room that a column begins with
 

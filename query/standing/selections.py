@@ -15,9 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from query.aggregate.arrays import present, text
-from query.aggregate.grouping import EVERY, SEED, Strings
-from query.kernels.selections import (
+from promising.errors import QueryError
+from promising.query.aggregate.arrays import present, text
+from promising.query.aggregate.grouping import EVERY, SEED, Strings
+from promising.query.kernels.selections import (
     GONE,
     MORE,
     PLAIN,
@@ -29,11 +30,10 @@ from query.kernels.selections import (
     sort_rows,
     step_of,
 )
-from query.scalar.compiled import Compiled
-from query.scalar.types import ARROW, Kind
-from query.standing.intervals import Term, keys, terms
-from query.standing.operators.base import Rows
-from summaries.errors import QueryError
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.types import ARROW, Kind
+from promising.query.standing.intervals import Term, keys, terms
+from promising.query.standing.operators.base import Rows
 
 FEWEST = 64
 """Selections that are dropped before the lists are made anew."""

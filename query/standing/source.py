@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from index import Stream
-from query.scalar.scope import Input
-from query.standing.deltas import NEVER
-from query.standing.plan import Window
-from query.standing.rows import StreamRows
-from query.standing.selections import Batch, Selections
-from query.standing.totals import Totals
-from summaries.errors import PromisingError, StorageUnavailable
+from promising.errors import PromisingError, StorageUnavailable
+from promising.index import Stream
+from promising.query.scalar.scope import Input
+from promising.query.standing.deltas import NEVER
+from promising.query.standing.plan import Window
+from promising.query.standing.rows import StreamRows
+from promising.query.standing.selections import Batch, Selections
+from promising.query.standing.totals import Totals
 
 BEGINNING = -(1 << 62)
 """The time of a stream that has none yet."""

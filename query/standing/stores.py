@@ -21,11 +21,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from query.kernels import pages
-from query.kernels import stores as kernels
-from query.kernels.pages import PAGE
-from query.standing.deltas import NEVER, Ids, Times
-from summaries.errors import NotContained
+from promising.errors import NotContained
+from promising.query.kernels import pages
+from promising.query.kernels import stores as kernels
+from promising.query.kernels.pages import PAGE
+from promising.query.standing.deltas import NEVER, Ids, Times
 
 Places = NDArray[np.int32]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.standing.deltas import Ids, Times
-from summaries.errors import Unsupported
+from promising.errors import Unsupported
+from promising.query.standing.deltas import Ids, Times
 
 ELSEWHERE = "a subscription of another session; each session polls its own"
 CHUNKS = 64  # pieces of a view before they are put together

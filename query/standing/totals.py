@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from query.standing.deltas import NEVER
-from query.standing.ranges import Asked, Ranges, Sums, Values
+from promising.query.standing.deltas import NEVER
+from promising.query.standing.ranges import Asked, Ranges, Sums, Values
 
 if TYPE_CHECKING:
-    from query.standing.rows import StreamRows
+    from promising.query.standing.rows import StreamRows
 
 LONGEST = 1 << 16
 """Arrivals up to which stretches are put together."""

@@ -11,20 +11,20 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from index.table import Table
-from query.scalar.compiled import Compiled
-from query.scalar.scope import Input
-from query.scalar.types import ARROW
-from query.standing import plan
-from query.standing.deltas import NEVER, POS, Counters, Ids, Mode, Times
-from query.standing.labels import Label, label, view_store
-from query.standing.operators.base import Tick
-from query.standing.operators.build import build
-from query.standing.operators.leaf import Leaf
-from query.standing.operators.table_join import TableJoinNode
-from query.standing.source import BEGINNING, Alike, Reader, Source
-from query.standing.stores import store_for
-from summaries.errors import InternalError, PromisingError, Unsupported
+from promising.errors import InternalError, PromisingError, Unsupported
+from promising.index.table import Table
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import ARROW
+from promising.query.standing import plan
+from promising.query.standing.deltas import NEVER, POS, Counters, Ids, Mode, Times
+from promising.query.standing.labels import Label, label, view_store
+from promising.query.standing.operators.base import Tick
+from promising.query.standing.operators.build import build
+from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.table_join import TableJoinNode
+from promising.query.standing.source import BEGINNING, Alike, Reader, Source
+from promising.query.standing.stores import store_for
 
 REMEMBERED = 1 << 16  # retractions kept for those who come back
 SLOT = 100_000  # microseconds that a slot of a calendar is long at most: about a tick

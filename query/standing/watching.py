@@ -4,9 +4,9 @@ import threading
 import time
 from collections.abc import Iterable
 
-from query.standing.engine import Engine, Feed
-from query.standing.subscription import ELSEWHERE, Delta, LiveView, Subscription
-from summaries.errors import BadQuestion
+from promising.errors import BadQuestion
+from promising.query.standing.engine import Engine, Feed
+from promising.query.standing.subscription import ELSEWHERE, Delta, LiveView, Subscription
 
 WAIT = 0.01  # seconds between two looks at whether anything has changed
 

@@ -10,7 +10,7 @@ the same hash under the same seed only if they are equal.
 
 import numpy as np
 
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.jit import kernel
 
 P1 = np.uint64(0x9E3779B185EBCA87)
 P2 = np.uint64(0xC2B2AE3D27D4EB4F)

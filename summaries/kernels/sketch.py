@@ -8,8 +8,8 @@ power of two.
 
 import numpy as np
 
-from summaries.kernels.hashing import remix, row_word
-from summaries.kernels.jit import kernel
+from promising.summaries.kernels.hashing import remix, row_word
+from promising.summaries.kernels.jit import kernel
 
 ONE = np.uint64(1)
 

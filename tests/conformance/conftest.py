@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from query import Session
+from promising.query import Session
 from tests.conformance.sessions import Opened, kept, local, remote
 
 WAYS = {"embedded": local, "remote": remote, "kept": kept}

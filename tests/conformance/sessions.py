@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Any, cast
 
 import promising
-from index.storage.options import StoreOptions
-from index.storage.store import Store
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.query import Session
 from promising.testing.running import running
-from query import Session
 
 Opened = Callable[..., Session]
 """Makes a session as `query.Session` does."""

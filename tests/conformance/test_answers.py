@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import summaries.errors as e
-from query import Session
-from query.answers import Answer
+import promising.errors as e
+from promising.query import Session
+from promising.query.answers import Answer
 from tests.conformance.sessions import Opened
 from tests.query.stores import Row, Stores, Ticking, as_rows, filled, pieces, tuples
 

@@ -11,10 +11,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import summaries.errors as e
-from index import Appended
+import promising.errors as e
+from promising.index import Appended
+from promising.query import Session
 from promising.testing import ManualClock
-from query import Session
 from tests.conformance.sessions import Opened
 
 SECOND = 1_000_000
@@ -357,7 +357,7 @@ def test_a_number_that_cannot_be(producer: Any, sequence: Any, session: Session)
 
 
 def test_a_number_that_nobody_remembers(session: Session, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("index.ledger.BATCHES", 16)
+    monkeypatch.setattr("promising.index.ledger.BATCHES", 16)
     one = {name: c[:1] for name, c in batch().items()}
     for number in (1, *range(10, 26)):
         session.ingest("free", one, producer="till 7", sequence=number)

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import summaries.errors as e
-from index.loaded import Attached
-from index.storage.package import MANIFEST, write_manifest, write_part
+import promising.errors as e
+from promising.index.loaded import Attached
+from promising.index.storage.package import MANIFEST, write_manifest, write_part
+from promising.query import Session
 from promising.testing import ManualClock
-from query import Session
 from tests.conformance.sessions import Opened
 
 MINUTE = 60_000_000

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import summaries.errors as e
+import promising.errors as e
+from promising.query import Session
 from promising.testing import ManualClock
-from query import Session
 from tests.conformance.sessions import Opened
 
 NOW = 10**12

@@ -4,7 +4,7 @@
 
 import pytest
 
-from query import Session
+from promising.query import Session
 from tests.conformance.sessions import Opened
 from tests.query import test_session
 from tests.query.test_session import (

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from summaries.errors import BadQuestion, BadToken, DuplicateKey, MissingKey, MixedKeys, NoSuchName
+from promising.errors import BadQuestion, BadToken, DuplicateKey, MissingKey, MixedKeys, NoSuchName
 
 SECOND = 1_000_000
 WAIT = 120  # seconds, so that a test that fails ends

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import summaries.errors as e
-from index import Absorbed, Description, Regions, Story
+import promising.errors as e
+from promising.index import Absorbed, Description, Regions, Story
+from promising.query import Session
 from promising.testing import ManualClock
 from promising.testing.streams import zipf
-from query import Session
 from tests.conformance.sessions import Opened
 
 SECOND = 1_000_000

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import index.log
-import index.storage.journal
-from index import Options, Stream
-from index.storage.store import Store
+import promising.index.log
+import promising.index.storage.journal
+from promising.index import Options, Stream
+from promising.index.storage.store import Store
 
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
 STREAMS = ("left", "right")
@@ -34,8 +34,8 @@ Columns = dict[str, Any]
 
 def small_chunks() -> None:
     """For this process and those it forks; and small batches are synced ahead, as large ones are."""
-    index.log.CHUNK = CHUNK
-    index.storage.journal.AHEAD = 32
+    promising.index.log.CHUNK = CHUNK
+    promising.index.storage.journal.AHEAD = 32
 
 
 def stream_of(producer: int) -> str:

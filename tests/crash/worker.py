@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from index import Stream
-from index.check import check_stream
-from index.storage.disk import Disk, Handle
-from index.storage.options import StoreOptions
-from index.storage.store import Store
+from promising.index import Stream
+from promising.index.check import check_stream
+from promising.index.storage.disk import Disk, Handle
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
 from tests.crash import feed
 from tests.index.storage.told import digest, told
 

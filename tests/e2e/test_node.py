@@ -18,8 +18,8 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2
 
 from promising.server import reflection
+from promising.summaries.kernels.jit import cache_root
 from promising.testing.running import running
-from summaries.kernels.jit import cache_root
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = Path(__file__).resolve().parent / "node"

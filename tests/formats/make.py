@@ -14,19 +14,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from index import Options
-from index.regions import Appended
-from index.schema import Column
-from index.storage import records
-from index.storage.cold import Cold
-from index.storage.disk import Disk
-from index.storage.image import write_image
-from index.storage.manifest import Manifest
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from index.storage.table_file import pack
-from index.storage.wal import Wal
-from index.table import Table
+from promising.index import Options
+from promising.index.regions import Appended
+from promising.index.schema import Column
+from promising.index.storage import records
+from promising.index.storage.cold import Cold
+from promising.index.storage.disk import Disk
+from promising.index.storage.image import write_image
+from promising.index.storage.manifest import Manifest
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.index.storage.table_file import pack
+from promising.index.storage.wal import Wal
+from promising.index.table import Table
 
 TESTDATA = Path(__file__).parent / "testdata"
 

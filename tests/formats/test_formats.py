@@ -13,20 +13,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index.check import check_stream, check_table
-from index.regions import Appended
-from index.storage import records
-from index.storage.checksums import crc32c
-from index.storage.cold import Cold
-from index.storage.disk import Disk
-from index.storage.image import read_image
-from index.storage.manifest import Manifest
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from index.storage.table_file import unpack
-from index.storage.verify import verify
-from index.storage.wal import Wal
-from index.table import Table
+from promising.index.check import check_stream, check_table
+from promising.index.regions import Appended
+from promising.index.storage import records
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.cold import Cold
+from promising.index.storage.disk import Disk
+from promising.index.storage.image import read_image
+from promising.index.storage.manifest import Manifest
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.index.storage.table_file import unpack
+from promising.index.storage.verify import verify
+from promising.index.storage.wal import Wal
+from promising.index.table import Table
 from tests.formats.make import BATCHES, KEPT, RATES, TESTDATA
 
 PAGES = Path(__file__).parents[2] / "docs" / "formats"

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from index.check import check_table
-from index.table import Changed, Table
+from promising.index.check import check_table
+from promising.index.table import Changed, Table
 
 Row = tuple[Any, ...]
 TYPES = {"k": "int", "v": "string", "x": "float"}

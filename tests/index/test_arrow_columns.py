@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from index.schema import Schema
+from promising.index.schema import Schema
 
 SCHEMA = Schema({"ts": "timestamp", "k": "int", "f": "float"}, "ts")
 TIMES = np.arange(1_700_000_000_000_000, 1_700_000_000_000_010)

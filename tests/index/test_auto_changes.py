@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import Stream, SummaryIndex
-from index.auto import Auto
-from index.check import check_stream
-from index.options import STRUCTURES, Sizes
-from index.snapshot import Snapshot, postings_of
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from index.summary import SummaryState
+from promising.errors import BadOptions, BadQuestion, CeilingTooLow, TokenExpired, UnknownName
+from promising.index import Stream, SummaryIndex
+from promising.index.auto import Auto
+from promising.index.check import check_stream
+from promising.index.options import STRUCTURES, Sizes
+from promising.index.snapshot import Snapshot, postings_of
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.index.summary import SummaryState
+from promising.query.keys import Keys
+from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock, Oracle
-from query.keys import Keys
-from summaries.errors import BadOptions, BadQuestion, CeilingTooLow, TokenExpired, UnknownName
-from summaries.hashing import hash_keys
 from tests.conftest import NO_JIT
 from tests.index.test_purity import coarse
 from tests.index.world import SCHEMA, SMALL, ColdShelf, columns, contents, cool, oracle_for, pairs, restarted

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from index import Options, Stream
-from index.times import instant
+from promising import errors
+from promising.index import Options, Stream
+from promising.index.times import instant
 from promising.testing import ManualClock
-from summaries import errors
 from tests.index.world import fingerprint
 
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "b": "bool", "f": "float", "n": "int", "t": "timestamp"}

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import Stream, SummaryIndex
-from index.summary import SummaryState
+from promising.index import Stream, SummaryIndex
+from promising.index.summary import SummaryState
 from promising.testing import ManualClock
 from tests.index.world import SCHEMA, SMALL, STRUCTURES, columns
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import index.check.log
-import index.check.zones
-from index import Stream
-from index.check import check_stream
-from index.check.log import check_chunks
-from index.regions import Appended
-from index.schema import Column
+import promising.index.check.log
+import promising.index.check.zones
+from promising.errors import DataDamaged
+from promising.index import Stream
+from promising.index.check import check_stream
+from promising.index.check.log import check_chunks
+from promising.index.regions import Appended
+from promising.index.schema import Column
 from promising.testing import ManualClock
-from summaries.errors import DataDamaged
 from tests.index.world import SCHEMA, SMALL, STRUCTURES, columns, small_chunks
 
 GRANULARITY, RATE, DEPTH = 40, 2, 4
@@ -96,8 +96,8 @@ def cool(stream, run, chunks):
 def test_a_stream_that_is_well(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     small_chunks(monkeypatch, int(rng.choice([64, 512, 16384])))
-    monkeypatch.setattr(index.check.log, "SLICE", 700)  # zones and chunks of more than one slice
-    monkeypatch.setattr(index.check.zones, "SLICE", 100)
+    monkeypatch.setattr(promising.index.check.log, "SLICE", 700)  # zones and chunks of more than one slice
+    monkeypatch.setattr(promising.index.check.zones, "SLICE", 100)
     stream = new_stream(
         lateness=int(rng.choice([0, 7, 90])),
         depth=int(rng.integers(1, 5)),

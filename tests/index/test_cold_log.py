@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from index import Stream
-from index.snapshot import Snapshot
+from promising.errors import DataDamaged
+from promising.index import Stream
+from promising.index.snapshot import Snapshot
 from promising.testing import ManualClock
-from summaries.errors import DataDamaged
 from tests.index.world import SCHEMA, SMALL, ColdShelf, columns, contents, cool, pairs, restarted, small_chunks, words
 
 KEYS = np.arange(40)

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index import Options, Stream
-from index.geometry import Geometry
+from promising.errors import BadCollapse, BadGranularity, UnknownName
+from promising.index import Options, Stream
+from promising.index.geometry import Geometry
 from promising.testing import ManualClock, Oracle
-from summaries.errors import BadCollapse, BadGranularity, UnknownName
 from tests.index.world import SCHEMA, columns, ids, oracle_for, pairs, words
 
 SMALL = Options(buckets=4, depth=3, width=8, maxlength=256, filter_bits=256, coarse_bits=512)
@@ -114,7 +114,7 @@ def test_summaries_advance_together():
 
 
 def test_the_log_keeps_what_the_longest_summary_keeps(monkeypatch):
-    monkeypatch.setattr("index.log.CHUNK", 16)
+    monkeypatch.setattr("promising.index.log.CHUNK", 16)
     stream = Stream("s", SCHEMA, "ts", clock=ManualClock(10_000), max_tuples=2000)
     short = stream.create_summary("short", "k", granularity=10, collapse=(2, 1), options=SMALL)
     long = stream.create_summary("long", "k", granularity=100, collapse=(2, 2), options=SMALL)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import Stream, ledger
-from index.ledger import Ledger
-from index.regions import Appended
-from summaries.errors import BadSequence, SequenceTooOld
+from promising.errors import BadSequence, SequenceTooOld
+from promising.index import Stream, ledger
+from promising.index.ledger import Ledger
+from promising.index.regions import Appended
 
 SENDS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 12)), min_size=20, max_size=80)
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import Options, Stream
-from index.log import CHUNK, TupleLog
-from index.schema import Schema
+from promising.errors import CeilingReached, UnknownName
+from promising.index import Options, Stream
+from promising.index.log import CHUNK, TupleLog
+from promising.index.schema import Schema
 from promising.testing import ManualClock
-from summaries.errors import CeilingReached, UnknownName
 from tests.index.world import small_chunks
 
 SCHEMA = {"ts": "timestamp", "s": "string", "b": "bool", "f": "float", "i": "int", "t": "timestamp"}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from index.postings import LEAST, Postings
+from promising.index.postings import LEAST, Postings
 from tests.conftest import NO_JIT
 
 CAPACITY = 4096

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from index import Options, Stream, SummaryIndex
-from index.regions import Regions
+from promising.index import Options, Stream, SummaryIndex
+from promising.index.regions import Regions
 from promising.testing import streams
 from promising.testing.streams import Columns
 from tests.index.world import cells

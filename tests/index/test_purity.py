@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import Options, Stream, SummaryIndex
-from index.geometry import Geometry
+from promising.index import Options, Stream, SummaryIndex
+from promising.index.geometry import Geometry
+from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
-from summaries.hashing import hash_keys
 from tests.index.world import SCHEMA, Columns, columns, ids, part
 
 WORD = (1 << 64) - 1

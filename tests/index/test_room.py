@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from index import Options, Stream
-from index.stream import MINUTE
+from promising.errors import BadOptions, CeilingTooLow, UnknownName
+from promising.index import Options, Stream
+from promising.index.stream import MINUTE
 from promising.testing import ManualClock, streams
-from summaries.errors import BadOptions, CeilingTooLow, UnknownName
 from tests.index.world import small_chunks
 
 CHUNK = 512

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from index import Options, Stream, SummaryIndex
-from index.sketches import Sketched, window_sketch
+from promising.errors import UnknownName
+from promising.index import Options, Stream, SummaryIndex
+from promising.index.sketches import Sketched, window_sketch
+from promising.query.totals import join_size
+from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
 from promising.testing.streams import zipf_law
-from query.totals import join_size
-from summaries.errors import UnknownName
-from summaries.hashing import hash_keys
 from tests.conftest import NO_JIT
 from tests.index.kernels.plain import sketch
 from tests.index.world import SMALL, Columns, columns

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import Stream, SummaryIndex
-from index.geometry import Geometry
-from index.snapshot import Snapshot, postings_of
+from promising.errors import TokenExpired, UnknownName
+from promising.index import Stream, SummaryIndex
+from promising.index.geometry import Geometry
+from promising.index.snapshot import Snapshot, postings_of
+from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
-from summaries.errors import TokenExpired, UnknownName
-from summaries.hashing import hash_keys
 from tests.conftest import NO_JIT
 from tests.index.world import SMALL, columns, ids, small_chunks
 

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from index import Stream, SummaryIndex
-from index.check import check_stream
-from index.summary import SummaryState
+from promising.errors import CeilingReached
+from promising.index import Stream, SummaryIndex
+from promising.index.check import check_stream
+from promising.index.summary import SummaryState
 from promising.testing import ManualClock
-from summaries.errors import CeilingReached
 from tests.index.world import (
     SCHEMA,
     SMALL,

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import Options, Stream, SummaryIndex
-from index.story import leaves
-from index.summary import SummaryState
-from index.zone import TAKEN
+from promising.errors import BadQuestion, UnknownName
+from promising.index import Options, Stream, SummaryIndex
+from promising.index.story import leaves
+from promising.index.summary import SummaryState
+from promising.index.zone import TAKEN
 from promising.testing import ManualClock
-from summaries.errors import BadQuestion, UnknownName
 from tests.index.world import SCHEMA, SMALL, columns
 
 SECOND = 1_000_000

@@ -10,8 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from index.table import MOST_ROWS, Changed, Record, Table
-from summaries.errors import (
+from promising.errors import (
     BadOptions,
     BadQuestion,
     BadSchema,
@@ -31,6 +30,7 @@ from summaries.errors import (
     ValueTooLong,
     WrongType,
 )
+from promising.index.table import MOST_ROWS, Changed, Record, Table
 from tests.index.tables import TYPES, Truth, batch
 
 

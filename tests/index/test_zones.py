@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from benchmarks.zones import MAKERS, against_fixed, delay, false_cuts, summarised
-from index import Options, Stream
-from index.kernels.open_zone import ROW, WINDOW
-from index.summary_index import SummaryIndex
+from promising.errors import BadOptions
+from promising.index import Options, Stream
+from promising.index.kernels.open_zone import ROW, WINDOW
+from promising.index.summary_index import SummaryIndex
+from promising.summaries.hashing import hash_keys
 from promising.testing import streams
-from summaries.errors import BadOptions
-from summaries.hashing import hash_keys
 
 SECOND = 1_000_000
 

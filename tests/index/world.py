@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-import index.log
-from index import Options, Stream, SummaryIndex
-from index.schema import Column
-from index.summary import SummaryState
+import promising.index.log
+from promising.errors import DataDamaged
+from promising.index import Options, Stream, SummaryIndex
+from promising.index.schema import Column
+from promising.index.summary import SummaryState
 from promising.testing import ManualClock, Oracle
-from summaries.errors import DataDamaged
 
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
 STRUCTURES = ("none", "time", "grid", "adaptive")
@@ -41,7 +41,7 @@ def part(batch: Columns, start: int, stop: int) -> Columns:
 
 def small_chunks(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Chunks of so few rows that a short stream fills, frees and reuses them."""
-    monkeypatch.setattr(index.log, "CHUNK", rows)
+    monkeypatch.setattr(promising.index.log, "CHUNK", rows)
 
 
 class ColdShelf:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from summaries import CountMin, CountSketch, Distinct, Exact, Frequent, Histogram, Quantile, Sample, Summary
+from promising.summaries import CountMin, CountSketch, Distinct, Exact, Frequent, Histogram, Quantile, Sample, Summary
 
 Values = npt.NDArray[Any]
 TUPLES = 600

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import summaries
-from summaries.adt import BOUNDS, Estimate, FrequencySummary, Summary
-from summaries.errors import (
+import promising.summaries
+from promising.errors import (
     BadCount,
     CannotSubtract,
     CorruptSummary,
@@ -18,7 +17,8 @@ from summaries.errors import (
     NotContained,
     PromisingError,
 )
-from summaries.frame import CHECKSUM, checksum, pack, unpack
+from promising.summaries.adt import BOUNDS, Estimate, FrequencySummary, Summary
+from promising.summaries.frame import CHECKSUM, checksum, pack, unpack
 from tests.laws.cases import CASES, Case, Values, stream
 
 STREAMS = 1000
@@ -56,7 +56,7 @@ def covered(case: Case, summary: Summary, values: Values) -> list[bool]:
 
 
 def test_every_kind_has_a_case():
-    assert {type(case.build(0)) for case in CASES} == set(summaries.KINDS.values())
+    assert {type(case.build(0)) for case in CASES} == set(promising.summaries.KINDS.values())
 
 
 # --- merge equals union ------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_confidence_is_kept(case: Case):
                 off = max((values < value).mean() - rank, rank - (values <= value).mean(), 0.0)
             else:
                 off = abs(value - truth) / (truth if case.name == "distinct" else values.size)
-            kept.append(off <= summaries.TOLERANCE)
+            kept.append(off <= promising.summaries.TOLERANCE)
     assert np.mean(kept) >= np.mean(promised) - 0.02
 
 
@@ -244,7 +244,7 @@ def test_strings_are_keys_too(case: Case, left: list[str], right: list[str]):
     other.summarize(right)
     summary.add(other)
     assert summary.total == len(left) + len(right)
-    again = summaries.from_bytes(summary.to_bytes())
+    again = promising.summaries.from_bytes(summary.to_bytes())
     for question in [()] if case.name == "distinct" else [(key,) for key in (*left, *right, "absent \0")]:
         assert again.estimate(*question) == summary.estimate(*question)
     if case.linear:
@@ -338,7 +338,7 @@ def test_adding_itself_doubles(case: Case):
 def test_bytes_round_trip(case: Case, values: list[int]):
     summary = of(case, values)
     data = summary.to_bytes()
-    again = summaries.from_bytes(data)
+    again = promising.summaries.from_bytes(data)
     assert type(again) is type(summary)
     assert repr(again) == repr(summary)
     if case.same_bytes:
@@ -368,12 +368,12 @@ def test_damaged_bytes_are_refused(case: Case):
     for at in range(len(data)):
         for change in (0x01, 0x80, 0xFF):
             with pytest.raises(CorruptSummary):
-                summaries.from_bytes(data[:at] + bytes([data[at] ^ change]) + data[at + 1 :])
+                promising.summaries.from_bytes(data[:at] + bytes([data[at] ^ change]) + data[at + 1 :])
         with pytest.raises(CorruptSummary):
-            summaries.from_bytes(data[:at])
+            promising.summaries.from_bytes(data[:at])
     for tail in (b"\0", data):
         with pytest.raises(CorruptSummary):
-            summaries.from_bytes(data + tail)
+            promising.summaries.from_bytes(data + tail)
 
 
 @every_kind
@@ -383,19 +383,19 @@ def test_well_framed_nonsense_is_refused(case: Case):
     kind, payload = unpack(data)
     newer = data[:4] + b"\x02\x00" + data[6:-CHECKSUM]
     with pytest.raises(CorruptSummary, match="version 2"):
-        summaries.from_bytes(newer + checksum(newer))
+        promising.summaries.from_bytes(newer + checksum(newer))
     longer = data[:-CHECKSUM] + b"\0"
     with pytest.raises(CorruptSummary, match="bytes, there are"):
-        summaries.from_bytes(longer + checksum(longer))
+        promising.summaries.from_bytes(longer + checksum(longer))
     with pytest.raises(CorruptSummary, match="unknown kind"):
-        summaries.from_bytes(pack("tea-leaves", payload))
-    for cls in summaries.KINDS.values():
+        promising.summaries.from_bytes(pack("tea-leaves", payload))
+    for cls in promising.summaries.KINDS.values():
         if cls.kind != kind:
             with pytest.raises(CorruptSummary, match=f"bytes of a '{kind}' summary"):
                 cls.from_bytes(data)
     for nonsense in (b"", payload[:-1], payload + b"\0", payload[8:], b"\xff" * len(payload)):
         with pytest.raises(CorruptSummary):
-            summaries.from_bytes(pack(kind, nonsense))
+            promising.summaries.from_bytes(pack(kind, nonsense))
 
 
 @kinds(lambda case: case.linear or case.name == "sample")
@@ -408,7 +408,7 @@ def test_forged_payloads_are_refused_or_consistent(case: Case, at: int, word: in
     start = at % (len(payload) // 8) * 8
     forged = payload[:start] + word.to_bytes(8, "little", signed=True) + payload[start + 8 :]
     try:
-        summary = summaries.from_bytes(pack(kind, forged))
+        summary = promising.summaries.from_bytes(pack(kind, forged))
     except CorruptSummary:
         return
     assert 0.0 <= summary.confidence() <= 1.0

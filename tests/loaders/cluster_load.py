@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import promising
-from loaders import bulk, parts
-from loaders.running import Progress
+from promising.loaders import bulk, parts
+from promising.loaders.running import Progress
 
 SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.ui.enabled": "false",
@@ -59,7 +59,7 @@ def trouble(real: Any, folder: str) -> Any:
             context = TaskContext.get()
             assert context is not None
             yield from task(batches)
-            import index.storage.package as used  # noqa: PLC0415
+            import promising.index.storage.package as used  # noqa: PLC0415
 
             note = {"file": used.__file__, "directory": os.getcwd(), "part": context.partitionId()}
             pathlib.Path(folder, f"{uuid.uuid4().hex}.json").write_text(json.dumps(note))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from index.scan_plan import ScanPlan
-from query import Session
-from summaries.errors import PromisingError
+from promising.errors import PromisingError
+from promising.index.scan_plan import ScanPlan
+from promising.query import Session
 
 KEY = b"for tests"
 

@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import promising
-from index.check import check_stream
-from index.storage.options import StoreOptions
-from loaders.bulk import bulk_load
+from promising.index.check import check_stream
+from promising.index.storage.options import StoreOptions
 from promising.journey import transactions
-from query.session import Session
+from promising.loaders.bulk import bulk_load
+from promising.query.session import Session
 
 BATCH = 1 << 18
 DAY = 86_400_000_000

@@ -10,8 +10,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 import promising
+from promising.query.session import Session
 from promising.testing.streams import Columns, zipf
-from query.session import Session
 
 START = 1_700_000_000_000_000
 MINUTE = 60_000_000

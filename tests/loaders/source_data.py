@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from query.session import Session
+from promising.query.session import Session
 
 CREATE = "CREATE STREAM s (ts TIMESTAMP, item INT, price DOUBLE, name VARCHAR) TIMESTAMP BY ts"
 SUMMARISE = "CREATE SUMMARY items ON s (item) WITH GRANULARITY 1 HOUR AND COLLAPSE (4, 5)"

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loaders import bulk, parts
-from loaders.bulk import Report, bulk_load
-from loaders.running import Progress
+from promising.errors import DataDamaged, LoadError, TokenReused, Unavailable
+from promising.loaders import bulk, parts
+from promising.loaders.bulk import Report, bulk_load
+from promising.loaders.running import Progress
+from promising.query.session import Session
 from promising.testing.streams import colliding_keys
-from query.session import Session
-from summaries.errors import DataDamaged, LoadError, TokenReused, Unavailable
 from tests.loaders.loading import START, answers, log, picked, store, table, write, zones
 
 pytestmark = pytest.mark.spark
@@ -245,7 +245,7 @@ def test_tasks_that_fail_count_once(
 
 
 def test_tasks_that_always_fail_say_why_and_leave_nothing(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from loaders import shipping  # noqa: PLC0415
+    from promising.loaders import shipping  # noqa: PLC0415
 
     monkeypatch.setattr(shipping, "NEEDED", ("numpy", "no_such_package"))
     source = write(log(1_000, hours=10), tmp_path / "in", files=1)

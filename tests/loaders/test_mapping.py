@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from index.load_plan import LoadPlan
-from loaders import sources
-from loaders.bulk import _session
-from loaders.mapping import Times, checked, match
-from summaries.errors import BadSettings, MissingColumn, UnknownColumn, WrongType
+from promising.errors import BadSettings, MissingColumn, UnknownColumn, WrongType
+from promising.index.load_plan import LoadPlan
+from promising.loaders import sources
+from promising.loaders.bulk import _session
+from promising.loaders.mapping import Times, checked, match
 
 pytestmark = pytest.mark.spark
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from index.load_plan import LoadPlan, zone_starts
-from loaders import parts
-from loaders.mapping import value
-from summaries.hashing import hash_keys
+from promising.index.load_plan import LoadPlan, zone_starts
+from promising.loaders import parts
+from promising.loaders.mapping import value
+from promising.summaries.hashing import hash_keys
 from tests.loaders.loading import START, log, store
 
 COUNTS = st.lists(

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaders.bulk import bulk_load
-from loaders.running import Progress
-from query.session import Session
-from summaries.errors import (
+from promising.errors import (
     BadSettings,
     BadSource,
     CeilingReached,
@@ -20,6 +17,9 @@ from summaries.errors import (
     NothingToLoad,
     SourceChanged,
 )
+from promising.loaders.bulk import bulk_load
+from promising.loaders.running import Progress
+from promising.query.session import Session
 from tests.loaders.loading import log, store, write
 
 pytestmark = pytest.mark.spark

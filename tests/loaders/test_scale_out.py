@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import index.log
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from loaders.scale_out import scale_out
-from query import Session
-from summaries.errors import NoSuchName, NoSummary, Unsupported
+import promising.index.log
+from promising.errors import NoSuchName, NoSummary, Unsupported
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.loaders.scale_out import scale_out
+from promising.query import Session
 from tests.loaders.desk import desk
 
 pytestmark = pytest.mark.spark
@@ -30,8 +30,8 @@ WORDS = ["tea", "Tea", "", "jam_1", "日本", "it's", 'a "b"', "back\\slash", "5
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """Streams a and b: most of their tuples cold, some in memory, the first aged out; c is in memory, and empty."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index.log, "CHUNK", 256)
-        patch.setattr("index.storage.cold_layout.SMALL", 64)
+        patch.setattr(promising.index.log, "CHUNK", 256)
+        patch.setattr("promising.index.storage.cold_layout.SMALL", 64)
         options = StoreOptions(hot_tuples=0, run_tuples=1024, sync="relaxed")
         store = Store.open(tmp_path_factory.mktemp("kept") / "store", seed=-5, clock=lambda: 1 << 60, options=options)
         with Session(clock=lambda: 1 << 60, store=store) as made:

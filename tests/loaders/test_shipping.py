@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from loaders import shipping
-from summaries.errors import BadSettings
+from promising.errors import BadSettings
+from promising.loaders import shipping
 
 
 def test_the_archive_is_the_house_and_equal_for_equal_sources():
@@ -33,7 +33,8 @@ def test_a_session_over_the_network_cannot_take_it_along():
 
 def test_it_runs_from_the_archive(tmp_path: Path):
     archive = shipping.house()
-    program = "import index.storage.package as p, loaders.parts, query.session; print(p.__file__)"
+    modules = "promising.index.storage.package as p, promising.loaders.parts, promising.query.session"
+    program = f"import {modules}; print(p.__file__)"
     environment = {**os.environ, "PYTHONPATH": archive}
     found = subprocess.run(
         [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True

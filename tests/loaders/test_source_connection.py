@@ -8,12 +8,12 @@ import pytest
 
 pytest.importorskip("pyspark.sql")
 
-import loaders.bulk
-import loaders.scale_out
+import promising.loaders.bulk
+import promising.loaders.scale_out
 from promising import spark as front
+from promising.errors import BadSettings
 from promising.settings import Settings, Tls
 from promising.testing.running import running
-from summaries.errors import BadSettings
 from tests.loaders.source_data import stocked
 from tests.promising.server.certificates import Authority
 
@@ -41,8 +41,8 @@ def test_the_functions_for_users_bind_the_service(monkeypatch: pytest.MonkeyPatc
         with pickle.loads(pickle.dumps(connect))() as service:
             return spark, service.plan_scan(sql, share=share).scans[0].stream
 
-    monkeypatch.setattr(loaders.bulk, "bulk_load", load)
-    monkeypatch.setattr(loaders.scale_out, "scale_out", scale)
+    monkeypatch.setattr(promising.loaders.bulk, "bulk_load", load)
+    monkeypatch.setattr(promising.loaders.scale_out, "scale_out", scale)
     with stocked() as session, running(session=session) as address:
         told: Any = front.bulk_load("spark", address, "s", "in.csv", staging="here", token="monday")
         assert told == ("spark", "s", "in.csv", {"staging": "here", "token": "monday"})

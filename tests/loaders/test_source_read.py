@@ -19,17 +19,17 @@ from pyspark.sql import datasource as spark_sql
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.types import StructType
 
-import index.log
-from index.scan_plan import Piece
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from loaders import reading
-from loaders.reading import Reader, Share, grouped
-from loaders.source import Service, Source
+import promising.index.log
+from promising.errors import BadSettings, DuplicateColumn, PromisingError, UnknownColumn, WrongType
+from promising.index.scan_plan import Piece
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.loaders import reading
+from promising.loaders.reading import Reader, Share, grouped
+from promising.loaders.source import Service, Source
+from promising.query.session import Session
 from promising.spark import register
 from promising.testing.running import running
-from query.session import Session
-from summaries.errors import BadSettings, DuplicateColumn, PromisingError, UnknownColumn, WrongType
 
 SECOND = 1_000_000
 EACH, PARTS = 400, 10
@@ -42,8 +42,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """A stream of which four fifths are cold, in small files of small row groups."""
     draw = random.Random(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index.log, "CHUNK", 128)
-        patch.setattr("index.storage.cold_layout.SMALL", 32)
+        patch.setattr(promising.index.log, "CHUNK", 128)
+        patch.setattr("promising.index.storage.cold_layout.SMALL", 32)
         options = StoreOptions(hot_tuples=0, run_tuples=512, sync="relaxed")
         store = Store.open(tmp_path_factory.mktemp("kept"), seed=3, clock=lambda: 1 << 60, options=options)
         with Session(clock=lambda: 1 << 60, store=store) as made:

@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("pyspark.sql")
 
-from index.ledger import BATCHES as REMEMBERED
-from index.ledger import PRODUCERS as KNOWN
-from index.ledger import check_number
-from loaders import sink
-from loaders.sink import OtherRows, Place, Sent, Target, cut, digest, gathered, send, tell
-from query.session import Session
-from summaries.errors import BatchError, BatchTooLarge, NullKey, NullTime
+from promising.errors import BatchError, BatchTooLarge, NullKey, NullTime
+from promising.index.ledger import BATCHES as REMEMBERED
+from promising.index.ledger import PRODUCERS as KNOWN
+from promising.index.ledger import check_number
+from promising.loaders import sink
+from promising.loaders.sink import OtherRows, Place, Sent, Target, cut, digest, gathered, send, tell
+from promising.query.session import Session
 
 COLUMNS = {
     "ts": ("timestamp", "ts"),

@@ -14,9 +14,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
+from promising.errors import BadSettings
 from promising.spark import PromisingSource, register
 from promising.testing.running import running
-from summaries.errors import BadSettings
 from tests.loaders.source_data import SALES, numbers, stocked
 
 

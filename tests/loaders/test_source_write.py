@@ -15,13 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from loaders.sink import BATCHES, Place, Writer, send
-from promising.server.tokens import TokenStore
-from promising.settings import Auth, Settings
-from promising.spark import PromisingSource, register
-from promising.testing.running import running
-from query.session import Session
-from summaries.errors import (
+from promising.errors import (
     BadSettings,
     DuplicateColumn,
     MissingColumn,
@@ -33,6 +27,12 @@ from summaries.errors import (
     UnknownColumn,
     WrongType,
 )
+from promising.loaders.sink import BATCHES, Place, Writer, send
+from promising.query.session import Session
+from promising.server.tokens import TokenStore
+from promising.settings import Auth, Settings
+from promising.spark import PromisingSource, register
+from promising.testing.running import running
 from tests.loaders.source_data import NOW, ROWS, START, numbers, sales, stocked
 
 FIELDS = {"ts": "timestamp", "item": "integer", "price": "double", "name": "string"}
@@ -142,7 +142,7 @@ def test_strict_fails_what_would_be_left_out(session: Session, address: str):
 
 
 def test_attempts_at_the_same_time_add_nothing_twice(session: Session, address: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("loaders.sink.SMALL", 2_000)
+    monkeypatch.setattr("promising.loaders.sink.SMALL", 2_000)
     target = writer(address).target
     given = [batch(*range(1_000))]
     start = Barrier(3)

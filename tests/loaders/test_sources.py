@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from loaders import sources
-from summaries.errors import BadSource, WrongType
+from promising.errors import BadSource, WrongType
+from promising.loaders import sources
 
 pytestmark = pytest.mark.spark
 

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from query.scalar.expressions import compile_expression
-from query.scalar.scope import Input, StreamScope
-from query.spark_expressions import TYPES, Writer
-from query.sql import parse
-from summaries.errors import QueryError, Unsupported
+from promising.errors import QueryError, Unsupported
+from promising.query.scalar.expressions import compile_expression
+from promising.query.scalar.scope import Input, StreamScope
+from promising.query.spark_expressions import TYPES, Writer
+from promising.query.sql import parse
 from tests.query.random_expressions import COLUMNS, Generator, table
 
 pytestmark = pytest.mark.spark

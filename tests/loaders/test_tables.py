@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("pyspark.sql")
 
-from loaders.tables import load_table as load
+from promising.errors import DuplicateKey, MissingColumn, NoSuchName, TableFull
+from promising.loaders.tables import load_table as load
+from promising.query.session import Session
 from promising.spark import load_table
 from promising.testing.running import running
-from query.session import Session
-from summaries.errors import DuplicateKey, MissingColumn, NoSuchName, TableFull
 
 ROWS = "SELECT id AS k, concat('n', id) AS name, CAST(id AS INT) / 2 AS x, timestamp_micros(id) AS t FROM range({})"
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from index import Options, Stream, SummaryIndex
 from promising import grid_text as module
+from promising.errors import BadQuestion
 from promising.grid_text import grid_text
+from promising.index import Options, Stream, SummaryIndex
 from promising.testing import ManualClock
-from summaries.errors import BadQuestion
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from index import Options, Stream, SummaryIndex
-from index.regions import ZoneInfo
 from promising import grid, picture
+from promising.errors import BadQuestion
+from promising.index import Options, Stream, SummaryIndex
+from promising.index.regions import ZoneInfo
 from promising.testing import ManualClock
-from summaries.errors import BadQuestion
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -5,11 +5,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from index.regions import Appended
 from promising import journey, replay
+from promising.errors import Unavailable
+from promising.index.regions import Appended
 from promising.local_service import LocalService
 from promising.replay import Parts, Replay
-from summaries.errors import Unavailable
 
 
 class Recorder:

@@ -6,9 +6,8 @@ from google.rpc import error_details_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promising import statuses, wire
-from summaries import errors
-from summaries.errors import BadRequest, LimitReached, PromisingError, StatementError
+from promising import errors, statuses, wire
+from promising.errors import BadRequest, LimitReached, PromisingError, StatementError
 
 CLASSES = sorted(statuses.CLASSES.values(), key=lambda kind: kind.__name__)
 FAULTS = {  # nothing that a client sends leads to these; if one comes up, it is a fault

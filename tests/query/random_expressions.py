@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from query.scalar.types import ARROW, Kind
+from promising.query.scalar.types import ARROW, Kind
 
 COLUMNS: dict[str, Kind] = {
     "i": "int",

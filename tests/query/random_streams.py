@@ -11,9 +11,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from promising.errors import BatchError
+from promising.query import Session
 from promising.testing import ManualClock, Oracle
-from query import Session
-from summaries.errors import BatchError
 from tests.index.world import ColdShelf, cool
 
 SECOND = 1_000_000
@@ -138,7 +138,7 @@ class World:
     def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
         self.rng = rng = random.Random(f"world {seed}")
         if monkeypatch is not None and rng.random() < 0.6:  # chunks so small that they are freed and used again
-            monkeypatch.setattr("index.log.CHUNK", rng.choice((16, 64, 256)))
+            monkeypatch.setattr("promising.index.log.CHUNK", rng.choice((16, 64, 256)))
         self.clock = ManualClock(START + rng.randrange(MINUTE))
         self.session = Session(clock=self.clock, seed=seed)
         self.step = rng.choice((SECOND // 20, SECOND // 4, SECOND, 3 * SECOND))  # event time from tuple to tuple

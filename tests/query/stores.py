@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.query import Answer, Frame, Progress, Session
 from promising.testing.streams import zipf_law
-from query import Answer, Frame, Progress, Session
 
 SECOND = 1_000_000
 MS = 1_000_000

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from query.aggregate.aggregates import Aggregate, Function, Groups, check
-from query.aggregate.grouping import SEED, Strings, Table
-from query.kernels.table import hash_text
-from query.scalar.types import ARROW, Kind
-from summaries.errors import Overflow
-from summaries.kernels.hashing import P1, P2, remix
+from promising.errors import Overflow
+from promising.query.aggregate.aggregates import Aggregate, Function, Groups, check
+from promising.query.aggregate.grouping import SEED, Strings, Table
+from promising.query.kernels.table import hash_text
+from promising.query.scalar.types import ARROW, Kind
+from promising.summaries.kernels.hashing import P1, P2, remix
 from tests.conftest import NO_JIT
 
 KINDS: tuple[Kind, ...] = ("int", "float", "string", "bool", "timestamp", "interval")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from index.auto import Auto
-from query import Session
+from promising.index.auto import Auto
+from promising.query import Session
 from tests.query.stores import Stores, filled, pieces, rows_of, tuples
 from tests.query.test_resume import PREFERENCES, STRUCTURES, arriving, query
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import summaries.errors as e
+import promising.errors as e
+from promising.query import Session
+from promising.query.tokens import KEPT, MOST
 from promising.testing import ManualClock
-from query import Session
-from query.tokens import KEPT, MOST
 
 SECOND = 1_000_000
 TUPLES = 1200

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from query import Progress
-from query.operators.base import Guess
-from summaries.errors import BadClause
+from promising.errors import BadClause
+from promising.query import Progress
+from promising.query.operators.base import Guess
 from tests.query.stores import MS, Row, Stores, as_rows, filled, frames, pieces, rows_of, stores, tuples
 from tests.query.test_resume import PREFERENCES, STRUCTURES, query
 

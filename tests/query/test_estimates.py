@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from query import Frame
-from query.binder import bind
-from query.cursor import Cursor
-from query.sql import parse
+from promising.query import Frame
+from promising.query.binder import bind
+from promising.query.cursor import Cursor
+from promising.query.sql import parse
 from tests.query.stores import MS, Stores, as_rows, filled
 
 TRIALS = 1_000

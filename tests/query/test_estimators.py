@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from query.aggregate.aggregates import Aggregate, Groups
-from query.aggregate.confidence import count_bounds
-from query.aggregate.estimators import Estimated, Sample, estimate
-from query.kernels.limits import FEW, student
-from query.kernels.samples import quantiles
-from query.scalar.types import ARROW, Kind
-from summaries.errors import BadQuestion, Overflow
+from promising.errors import BadQuestion, Overflow
+from promising.query.aggregate.aggregates import Aggregate, Groups
+from promising.query.aggregate.confidence import count_bounds
+from promising.query.aggregate.estimators import Estimated, Sample, estimate
+from promising.query.kernels.limits import FEW, student
+from promising.query.kernels.samples import quantiles
+from promising.query.scalar.types import ARROW, Kind
 from tests.conftest import NO_JIT
 from tests.query.test_aggregates import near
 

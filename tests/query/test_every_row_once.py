@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from query import Session
+from promising.query import Session
 
 N = 20_000
 

@@ -8,11 +8,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from query.scalar.expressions import compile_expression
-from query.scalar.scope import Input, StreamScope
-from query.scalar.types import ARROW, Kind
-from query.sql import parse
-from summaries.errors import QueryError
+from promising.errors import QueryError
+from promising.query.scalar.expressions import compile_expression
+from promising.query.scalar.scope import Input, StreamScope
+from promising.query.scalar.types import ARROW, Kind
+from promising.query.sql import parse
 from tests.query.random_expressions import COLUMNS, MACROS, TYPES, Generator, Pair, table
 
 SEEDS = 32

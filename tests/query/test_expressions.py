@@ -6,12 +6,7 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from query.scalar.compiled import Compiled, Frame
-from query.scalar.expressions import compile_expression, compile_predicate, conjuncts
-from query.scalar.scope import Input, StreamScope
-from query.scalar.types import ARROW, Kind, kind_of_type
-from query.sql import generate, parse
-from summaries.errors import (
+from promising.errors import (
     Ambiguous,
     BadCast,
     BadClause,
@@ -22,6 +17,11 @@ from summaries.errors import (
     TypeMismatch,
     Unsupported,
 )
+from promising.query.scalar.compiled import Compiled, Frame
+from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
+from promising.query.scalar.scope import Input, StreamScope
+from promising.query.scalar.types import ARROW, Kind, kind_of_type
+from promising.query.sql import generate, parse
 
 SHOP: dict[str, Kind] = {"item": "int", "Price": "float", "name": "string", "sold": "bool", "ts": "timestamp"}
 ORDERS: dict[str, Kind] = {"item": "int", "amount": "int", "part": "int"}

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from promising.errors import TokenExpired
+from promising.query import Session
 from promising.testing import ManualClock
-from query import Session
-from summaries.errors import TokenExpired
 
 SECOND = 1_000_000
 

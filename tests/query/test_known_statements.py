@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import promising
-from query.sql import LONGEST_KNOWN, generate, parse, parse_known
-from summaries.errors import BadSyntax, NoSuchName
+from promising.errors import BadSyntax, NoSuchName
+from promising.query.sql import LONGEST_KNOWN, generate, parse, parse_known
 
 START = 1_700_000_000_000_000
 STATEMENTS = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import promising
-from query.cursor import Cursor
+from promising.query.cursor import Cursor
 
 STATEMENTS = (
     "SELECT a.k, a.v, b.v FROM a, b WHERE a.k = b.k",

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import query.many
+import promising.query.many
+from promising.errors import DivisionByZero, NoSuchName, Unsupported
+from promising.query import Answer, Session
 from promising.testing import ManualClock
-from query import Answer, Session
-from summaries.errors import DivisionByZero, NoSuchName, Unsupported
 
 SECOND = 1_000_000
 INT64 = (1 << 63) - 1
@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 
 @pytest.fixture(autouse=True)
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query.many, "FEWEST", FEWEST)
+    monkeypatch.setattr(promising.query.many, "FEWEST", FEWEST)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from promising import journey
-from query import Session
+from promising.query import Session
 from tests.query.stores import SECOND, Stores, filled, rows_of, stores, tuples
 
 STORES = (367, 406)

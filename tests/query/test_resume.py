@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from query import Session
-from summaries.errors import BadToken, TokenExpired
+from promising.errors import BadToken, TokenExpired
+from promising.query import Session
 from tests.query.stores import MS, Row, Stores, filled, pieces, rows_of, stores, tuples
 
 STRUCTURES = ("none", "time", "grid", "adaptive")

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import index.log
-from index.scan_plan import Scan, ScanPlan
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from query import Session
-from summaries.errors import BadQuestion, NoSummary, TokenExpired, Unsupported
-from summaries.hashing import hash_keys
+import promising.index.log
+from promising.errors import BadQuestion, NoSummary, TokenExpired, Unsupported
+from promising.index.scan_plan import Scan, ScanPlan
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.query import Session
+from promising.summaries.hashing import hash_keys
 
 SECOND = 1_000_000
 SPAN = 200  # seconds
@@ -31,8 +31,8 @@ def kept(
     path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, *, chunk: int = 64, run: int = 256
 ) -> Iterator[Session]:
     """A session over a store in which all that can go cold does, in small files of small row groups."""
-    monkeypatch.setattr(index.log, "CHUNK", chunk)
-    monkeypatch.setattr("index.storage.cold_layout.SMALL", 16)
+    monkeypatch.setattr(promising.index.log, "CHUNK", chunk)
+    monkeypatch.setattr("promising.index.storage.cold_layout.SMALL", 16)
     options = StoreOptions(hot_tuples=0, run_tuples=run, sync="relaxed")
     store = Store.open(path, seed=seed, clock=lambda: 1 << 60, options=options)
     with Session(clock=lambda: 1 << 60, store=store) as session:
@@ -221,7 +221,7 @@ def test_only_columns_that_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_streams_in_memory_are_warm(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index.log, "CHUNK", 64)
+    monkeypatch.setattr(promising.index.log, "CHUNK", 64)
     session = Session(clock=lambda: 1 << 60, seed=1)
     world(session, 4, cold=False)
     for sql in STATEMENTS:
@@ -252,8 +252,8 @@ def test_what_went_cold_since_is_fetched(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_fetch_gives_slices(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index.log, "CHUNK", 64)
-    monkeypatch.setattr("query.scan.FETCHED", 40)
+    monkeypatch.setattr(promising.index.log, "CHUNK", 64)
+    monkeypatch.setattr("promising.query.scan.FETCHED", 40)
     session = Session(clock=lambda: 1 << 60, seed=1)
     stream(session, "a")
     grow(session, "a", random.Random(1), 0, 300, 0, 9)

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 import promising
+from promising.errors import DivisionByZero, DuplicateName, InUse, NoSuchName, StatementError
+from promising.query import Session
+from promising.query.answers import Answer, Done, Explanation
 from promising.testing import ManualClock
-from query import Session
-from query.answers import Answer, Done, Explanation
-from summaries.errors import DivisionByZero, DuplicateName, InUse, NoSuchName, StatementError
 
 SECOND = 1_000_000
 

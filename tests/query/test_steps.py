@@ -2,9 +2,9 @@
 
 import pytest
 
-from query.answers import Part
-from query.session import Session
-from summaries.errors import NoSuchName, TokenExpired, Unsupported
+from promising.errors import NoSuchName, TokenExpired, Unsupported
+from promising.query.answers import Part
+from promising.query.session import Session
 from tests.query.stores import MS, Ticking
 
 JOIN = """

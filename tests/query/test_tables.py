@@ -9,12 +9,7 @@ import pyarrow as pa
 import pytest
 
 import promising
-from index.check import check_table
-from index.storage.repair import repair
-from index.storage.store import Store
-from index.storage.table_store import FOLDER
-from query.session import Session
-from summaries.errors import (
+from promising.errors import (
     BadClause,
     BadSchema,
     DivisionByZero,
@@ -29,6 +24,11 @@ from summaries.errors import (
     TypeMismatch,
     ValueTooLong,
 )
+from promising.index.check import check_table
+from promising.index.storage.repair import repair
+from promising.index.storage.store import Store
+from promising.index.storage.table_store import FOLDER
+from promising.query.session import Session
 
 MADE = "CREATE TABLE Rates (Code STRING PRIMARY KEY, rate FLOAT, since TIMESTAMP, n INT, old BOOL)"
 NAMES = ("Code", "rate", "since", "n", "old")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from query.sql import generate, parse, parse_many
-from summaries.errors import BadClause, BadSyntax, StatementError, Unsupported
+from promising.errors import BadClause, BadSyntax, StatementError, Unsupported
+from promising.query.sql import generate, parse, parse_many
 
 HERE = Path(__file__).parent
 SEEDS = [

@@ -8,8 +8,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from query.sql import generate, nodes, offset_of, parse, parse_many
-from summaries.errors import BadClause, Unsupported
+from promising.errors import BadClause, Unsupported
+from promising.query.sql import generate, nodes, offset_of, parse, parse_many
 
 HERE = Path(__file__).parent
 LINES = (HERE / "identity.sql").read_text(encoding="utf-8").splitlines()

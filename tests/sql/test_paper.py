@@ -5,7 +5,7 @@ import itertools
 import pytest
 from sqlglot import exp
 
-from query.sql import generate, nodes, parse
+from promising.query.sql import generate, nodes, parse
 
 FIGURE_3A = "CREATE SUMMARY {name} ON {stream} ({attr}) WITH GRANULARITY {T_1} AND COLLAPSE({rate}, {depth})"
 FIGURE_3B = (

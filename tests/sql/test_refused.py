@@ -6,10 +6,10 @@ In these texts ‸ stands before the place that the error must point at.
 import pytest
 from sqlglot import exp
 
-from query.sql import nodes, parse, parse_many
-from query.sql.check import ALLOWED, check
-from query.sql.words import OTHER_STATEMENTS
-from summaries.errors import BadClause, BadSyntax, Unsupported
+from promising.errors import BadClause, BadSyntax, Unsupported
+from promising.query.sql import nodes, parse, parse_many
+from promising.query.sql.check import ALLOWED, check
+from promising.query.sql.words import OTHER_STATEMENTS
 
 UNSUPPORTED = [
     # Joins and sources.

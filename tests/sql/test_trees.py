@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from query.sql import generate, nodes, parse
-from query.sql.words import CALL_BY_NAME, CALLS, RESERVED, TYPES, keyword
+from promising.query.sql import generate, nodes, parse
+from promising.query.sql.words import CALL_BY_NAME, CALLS, RESERVED, TYPES, keyword
 
 WORDS = ["a", "b", "Price", "_x1", "TimeStamp", "Window", "Budget", "Count", "Summary", "Estimate", "Stream", "Options"]
 WORDS += ["interval", "weighted", "fade", "error", "symmetric", "nulls", "top", "größe", "商品", "ſelect", "İx", "ǰ"]

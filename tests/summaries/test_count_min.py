@@ -4,8 +4,8 @@ import datasketches
 import numpy as np
 import pytest
 
-from summaries import CountMin
-from summaries.errors import BadSize, NotContained
+from promising.errors import BadSize, NotContained
+from promising.summaries import CountMin
 
 KEYS = 500
 

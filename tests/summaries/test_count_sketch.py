@@ -4,11 +4,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from summaries import BOUNDS, CountMin, CountSketch
-from summaries.errors import BadSize, Incompatible
-from summaries.hashing import hash_keys
-from summaries.kernels.sketch import count_sketch_estimate
-from summaries.sizing import tail, tail_point
+from promising.errors import BadSize, Incompatible
+from promising.summaries import BOUNDS, CountMin, CountSketch
+from promising.summaries.hashing import hash_keys
+from promising.summaries.kernels.sketch import count_sketch_estimate
+from promising.summaries.sizing import tail, tail_point
 
 
 def zipf(rng: np.random.Generator, tuples: int, keys: int = 400) -> npt.NDArray[np.int64]:

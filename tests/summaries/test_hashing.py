@@ -7,10 +7,10 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from summaries import hash_keys
-from summaries.errors import MixedKeys, NaNKey, NullKey, WrongType
-from summaries.hashing import inner_seed
-from summaries.kernels.hashing import filter_word, hash_bytes, hash_long, remix, row_word
+from promising.errors import MixedKeys, NaNKey, NullKey, WrongType
+from promising.summaries import hash_keys
+from promising.summaries.hashing import inner_seed
+from promising.summaries.kernels.hashing import filter_word, hash_bytes, hash_long, remix, row_word
 
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 longs = st.integers(LONG_MIN, LONG_MAX)

@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import summaries.kernels
+import promising.summaries.kernels
 
-KERNELS = Path(summaries.kernels.__file__).parent
+KERNELS = Path(promising.summaries.kernels.__file__).parent
 PROGRAM = """
 import numpy as np
-from summaries.kernels.sketch import count_min_update
+from promising.summaries.kernels.sketch import count_min_update
 counters = np.zeros((2, 16), np.int64)
 with np.errstate(over="ignore"):
     count_min_update(np.arange(20, dtype=np.uint64), np.arange(20), counters)

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from summaries import Distinct, Exact, Frequent, Histogram, Quantile, Sample
-from summaries.errors import BadCount, BadQuestion, BadSize, NotContained, WrongType
+from promising.errors import BadCount, BadQuestion, BadSize, NotContained, WrongType
+from promising.summaries import Distinct, Exact, Frequent, Histogram, Quantile, Sample
 
 
 def test_exact_counts_and_refuses_to_go_below_zero():

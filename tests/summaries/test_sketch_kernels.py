@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from summaries.kernels.hashing import remix, row_word
-from summaries.kernels.sketch import (
+from promising.summaries.kernels.hashing import remix, row_word
+from promising.summaries.kernels.sketch import (
     count_min_estimate,
     count_min_update,
     count_sketch_estimate,

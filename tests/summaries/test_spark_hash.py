@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from summaries import hash_keys
+from promising.summaries import hash_keys
 
 sql = pytest.importorskip("pyspark.sql")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.scalar.compiled import Compiled
-from query.scalar.scope import Input
-from query.scalar.types import ARROW, Kind
-from query.standing.deltas import POS, Counters, Deltas, Ids, Mode, Times, joined, nothing
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import ARROW, Kind
+from promising.query.standing.deltas import POS, Counters, Deltas, Ids, Mode, Times, joined, nothing
 
 
 class Rows(Protocol):

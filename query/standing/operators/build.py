@@ -3,22 +3,22 @@
 from collections.abc import Callable
 from typing import Final
 
-from query.standing import plan
-from query.standing.deltas import Mode
-from query.standing.labels import Label, label, retracts
-from query.standing.operators.base import Body, Node
-from query.standing.operators.counted import Rule
-from query.standing.operators.distinct import DistinctNode
-from query.standing.operators.exists import ExistsNode
-from query.standing.operators.group import GroupNode
-from query.standing.operators.join import JoinNode
-from query.standing.operators.kept import KeptNode
-from query.standing.operators.leaf import Leaf
-from query.standing.operators.project import ProjectNode
-from query.standing.operators.sets import SetNode
-from query.standing.operators.table_join import TableJoinNode
-from query.standing.operators.union import UnionNode
-from query.standing.operators.window_join import WindowJoinNode
+from promising.query.standing import plan
+from promising.query.standing.deltas import Mode
+from promising.query.standing.labels import Label, label, retracts
+from promising.query.standing.operators.base import Body, Node
+from promising.query.standing.operators.counted import Rule
+from promising.query.standing.operators.distinct import DistinctNode
+from promising.query.standing.operators.exists import ExistsNode
+from promising.query.standing.operators.group import GroupNode
+from promising.query.standing.operators.join import JoinNode
+from promising.query.standing.operators.kept import KeptNode
+from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.project import ProjectNode
+from promising.query.standing.operators.sets import SetNode
+from promising.query.standing.operators.table_join import TableJoinNode
+from promising.query.standing.operators.union import UnionNode
+from promising.query.standing.operators.window_join import WindowJoinNode
 
 MakeLeaf = Callable[[plan.Window], Leaf]
 

@@ -12,12 +12,12 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from query.kernels.entries import CODE
-from query.kernels.standing_join import choose
-from query.scalar.types import Kind
-from query.standing.deltas import NEG_EXP, NEG_INV, POS, Deltas, Ids, Mode, Times
-from query.standing.operators.base import Node, rows_of, split
-from query.standing.operators.entries import Coder, Codes, Entries, Places, slot_width
+from promising.query.kernels.entries import CODE
+from promising.query.kernels.standing_join import choose
+from promising.query.scalar.types import Kind
+from promising.query.standing.deltas import NEG_EXP, NEG_INV, POS, Deltas, Ids, Mode, Times
+from promising.query.standing.operators.base import Node, rows_of, split
+from promising.query.standing.operators.entries import Coder, Codes, Entries, Places, slot_width
 
 Rule = Literal["distinct", "intersect", "intersect all", "except", "except all", "exists", "not exists"]
 

@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.kernels.standing_join import admit
-from query.standing.deltas import NEG_EXP, POS, Deltas, Ids, Mode, nothing
-from query.standing.operators.base import Node, Tick, rows_of, split, told
-from query.standing.operators.counted import NO_ENDS, Counted
-from query.standing.operators.entries import LEAST, Coder, Codes, Entries, slot_width
+from promising.query.kernels.standing_join import admit
+from promising.query.standing.deltas import NEG_EXP, POS, Deltas, Ids, Mode, nothing
+from promising.query.standing.operators.base import Node, Tick, rows_of, split, told
+from promising.query.standing.operators.counted import NO_ENDS, Counted
+from promising.query.standing.operators.entries import LEAST, Coder, Codes, Entries, slot_width
 
 NOT_YET = -(1 << 62)  # the end of a spare that is none
 

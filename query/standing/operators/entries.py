@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from query.aggregate.grouping import Keys, Table
-from query.kernels import entries as kernels
-from query.kernels.entries import CODE, COUNT, FIELDS, FREE, METAS, NOTE, SHIFT, SLOT, TOP
-from query.scalar.types import Kind
-from query.standing.deltas import Ids, Times
+from promising.query.aggregate.grouping import Keys, Table
+from promising.query.kernels import entries as kernels
+from promising.query.kernels.entries import CODE, COUNT, FIELDS, FREE, METAS, NOTE, SHIFT, SLOT, TOP
+from promising.query.scalar.types import Kind
+from promising.query.standing.deltas import Ids, Times
 
 Places = NDArray[np.int32]
 Codes = NDArray[np.int32]

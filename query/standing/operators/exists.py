@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from query.scalar.compiled import Compiled
-from query.standing.deltas import POS, Deltas
-from query.standing.operators.base import Body, Tick, chosen, missing, split, told
-from query.standing.operators.counted import NO_ENDS, Counted
-from query.standing.operators.leaf import Leaf
+from promising.query.scalar.compiled import Compiled
+from promising.query.standing.deltas import POS, Deltas
+from promising.query.standing.operators.base import Body, Tick, chosen, missing, split, told
+from promising.query.standing.operators.counted import NO_ENDS, Counted
+from promising.query.standing.operators.leaf import Leaf
 
 
 class ExistsNode(Body):

@@ -7,17 +7,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.aggregate.aggregates import Aggregate
-from query.aggregate.arrays import present, raw
-from query.bound import RESULT
-from query.scalar.compiled import Compiled, Frame
-from query.scalar.scope import Input
-from query.scalar.types import ARROW, Kind
-from query.standing.deltas import NEG_INV, NEVER, POS, Deltas, Ids, Mode
-from query.standing.operators.base import Body, Node, Tick, rows_of, split, told, truth
-from query.standing.operators.counted import NO_ENDS
-from query.standing.operators.entries import LEAST, Coder, Codes, Entries, Places, slot_width
-from query.standing.operators.running import Argument, Running, grown, kept_up, running, worked_out
+from promising.query.aggregate.aggregates import Aggregate
+from promising.query.aggregate.arrays import present, raw
+from promising.query.bound import RESULT
+from promising.query.scalar.compiled import Compiled, Frame
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import ARROW, Kind
+from promising.query.standing.deltas import NEG_INV, NEVER, POS, Deltas, Ids, Mode
+from promising.query.standing.operators.base import Body, Node, Tick, rows_of, split, told, truth
+from promising.query.standing.operators.counted import NO_ENDS
+from promising.query.standing.operators.entries import LEAST, Coder, Codes, Entries, Places, slot_width
+from promising.query.standing.operators.running import Argument, Running, grown, kept_up, running, worked_out
 
 BEGINNING = -(1 << 62)
 """A time at which nothing has ended: that of a group over nothing, where no time was told yet."""

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from query.kernels import standing_join as kernels
-from query.preference import Preference
-from query.scalar.compiled import Compiled
-from query.standing.deltas import POS, Deltas, Ids, Mode, Times
-from query.standing.operators.base import Body, Tick, chosen, missing, rows_of, split, told
-from query.standing.operators.entries import Coder, Entries, Places, slot_width
-from query.standing.operators.leaf import Leaf
-from query.standing.operators.waiting import Waiting
+from promising.query.kernels import standing_join as kernels
+from promising.query.preference import Preference
+from promising.query.scalar.compiled import Compiled
+from promising.query.standing.deltas import POS, Deltas, Ids, Mode, Times
+from promising.query.standing.operators.base import Body, Tick, chosen, missing, rows_of, split, told
+from promising.query.standing.operators.entries import Coder, Entries, Places, slot_width
+from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.waiting import Waiting
 
 NO_ENDS: Times = np.empty(0, np.int64)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pyarrow as pa
 
-from query.standing.deltas import Deltas, Ids
-from query.standing.operators.base import Node, Tick, split
-from query.standing.operators.entries import Entries, slot_width
-from query.standing.operators.group import Told
+from promising.query.standing.deltas import Deltas, Ids
+from promising.query.standing.operators.base import Node, Tick, split
+from promising.query.standing.operators.entries import Entries, slot_width
+from promising.query.standing.operators.group import Told
 
 
 class KeptNode(Node):

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from query.standing.deltas import NEG_EXP, NEVER, POS, Deltas, Mode, Times, joined, nothing
-from query.standing.operators.base import Body, Rows, Tick, handed, rows_of
-from query.standing.operators.entries import Entries, slot_width
+from promising.query.standing.deltas import NEG_EXP, NEVER, POS, Deltas, Mode, Times, joined, nothing
+from promising.query.standing.operators.base import Body, Rows, Tick, handed, rows_of
+from promising.query.standing.operators.entries import Entries, slot_width
 
 
 class Leaf(Body):

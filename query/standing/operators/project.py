@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from query.scalar.compiled import Compiled
-from query.standing.deltas import Deltas, Ids
-from query.standing.operators.base import Body, Node, Tick
+from promising.query.scalar.compiled import Compiled
+from promising.query.standing.deltas import Deltas, Ids
+from promising.query.standing.operators.base import Body, Node, Tick
 
 
 class ProjectNode(Node):

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.aggregate.aggregates import Aggregate
-from query.aggregate.arrays import Column, present, raw
-from query.kernels import standing_groups as kernels
-from query.scalar.types import ARROW, Kind
-from query.standing.operators.entries import Codes, Entries, Places
-from summaries.errors import Overflow
+from promising.errors import Overflow
+from promising.query.aggregate.aggregates import Aggregate
+from promising.query.aggregate.arrays import Column, present, raw
+from promising.query.kernels import standing_groups as kernels
+from promising.query.scalar.types import ARROW, Kind
+from promising.query.standing.operators.entries import Codes, Entries, Places
 
 A = TypeVar("A", bound=np.generic)
 

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from query.standing.deltas import Deltas, Ids
-from query.standing.operators.base import Node, Tick, split, told
-from query.standing.operators.counted import NO_ENDS, Counted, Rule
+from promising.query.standing.deltas import Deltas, Ids
+from promising.query.standing.operators.base import Node, Tick, split, told
+from promising.query.standing.operators.counted import NO_ENDS, Counted, Rule
 
 
 class SetNode(Node):

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from index.table import Table
-from query.scalar.compiled import Compiled
-from query.standing.deltas import NEG_INV, POS, Deltas, Ids, Mode, Times
-from query.standing.operators.base import Body, Tick, chosen, missing, rows_of, split, told
-from query.standing.operators.entries import Coder, Entries, Places, slot_width
-from query.standing.operators.leaf import Leaf
+from promising.index.table import Table
+from promising.query.scalar.compiled import Compiled
+from promising.query.standing.deltas import NEG_INV, POS, Deltas, Ids, Mode, Times
+from promising.query.standing.operators.base import Body, Tick, chosen, missing, rows_of, split, told
+from promising.query.standing.operators.entries import Coder, Entries, Places, slot_width
+from promising.query.standing.operators.leaf import Leaf
 
 Versions = NDArray[np.int64]
 

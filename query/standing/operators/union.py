@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.standing.deltas import Deltas, Ids, Mode, joined, nothing
-from query.standing.operators.base import Node, Tick, handed
+from promising.query.standing.deltas import Deltas, Ids, Mode, joined, nothing
+from promising.query.standing.operators.base import Node, Tick, handed
 
 
 class UnionNode(Node):

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from query.kernels.standing_join import earlier_partners
-from query.preference import Preference
-from query.standing.operators.entries import Entries, Places
+from promising.query.kernels.standing_join import earlier_partners
+from promising.query.preference import Preference
+from promising.query.standing.operators.entries import Entries, Places
 
 MOST = 1 << 14  # probes that are put in order at once
 CHUNK = 256  # probes that are done before the time is asked for again

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from query.kernels import windows as kernels
-from query.kernels.windows import FIELDS, LATEST, METAS, ORDERED, START, STOP
-from query.scalar.compiled import Compiled
-from query.standing.deltas import NEVER, POS, Deltas, Ids, Times
-from query.standing.operators.base import Body, Tick, chosen, missing, rows_of, told
-from query.standing.operators.entries import Coder, Codes
-from query.standing.operators.leaf import Leaf
+from promising.query.kernels import windows as kernels
+from promising.query.kernels.windows import FIELDS, LATEST, METAS, ORDERED, START, STOP
+from promising.query.scalar.compiled import Compiled
+from promising.query.standing.deltas import NEVER, POS, Deltas, Ids, Times
+from promising.query.standing.operators.base import Body, Tick, chosen, missing, rows_of, told
+from promising.query.standing.operators.entries import Coder, Codes
+from promising.query.standing.operators.leaf import Leaf
 
 LEAST = 64
 NO_ENDS: Times = np.empty(0, np.int64)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from summaries.kernels.hashing import filter_word, remix, row_word
+from promising.summaries.kernels.hashing import filter_word, remix, row_word
 
 
 def some_hashes(n: int, keys: int, seed: int) -> NDArray[np.int64]:

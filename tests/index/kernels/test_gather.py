@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from index.kernels.gather import expand, gather, number
+from promising.index.kernels.gather import expand, gather, number
 
 pytestmark = pytest.mark.kernel
 

@@ -3,8 +3,19 @@
 import numpy as np
 import pytest
 
-from index.kernels import open_zone as kernels
-from index.kernels.open_zone import COUNT, REF_COUNT, REF_F2, ROW, S_REFERENCE, S_WINDOW, S_ZONE, SUB, WINDOW, ZONE_F2
+from promising.index.kernels import open_zone as kernels
+from promising.index.kernels.open_zone import (
+    COUNT,
+    REF_COUNT,
+    REF_F2,
+    ROW,
+    S_REFERENCE,
+    S_WINDOW,
+    S_ZONE,
+    SUB,
+    WINDOW,
+    ZONE_F2,
+)
 from tests.index.kernels.plain import some_hashes
 
 pytestmark = pytest.mark.kernel

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from index.kernels import postings as kernels
+from promising.index.kernels import postings as kernels
 from tests.index.kernels.plain import some_hashes
 
 pytestmark = pytest.mark.kernel

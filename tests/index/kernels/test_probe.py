@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from index.kernels.probe import filter_slots, may_hold, medians, survivors
+from promising.index.kernels.probe import filter_slots, may_hold, medians, survivors
 from tests.index.kernels.plain import bucket, filter_places, filtered, places, sketch, some_hashes
 
 pytestmark = pytest.mark.kernel

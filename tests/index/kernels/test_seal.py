@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from index.kernels.seal import (
+from promising.index.kernels.seal import (
     bucket_of,
     count_into,
     extent,

@@ -3,9 +3,9 @@
 import hashlib
 from pathlib import Path
 
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from index.summary import SummaryState
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.index.summary import SummaryState
 from tests.crash import feed
 from tests.index.storage.lives import LIMITS, opened, populate
 from tests.index.storage.told import digest, told

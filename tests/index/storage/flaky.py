@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from index.storage.checksums import Bytes
-from index.storage.disk import Disk, Handle, translated
-from summaries.errors import StorageError
+from promising.errors import StorageError
+from promising.index.storage.checksums import Bytes
+from promising.index.storage.disk import Disk, Handle, translated
 
 FREEING = ("truncate", "unlink")  # what a full disk still does
 

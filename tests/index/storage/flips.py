@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from index.storage.store import MANIFEST, Store
-from summaries.errors import StorageError
+from promising.errors import StorageError
+from promising.index.storage.store import MANIFEST, Store
 from tests.crash import feed
 from tests.index.storage import lives
 from tests.index.storage.lives import abandon, opened, populate, small_and_quiet

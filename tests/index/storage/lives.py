@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import index.log
-import index.storage.store
-from index.storage.disk import Disk
-from index.storage.options import StoreOptions
-from index.storage.store import Store
+import promising.index.log
+import promising.index.storage.store
+from promising.index.storage.disk import Disk
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
 from tests.crash import feed
 
 SEED = 77
@@ -26,12 +26,12 @@ LIMITS = StoreOptions(
 @contextmanager
 def small_and_quiet() -> Iterator[None]:
     """Chunks of few rows, and no upkeep but what a test asks for."""
-    chunk, tick = index.log.CHUNK, index.storage.store.TICK
-    index.log.CHUNK, index.storage.store.TICK = feed.CHUNK, 3600.0
+    chunk, tick = promising.index.log.CHUNK, promising.index.storage.store.TICK
+    promising.index.log.CHUNK, promising.index.storage.store.TICK = feed.CHUNK, 3600.0
     try:
         yield
     finally:
-        index.log.CHUNK, index.storage.store.TICK = chunk, tick
+        promising.index.log.CHUNK, promising.index.storage.store.TICK = chunk, tick
 
 
 def opened(folder: Path, disk: Disk | None = None, options: StoreOptions = LIMITS, **more: Any) -> Store:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from index.storage.disk import Disk, Handle
-from index.storage.wal import Wal
+from promising.index.storage.disk import Disk, Handle
+from promising.index.storage.wal import Wal
 
 KIND = 7
 

@@ -9,7 +9,7 @@ import threading
 from itertools import count
 from pathlib import Path
 
-from index.storage.store import Store
+from promising.index.storage.store import Store
 from tests.crash import feed
 from tests.index.storage.lives import abandon, opened, populate, small_and_quiet
 from tests.index.storage.told import told

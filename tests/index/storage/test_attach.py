@@ -11,17 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import index.log
-from index.check import check_stream
-from index.load_plan import LoadPlan, Shape
-from index.storage.checksums import crc32c
-from index.storage.options import StoreOptions
-from index.storage.package import read_manifest, remove, write_manifest, write_part
-from index.storage.repair import repair
-from index.storage.store import Store
-from index.summary import SummaryState
-from query.session import Session
-from summaries.errors import (
+import promising.index.log
+from promising.errors import (
     BadPackage,
     CeilingReached,
     DataDamaged,
@@ -31,6 +22,15 @@ from summaries.errors import (
     TokenReused,
     UnknownName,
 )
+from promising.index.check import check_stream
+from promising.index.load_plan import LoadPlan, Shape
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.package import read_manifest, remove, write_manifest, write_part
+from promising.index.storage.repair import repair
+from promising.index.storage.store import Store
+from promising.index.summary import SummaryState
+from promising.query.session import Session
 from tests.index.storage.flaky import Crash, FlakyDisk
 
 MINUTE = 60_000_000
@@ -47,7 +47,7 @@ CREATE = (
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(index.log, "CHUNK", 256)
+    monkeypatch.setattr(promising.index.log, "CHUNK", 256)
 
 
 def table(rows, seed=0, span=40 * MINUTE, sort=True):

@@ -2,10 +2,10 @@
 
 import pytest
 
-import index.log
-from index.auto import Auto
-from index.options import STRUCTURES
-from query.session import Session
+import promising.index.log
+from promising.index.auto import Auto
+from promising.index.options import STRUCTURES
+from promising.query.session import Session
 from tests.index.storage.test_attach import answers, coarse, prepare, table, whole
 
 CREATE = (
@@ -18,7 +18,7 @@ CREATE = (
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch):
-    monkeypatch.setattr(index.log, "CHUNK", 256)
+    monkeypatch.setattr(promising.index.log, "CHUNK", 256)
     monkeypatch.setattr(Auto, "choice", lambda self, tuples, cold=0: None)
 
 

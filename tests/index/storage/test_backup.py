@@ -12,12 +12,12 @@ from pathlib import Path
 import fsspec
 import pytest
 
-import index.storage.backup
-from index.storage.backup import backup, restore
-from index.storage.manifest import Manifest
-from index.storage.store import Store
-from index.storage.verify import verify
-from summaries.errors import DataDamaged, NotAStore, StorageFull, StorageUnavailable
+import promising.index.storage.backup
+from promising.errors import DataDamaged, NotAStore, StorageFull, StorageUnavailable
+from promising.index.storage.backup import backup, restore
+from promising.index.storage.manifest import Manifest
+from promising.index.storage.store import Store
+from promising.index.storage.verify import verify
 from tests.crash import feed
 from tests.index.storage.damage import BATCHES, answers, contents, files, filled, flip, send
 from tests.index.storage.lives import LIMITS, abandon, opened, small_and_quiet
@@ -120,7 +120,7 @@ def test_a_segment_that_is_sealed_as_it_is_opened(folder, tmp_path, monkeypatch)
     """It says that another one follows by then: so that one belongs to the copy as well."""
     store = opened(folder)
     last = files(folder, "wal")[-1]
-    held, numbers = index.storage.backup._Copy._held, iter(range(BATCHES + 1, BATCHES + 40))
+    held, numbers = promising.index.storage.backup._Copy._held, iter(range(BATCHES + 1, BATCHES + 40))
 
     def late(copy, path, stack):
         file = held(copy, path, stack)
@@ -129,7 +129,7 @@ def test_a_segment_that_is_sealed_as_it_is_opened(folder, tmp_path, monkeypatch)
                 send(store, number)
         return file
 
-    monkeypatch.setattr(index.storage.backup._Copy, "_held", late)
+    monkeypatch.setattr(promising.index.storage.backup._Copy, "_held", late)
     report = backup(folder, tmp_path / "copy")
     assert (report.attempts, report.damages) == (1, [])
     assert files(folder, "wal")[-1] != last
@@ -139,12 +139,12 @@ def test_a_segment_that_is_sealed_as_it_is_opened(folder, tmp_path, monkeypatch)
 
 def test_files_that_go_again_and_again(folder, tmp_path, monkeypatch):
     store = opened(folder)
-    run = index.storage.backup._Copy.run
+    run = promising.index.storage.backup._Copy.run
     tries = iter(range(100))
-    monkeypatch.setattr(index.storage.backup._Copy, "run", lambda copy: run(copy) | {f"file {next(tries)}"})
+    monkeypatch.setattr(promising.index.storage.backup._Copy, "run", lambda copy: run(copy) | {f"file {next(tries)}"})
     with pytest.raises(StorageUnavailable, match="faster than they can be copied"):
         backup(tmp_path / "store", tmp_path / "copy")
-    assert next(tries) == index.storage.backup.ATTEMPTS
+    assert next(tries) == promising.index.storage.backup.ATTEMPTS
     assert not (tmp_path / "copy").exists()
     assert not (tmp_path / "copy.part").exists()
     store.close()
@@ -344,7 +344,7 @@ def test_the_number_of_a_run_is_given_out_again(folder, tmp_path, monkeypatch):
     """Between two attempts: the file of that name is another one by then."""
     opened(folder).close()
     first, second = files(folder, "parquet")[:2]
-    run = index.storage.backup._Copy.run
+    run = promising.index.storage.backup._Copy.run
 
     def swapped(copy):
         gone = run(copy)
@@ -363,7 +363,7 @@ def test_the_number_of_a_run_is_given_out_again(folder, tmp_path, monkeypatch):
             return {"a file that is gone"}
         return gone
 
-    monkeypatch.setattr(index.storage.backup._Copy, "run", swapped)
+    monkeypatch.setattr(promising.index.storage.backup._Copy, "run", swapped)
     report = backup(folder, tmp_path / "copy")
     assert (report.attempts, report.damages) == (2, [])
     copied = [path.read_bytes() for path in files(tmp_path / "copy", "parquet")[:2]]

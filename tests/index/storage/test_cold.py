@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from index.schema import Column
-from index.storage import cold_file
-from index.storage.checksums import crc32c
-from index.storage.cold import Cold
-from index.storage.cold_file import Footer
-from index.storage.cold_layout import LARGE, MOST_GROUPS, SMALL, group_starts, pack
-from index.storage.disk import Disk
-from summaries.errors import BadOptions, DataDamaged, StorageFull, StorageUnavailable, UnknownName
+from promising.errors import BadOptions, DataDamaged, StorageFull, StorageUnavailable, UnknownName
+from promising.index.schema import Column
+from promising.index.storage import cold_file
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.cold import Cold
+from promising.index.storage.cold_file import Footer
+from promising.index.storage.cold_layout import LARGE, MOST_GROUPS, SMALL, group_starts, pack
+from promising.index.storage.disk import Disk
 
 TYPES = {"at": "timestamp", "user": "int", "name": "string", "amount": "float", "seen": "bool", "n": "int"}
 ODD_NAN = struct.unpack("<d", bytes.fromhex("010000000000f4ff"))[0]

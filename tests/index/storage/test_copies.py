@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.storage import copies
-from index.storage.checksums import Bytes, total
-from index.storage.copies import MOST, SMALL, Blocks, Copies
+from promising.index.storage import copies
+from promising.index.storage.checksums import Bytes, total
+from promising.index.storage.copies import MOST, SMALL, Blocks, Copies
 
 SIZES = st.integers(0, 3) | st.integers(SMALL - 1, SMALL + 1) | st.integers(0, 3 * SMALL)
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.storage import disk as module
-from index.storage.checksums import crc32c, total
-from index.storage.disk import Disk, translated
-from summaries.errors import DataDamaged, StorageError, StorageFull, StorageUnavailable
+from promising.errors import DataDamaged, StorageError, StorageFull, StorageUnavailable
+from promising.index.storage import disk as module
+from promising.index.storage.checksums import crc32c, total
+from promising.index.storage.disk import Disk, translated
 from tests.index.storage.flaky import Crash, FlakyDisk
 
 DISK = Disk()

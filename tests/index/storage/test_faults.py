@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-import index.log
-import index.storage.store
-from index import Stream
-from index.check import check_stream
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from summaries.errors import StorageError, StorageFull, StorageUnavailable
+import promising.index.log
+import promising.index.storage.store
+from promising.errors import StorageError, StorageFull, StorageUnavailable
+from promising.index import Stream
+from promising.index.check import check_stream
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
 from tests.crash import feed
 from tests.index.storage.flaky import Crash, FlakyDisk
 from tests.index.storage.lives import NOW, SEED, abandon
@@ -46,8 +46,8 @@ World = dict[str, dict[str, str]]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(index.log, "CHUNK", 64)
-    monkeypatch.setattr(index.storage.store, "TICK", 3600.0)
+    monkeypatch.setattr(promising.index.log, "CHUNK", 64)
+    monkeypatch.setattr(promising.index.storage.store, "TICK", 3600.0)
 
 
 # --- the script ------------------------------------------------------------------------------------------------------
@@ -348,8 +348,8 @@ class Parts:
 def parts() -> Iterator[Parts]:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as root, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index.log, "CHUNK", 64)
-        patch.setattr(index.storage.store, "TICK", 3600.0)
+        patch.setattr(promising.index.log, "CHUNK", 64)
+        patch.setattr(promising.index.storage.store, "TICK", 3600.0)
         yield Parts(Path(root))
 
 

@@ -19,6 +19,6 @@ def test_no_damage_to_any_file_gives_a_wrong_answer_in_silence():
 def test_without_checksums_the_harness_finds_wrong_answers(monkeypatch):
     """It can fail: a store whose checksums always agree does."""
     for module in ("segments", "wal", "image", "cold_file", "cold_layout"):
-        monkeypatch.setattr(f"index.storage.{module}.crc32c", lambda *parts, since=0: 0)
+        monkeypatch.setattr(f"promising.index.storage.{module}.crc32c", lambda *parts, since=0: 0)
     with pytest.raises(Silent):
         run(100, 1)

@@ -11,22 +11,22 @@ import pyarrow as pa
 import pytest
 
 import promising.server.storage as served
-from index.check import check_stream
-from index.storage import stream_store
-from index.storage.cold import Cold
-from index.storage.image import write_image
-from index.storage.manifest import Manifest
+from promising.errors import StorageFull, StorageUnavailable, UnknownName
+from promising.index.check import check_stream
+from promising.index.storage import stream_store
+from promising.index.storage.cold import Cold
+from promising.index.storage.image import write_image
+from promising.index.storage.manifest import Manifest
+from promising.query.session import Session
 from promising.settings import Settings
-from query.session import Session
-from summaries.errors import StorageFull, StorageUnavailable, UnknownName
 from tests.index.storage.flaky import FlakyDisk
 from tests.index.storage.test_store import OPTIONS, SMALL, TYPES, batch, crash, files, filled, opened, spoil, told
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr("index.log.CHUNK", 64)
-    monkeypatch.setattr("index.storage.store.TICK", 3600.0)  # checkpoints come when the test says so
+    monkeypatch.setattr("promising.index.log.CHUNK", 64)
+    monkeypatch.setattr("promising.index.storage.store.TICK", 3600.0)  # checkpoints come when the test says so
 
 
 def away(*_):
@@ -363,7 +363,7 @@ def test_a_directory_that_may_not_be_looked_at(tmp_path, monkeypatch, call):
 
 
 def test_strings_are_given_back_alike_with_and_without_a_start(tmp_path, monkeypatch):
-    monkeypatch.setattr("index.log.SLICE", 64)
+    monkeypatch.setattr("promising.index.log.SLICE", 64)
     options = replace(SMALL, hot_tuples=1 << 40)
 
     def lived(folder: Path, restarted: bool):

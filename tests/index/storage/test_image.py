@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from index.storage.checksums import crc32c
-from index.storage.disk import Disk
-from index.storage.image import ALIGNMENT, TOP, VERSION, read_image, write_image
-from summaries.errors import DataDamaged, NewerFormat, StorageFull
+from promising.errors import DataDamaged, NewerFormat, StorageFull
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.disk import Disk
+from promising.index.storage.image import ALIGNMENT, TOP, VERSION, read_image, write_image
 
 PATH = Path("some.image")
 TREE: Any = {

@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from index.storage import manifest as manifest_module
-from index.storage.manifest import VERSION, Manifest
-from summaries.errors import DataDamaged, NewerFormat, NotAStore, StorageError, StorageFull, StorageUnavailable
+from promising.errors import DataDamaged, NewerFormat, NotAStore, StorageError, StorageFull, StorageUnavailable
+from promising.index.storage import manifest as manifest_module
+from promising.index.storage.manifest import VERSION, Manifest
 
 KINDS = ("stream", "cold")
 

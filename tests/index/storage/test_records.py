@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from index.regions import Appended
-from index.schema import Column, Schema
-from index.storage.records import KINDS, Batch, pack_append, pack_json, unpack_append, unpack_json
-from summaries.errors import DataDamaged
+from promising.errors import DataDamaged
+from promising.index.regions import Appended
+from promising.index.schema import Column, Schema
+from promising.index.storage.records import KINDS, Batch, pack_append, pack_json, unpack_append, unpack_json
 
 TYPES = {"t": "timestamp", "i": "int", "f": "float", "s": "string", "b": "bool"}
 SCHEMA = Schema(TYPES, "t")

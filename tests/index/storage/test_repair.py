@@ -8,12 +8,12 @@ import fsspec
 import numpy as np
 import pytest
 
-import index.storage.image
-from index.storage import stream_store
-from index.storage.repair import repair
-from index.storage.verify import verify
-from index.stream import Stream
-from summaries.errors import DataDamaged, StorageFull, StoreInUse
+import promising.index.storage.image
+from promising.errors import DataDamaged, StorageFull, StoreInUse
+from promising.index.storage import stream_store
+from promising.index.storage.repair import repair
+from promising.index.storage.verify import verify
+from promising.index.stream import Stream
 from tests.crash import feed
 from tests.index.storage.damage import BATCHES, answers, contents, files, filled, flip, send, spoil
 from tests.index.storage.lives import LIMITS, abandon, opened, small_and_quiet
@@ -209,7 +209,7 @@ def test_a_damaged_manifest_cannot_be_repaired(folder):
 def test_interrupted_and_run_again(folder, monkeypatch):
     flip(files(folder, "parquet")[1], 0.5)
     flip(files(folder, "wal")[-2], 0.5)
-    write = index.storage.image.write_image
+    write = promising.index.storage.image.write_image
     for allowed in (0, 1):
         count = iter(range(100))
 

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-import index.log
-import index.storage.store
-from index import Stream
-from index.check import check_stream
-from index.storage.options import StoreOptions
-from index.storage.store import Store
+import promising.index.log
+import promising.index.storage.store
+from promising.index import Stream
+from promising.index.check import check_stream
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
 from promising.testing import ManualClock
 from tests.index.storage.lives import abandon
 from tests.index.storage.told import differences, told
@@ -96,8 +96,8 @@ class Machine(RuleBasedStateMachine):
         hot=st.sampled_from([0, 128, 1 << 20]),
     )
     def start(self, granularity, rate, depth, lateness, chunk, room, hot):
-        self.patch.setattr(index.log, "CHUNK", chunk)
-        self.patch.setattr(index.storage.store, "TICK", 3600.0)
+        self.patch.setattr(promising.index.log, "CHUNK", chunk)
+        self.patch.setattr(promising.index.storage.store, "TICK", 3600.0)
         self.clock = ManualClock(0)
         self.limits = StoreOptions(
             segment_bytes=4096, checkpoint_bytes=1 << 40, hot_tuples=hot, run_tuples=2 * chunk, cache_bytes=8192

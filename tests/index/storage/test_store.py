@@ -11,14 +11,7 @@ import numpy as np
 import pytest
 
 import promising
-from index import Options
-from index.check import check_stream
-from index.storage import records
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from index.stream import Stream
-from promising.testing import ManualClock
-from summaries.errors import (
+from promising.errors import (
     BadOptions,
     DataDamaged,
     DuplicateName,
@@ -29,6 +22,13 @@ from summaries.errors import (
     StoreInUse,
     UnknownName,
 )
+from promising.index import Options
+from promising.index.check import check_stream
+from promising.index.storage import records
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.index.stream import Stream
+from promising.testing import ManualClock
 from tests.index.storage.flaky import FlakyDisk
 
 CLOCK = ManualClock(1 << 50)
@@ -39,13 +39,13 @@ OPTIONS = Options(buckets=4, depth=3, width=8, maxlength=256, filter_bits=256, c
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr("index.log.CHUNK", 64)
-    monkeypatch.setattr("index.storage.store.TICK", 3600.0)  # checkpoints come when the test says so
+    monkeypatch.setattr("promising.index.log.CHUNK", 64)
+    monkeypatch.setattr("promising.index.storage.store.TICK", 3600.0)  # checkpoints come when the test says so
 
 
 @pytest.fixture
 def ticking(monkeypatch):
-    monkeypatch.setattr("index.storage.store.TICK", 0.01)
+    monkeypatch.setattr("promising.index.storage.store.TICK", 0.01)
 
 
 def opened(path: Path, options: StoreOptions = SMALL, **more) -> Store:
@@ -464,7 +464,7 @@ def test_who_sends_faster_than_tuples_can_leave_waits(tmp_path, monkeypatch):
     with opened(tmp_path) as store:
         filled(store, 60)
         (kept,) = store._kept.values()
-        monkeypatch.setattr("index.storage.stream_store.PATIENCE", 0.0)
+        monkeypatch.setattr("promising.index.storage.stream_store.PATIENCE", 0.0)
         seen = []
         write = kept.cold.write
 

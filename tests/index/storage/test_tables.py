@@ -21,18 +21,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-import index.storage.store
-from index.schema import Fields
-from index.storage import manifest as manifest_module
-from index.storage import table_store
-from index.storage.backup import backup, restore
-from index.storage.options import StoreOptions
-from index.storage.repair import repair
-from index.storage.store import MANIFEST, Store
-from index.storage.table_file import pack, unpack
-from index.storage.verify import verify
-from index.table import Table
-from summaries.errors import (
+import promising.index.storage.store
+from promising.errors import (
     DataDamaged,
     DuplicateName,
     StorageError,
@@ -41,6 +31,16 @@ from summaries.errors import (
     TableError,
     UnknownName,
 )
+from promising.index.schema import Fields
+from promising.index.storage import manifest as manifest_module
+from promising.index.storage import table_store
+from promising.index.storage.backup import backup, restore
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.repair import repair
+from promising.index.storage.store import MANIFEST, Store
+from promising.index.storage.table_file import pack, unpack
+from promising.index.storage.verify import verify
+from promising.index.table import Table
 from tests.index.storage.flaky import Crash, FlakyDisk
 from tests.index.storage.lives import NOW, SEED, abandon
 from tests.index.tables import TYPES, Truth, batch
@@ -52,18 +52,18 @@ TICKS = {"ts": "timestamp", "k": "int"}
 @contextmanager
 def quick() -> Iterator[None]:
     """No upkeep, few files, and no waiting for the medium: what survives is the flaky disk's to say."""
-    before = index.storage.store.TICK, table_store.MOST_FILES, manifest_module._connect
+    before = promising.index.storage.store.TICK, table_store.MOST_FILES, manifest_module._connect
 
     def connect(path: Path) -> sqlite3.Connection:
         db = before[2](path)
         db.execute("PRAGMA synchronous=OFF")
         return db
 
-    index.storage.store.TICK, table_store.MOST_FILES, manifest_module._connect = 3600.0, 2, connect
+    promising.index.storage.store.TICK, table_store.MOST_FILES, manifest_module._connect = 3600.0, 2, connect
     try:
         yield
     finally:
-        index.storage.store.TICK, table_store.MOST_FILES, manifest_module._connect = before
+        promising.index.storage.store.TICK, table_store.MOST_FILES, manifest_module._connect = before
 
 
 @pytest.fixture(autouse=True)
@@ -565,7 +565,7 @@ def test_a_backup_of_a_table_that_is_folded_meanwhile(tmp_path, monkeypatch):
     store = filled(tmp_path / "store")
     table = store._tables["rates"]
     told_before = told(table.table)
-    snapshot, folds = index.storage.backup._snapshot, [1]
+    snapshot, folds = promising.index.storage.backup._snapshot, [1]
 
     def slow(source: Path, target: Path) -> None:
         snapshot(source, target)
@@ -573,7 +573,7 @@ def test_a_backup_of_a_table_that_is_folded_meanwhile(tmp_path, monkeypatch):
             folds.pop()
             table.fold()  # after the manifest was copied, before the files are
 
-    monkeypatch.setattr(index.storage.backup, "_snapshot", slow)
+    monkeypatch.setattr(promising.index.storage.backup, "_snapshot", slow)
     report = backup(tmp_path / "store", tmp_path / "copy")
     assert report.attempts in (2, 3)
     assert report.damages == []

@@ -5,9 +5,9 @@ from dataclasses import replace
 import fsspec
 import pytest
 
-from index.storage.repair import repair
-from index.storage.verify import verify
-from summaries.errors import NotAStore, StoreInUse
+from promising.errors import NotAStore, StoreInUse
+from promising.index.storage.repair import repair
+from promising.index.storage.verify import verify
 from tests.index.storage.damage import contents, files, filled, flip, spoil
 from tests.index.storage.lives import LIMITS, abandon, opened, small_and_quiet
 

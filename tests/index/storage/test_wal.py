@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index.storage.disk import Disk
-from index.storage.segments import first_of, name_of
-from index.storage.wal import Record, Wal
-from summaries.errors import StorageFull, StorageUnavailable
+from promising.errors import StorageFull, StorageUnavailable
+from promising.index.storage.disk import Disk
+from promising.index.storage.segments import first_of, name_of
+from promising.index.storage.wal import Record, Wal
 from tests.index.storage.flaky import Crash, FlakyDisk
 from tests.index.storage.logs import KIND, files, filled, opened, payload
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from summaries.errors import StorageError
+from promising.errors import StorageError
 from tests.index.storage.flaky import Crash, FlakyDisk
 from tests.index.storage.logs import KIND, opened, payload
 

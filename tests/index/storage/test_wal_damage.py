@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.storage.checksums import crc32c
-from index.storage.segments import HEADER, MAGIC, VERSION, Segment, name_of, record_header, segment_header
-from index.storage.wal import Wal
-from summaries.errors import NewerFormat, StorageUnavailable
+from promising.errors import NewerFormat, StorageUnavailable
+from promising.index.storage.checksums import crc32c
+from promising.index.storage.segments import HEADER, MAGIC, VERSION, Segment, name_of, record_header, segment_header
+from promising.index.storage.wal import Wal
 from tests.index.storage.flaky import FlakyDisk
 from tests.index.storage.logs import KIND, files, filled, opened, payload
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from index.storage.disk import Disk, Handle, translated
-from index.storage.wal import Wal
-from summaries.errors import StorageError, StorageFull, StorageUnavailable
+from promising.errors import StorageError, StorageFull, StorageUnavailable
+from promising.index.storage.disk import Disk, Handle, translated
+from promising.index.storage.wal import Wal
 from tests.index.storage.logs import KIND, opened, payload
 
 LONG = 120.0  # seconds; nothing waits that long unless it waits for ever

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index import Stream, SummaryIndex
-from index.summary import SummaryState
+from promising.index import Stream, SummaryIndex
+from promising.index.summary import SummaryState
 from tests.index.world import cells
 
 ABSENT = [-77, 1 << 40]  # keys that nobody sends

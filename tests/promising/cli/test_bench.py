@@ -11,7 +11,7 @@ import pytest
 
 from promising import bench
 from promising.bench import DESC, DUCK, PLAIN, Joined, Plan
-from summaries.errors import BadQuestion, EmptyBatch
+from promising.errors import BadQuestion, EmptyBatch
 from tests.promising.cli.running import Cli
 
 NOBODY = Cli("127.0.0.1:1")  # no service is needed

@@ -31,7 +31,7 @@ def test_what_is_none_says_how_to_write_one(text):
 
 @pytest.mark.parametrize("span", [1, 1_000, 60_000_000, 90_000_000, 7 * UNITS["d"], 36 * UNITS["h"]])
 def test_a_span_in_sql_is_as_long(span):
-    from query.sql import parse  # noqa: PLC0415
+    from promising.query.sql import parse  # noqa: PLC0415
 
     made = parse(f"CREATE STREAM s (ts TIMESTAMP) TIMESTAMP BY ts LATENESS {as_sql(span)}")
     assert made.args["lateness"].micros == span

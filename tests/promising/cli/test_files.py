@@ -13,7 +13,7 @@ from promising.cli import files
 from promising.cli.choices import Format, Unit
 from promising.cli.files import Source, format_of
 from promising.cli.mapping import columns_of, match, shaped, types_of
-from summaries.errors import BadSchema, BatchError, MissingColumn, UnknownColumn
+from promising.errors import BadSchema, BatchError, MissingColumn, UnknownColumn
 
 KINDS = {"ts": "timestamp", "item": "int", "price": "float", "name": "string", "ok": "bool"}
 NOON = datetime(2024, 5, 1, 12)

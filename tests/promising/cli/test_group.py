@@ -8,12 +8,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from promising import errors
 from promising.cli import failures
 from promising.cli.app import app
 from promising.cli.failures import Code, code_of
 from promising.cli.group import Root, _ordered
 from promising.cli.state import State
-from summaries import errors
 
 ROOT: Any = typer.main.get_command(app)
 

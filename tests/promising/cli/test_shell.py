@@ -13,7 +13,7 @@ from prompt_toolkit.output import DummyOutput
 import promising
 from promising.cli.shell import Names, Shell, complete, quoted
 from promising.cli.state import State
-from summaries.errors import Unavailable
+from promising.errors import Unavailable
 
 
 @pytest.fixture(autouse=True)

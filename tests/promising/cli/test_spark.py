@@ -14,17 +14,17 @@ import pytest
 from rich.console import Console
 
 import promising
+from promising import errors
 from promising.cli.spark import Cluster
 from promising.testing.running import running
-from summaries import errors
 from tests.promising.cli.running import PROGRAM, ROWS, START, Cli, Ended
 
 pytest.importorskip("pyspark")
 
-from loaders import bulk, scale_out
-from loaders.bulk import Report
-from loaders.running import Progress
-from loaders.scale_out import Figures
+from promising.loaders import bulk, scale_out
+from promising.loaders.bulk import Report
+from promising.loaders.running import Progress
+from promising.loaders.scale_out import Figures
 
 LOAD = ("load", "--stream", "store1", "--source", "a.csv", "--staging", "staging")
 REPORT = Report(

@@ -11,8 +11,11 @@ from typing import Any
 import grpc
 import pyarrow as pa
 
-from index.regions import Guess
 from promising import statuses, wire
+from promising.errors import PromisingError, Unavailable
+from promising.index.regions import Guess
+from promising.query import Session
+from promising.query.answers import Done, Frame, Progress
 from promising.v1 import (
     queries_pb2,
     queries_pb2_grpc,
@@ -21,9 +24,6 @@ from promising.v1 import (
     summaries_pb2,
     summaries_pb2_grpc,
 )
-from query import Session
-from query.answers import Done, Frame, Progress
-from summaries.errors import PromisingError, Unavailable
 
 NOTHING = Progress(0, Guess(0, 0, 0), Guess(0, 0, 0), False, None, 0.0, (), 0, 0, 0)
 SCHEMA = pa.schema([("n", pa.int64())])

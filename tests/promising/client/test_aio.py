@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import summaries.errors as e
-from index import Appended
+import promising.errors as e
 from promising.client.aio import AsyncSession, connect
 from promising.client.async_answer import AsyncAnswer
 from promising.client.session import RemoteSession
+from promising.index import Appended
+from promising.query import Session
+from promising.query.answers import Done, Explanation
 from promising.server.service import Service
 from promising.settings import Settings
-from query import Session
-from query.answers import Done, Explanation
 from tests.promising.client.flaky import Flaky, flaky_service, lossy, serving
 
 LARGE = 300_000

@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from index import Appended
 from promising import wire
 from promising.client.batches import PIECE, ROWS, Numbering, pieces
 from promising.client.feed import BATCHES, BYTES, Feed
+from promising.errors import BatchTooLarge, InternalError, NullKey
+from promising.index import Appended
 from promising.v1 import common_pb2, streams_pb2
-from summaries.errors import BatchTooLarge, InternalError, NullKey
 
 
 def read(table: pa.Table, most: int) -> list[pa.Table]:

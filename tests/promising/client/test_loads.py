@@ -10,14 +10,10 @@ import pyarrow as pa
 import pytest
 
 import promising
-from index.load_plan import LoadPlan
-from index.loaded import Attached
-from index.scan_plan import ScanPlan
 from promising import wire
 from promising.client import aio
 from promising.client.session import RemoteSession
-from promising.v1 import queries_pb2, streams_pb2
-from summaries.errors import (
+from promising.errors import (
     BadPackage,
     BadQuestion,
     BadRequest,
@@ -31,6 +27,10 @@ from summaries.errors import (
     Unavailable,
     UnknownName,
 )
+from promising.index.load_plan import LoadPlan
+from promising.index.loaded import Attached
+from promising.index.scan_plan import ScanPlan
+from promising.v1 import queries_pb2, streams_pb2
 from tests.promising.client.flaky import Flaky, end, serving
 
 GONE = Unavailable("not now")

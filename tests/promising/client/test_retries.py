@@ -9,13 +9,9 @@ import pyarrow as pa
 import pytest
 
 import promising
-from index import Appended
 from promising.client.retries import Retries
 from promising.client.session import RemoteSession
-from promising.settings import Settings
-from promising.testing.running import running
-from query import Session
-from summaries.errors import (
+from promising.errors import (
     BadQuestion,
     BadSettings,
     LimitReached,
@@ -26,6 +22,10 @@ from summaries.errors import (
     StorageUnavailable,
     Unavailable,
 )
+from promising.index import Appended
+from promising.query import Session
+from promising.settings import Settings
+from promising.testing.running import running
 from tests.promising.client.flaky import Flaky, flaky_service, lossy, serving
 
 STREAM = "CREATE STREAM s (ts TIMESTAMP, n INT) TIMESTAMP BY ts"

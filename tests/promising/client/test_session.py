@@ -10,15 +10,10 @@ import pytest
 from rich.console import Console
 
 import promising
-from index.regions import Guess
 from promising.client.bar import shown
 from promising.client.channels import place
 from promising.client.statements import many
-from promising.server.tokens import TokenStore
-from promising.settings import Auth, Settings, Tls
-from promising.testing.running import running
-from query.answers import Frame, Progress
-from summaries.errors import (
+from promising.errors import (
     BadSettings,
     BadSyntax,
     BatchTooLarge,
@@ -28,6 +23,11 @@ from summaries.errors import (
     Unauthenticated,
     Unavailable,
 )
+from promising.index.regions import Guess
+from promising.query.answers import Frame, Progress
+from promising.server.tokens import TokenStore
+from promising.settings import Auth, Settings, Tls
+from promising.testing.running import running
 from tests.promising.client.flaky import NOTHING, SCHEMA, flaky_service, serving
 from tests.promising.server.certificates import Authority
 

@@ -13,9 +13,9 @@ import pytest
 
 import promising
 from promising.client import aio, watching
+from promising.errors import BadToken, InternalError, NoSuchName, PromisingError, Unavailable
 from promising.settings import Settings, Standing
 from promising.testing.running import running
-from summaries.errors import BadToken, InternalError, NoSuchName, PromisingError, Unavailable
 from tests.promising.cli.running import Serving
 from tests.promising.client.proxy import Proxy
 from tests.promising.server.serving import WAIT, stocked

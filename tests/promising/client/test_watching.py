@@ -5,8 +5,8 @@ import pyarrow as pa
 
 from promising import sections
 from promising.client.watching import Board
+from promising.query.standing.subscription import Delta
 from promising.v1 import queries_pb2
-from query.standing.subscription import Delta
 
 SCHEMA = pa.schema([("item", pa.int64())])
 

@@ -14,8 +14,10 @@ import pytest
 from google.protobuf.any_pb2 import Any as Packed
 from google.rpc import error_details_pb2, status_pb2
 
-from index.stream import Stream
 from promising import statuses, wire
+from promising.index.stream import Stream
+from promising.query.answers import Frame
+from promising.query.session import Session
 from promising.server import running
 from promising.server.service import Service
 from promising.settings import Auth, Limits, Settings
@@ -28,8 +30,6 @@ from promising.v1 import (
     streams_pb2_grpc,
     summaries_pb2_grpc,
 )
-from query.answers import Frame
-from query.session import Session
 
 CREATE = "CREATE STREAM s (ts TIMESTAMP, item BIGINT, price DOUBLE, name VARCHAR) TIMESTAMP BY ts"
 SUMMARISE = "CREATE SUMMARY items ON s (item) WITH GRANULARITY 1 HOUR AND COLLAPSE (4, 5)"

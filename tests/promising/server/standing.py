@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from query.standing.engine import QueryStatus
-from query.standing.subscription import Delta
-from summaries.errors import NoSuchName
+from promising.errors import NoSuchName
+from promising.query.standing.engine import QueryStatus
+from promising.query.standing.subscription import Delta
 
 SCHEMA = pa.schema([("item", pa.int64()), ("name", pa.string())])
 FAR = 1 << 60
@@ -79,7 +79,7 @@ class Feed:
 
 
 class Engine:
-    """As `query.standing.engine.Engine`, with views that `put`, `retract` and `at` change."""
+    """As `promising.query.standing.engine.Engine`, with views that `put`, `retract` and `at` change."""
 
     def __init__(self, *names: str) -> None:
         self.lock = threading.RLock()

@@ -12,12 +12,7 @@ import pytest
 from google.protobuf import wrappers_pb2
 
 from promising import statuses
-from promising.server import access, logs
-from promising.server.access import METHODS, AccessInterceptor, Caller
-from promising.server.metrics import Metrics
-from promising.server.tokens import TokenStore
-from promising.settings import Auth, Settings, Tls
-from summaries.errors import (
+from promising.errors import (
     BadSettings,
     Forbidden,
     Incompatible,
@@ -27,6 +22,11 @@ from summaries.errors import (
     PromisingError,
     Unauthenticated,
 )
+from promising.server import access, logs
+from promising.server.access import METHODS, AccessInterceptor, Caller
+from promising.server.metrics import Metrics
+from promising.server.tokens import TokenStore
+from promising.settings import Auth, Settings, Tls
 from tests.promising.server.certificates import Authority
 
 PROTO = Path(__file__).resolve().parents[3] / "proto" / "promising" / "v1"

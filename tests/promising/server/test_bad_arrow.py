@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promising import statuses, wire
+from promising.errors import BatchError, BatchTooLarge
+from promising.query.session import Session
 from promising.server.arrow import read_batch
-from query.session import Session
-from summaries.errors import BatchError, BatchTooLarge
 from tests.promising.server.serving import batch, failed, run, stocked, table
 
 ROWS, BYTES = 1000, 1 << 16  # the limits of these tests

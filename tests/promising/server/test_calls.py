@@ -11,14 +11,14 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from index import ledger
 from promising import statuses, wire
+from promising.errors import StatementError, Unavailable
+from promising.index import ledger
+from promising.query import tokens
 from promising.server.ahead import EACH, ENOUGH, Ahead
 from promising.server.queries import QueryService
 from promising.server.tokens import TokenStore
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2
-from query import tokens
-from summaries.errors import StatementError, Unavailable
 from tests.promising.server.serving import (
     EOF,
     MANY,

@@ -12,11 +12,11 @@ from typing import Any
 import grpc
 import pytest
 
+from promising.errors import BadSettings
 from promising.server import service
 from promising.server.admin import resident_bytes
 from promising.settings import Settings
 from promising.v1 import streams_pb2, streams_pb2_grpc
-from summaries.errors import BadSettings
 from tests.promising.server.serving import WAIT, failed, run, stocked, until
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # with empty settings

@@ -15,18 +15,7 @@ import grpc
 import pytest
 
 import promising
-from index import Appended
-from index.storage.disk import Disk, translated
-from index.storage.options import StoreOptions
-from index.storage.store import Store
-from promising.server.ahead import Batch
-from promising.server.plain import BatchReader
-from promising.server.streams import StreamService
-from promising.server.tokens import TokenStore
-from promising.settings import Auth, Settings, Storage
-from promising.testing.running import running
-from query.session import Session
-from summaries.errors import (
+from promising.errors import (
     BadSettings,
     NewerFormat,
     NotAStore,
@@ -35,6 +24,17 @@ from summaries.errors import (
     StorageUnavailable,
     StoreInUse,
 )
+from promising.index import Appended
+from promising.index.storage.disk import Disk, translated
+from promising.index.storage.options import StoreOptions
+from promising.index.storage.store import Store
+from promising.query.session import Session
+from promising.server.ahead import Batch
+from promising.server.plain import BatchReader
+from promising.server.streams import StreamService
+from promising.server.tokens import TokenStore
+from promising.settings import Auth, Settings, Storage
+from promising.testing.running import running
 from tests.promising.cli.running import Serving, finished
 from tests.promising.server.serving import (
     CREATE,

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from promising import wire
+from promising.query.cursor import Cursor
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2, summaries_pb2_grpc
-from query.cursor import Cursor
 from tests.promising.server.serving import (
     MANY,
     NONE,

@@ -7,11 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from index.loaded import Attached
-from promising.server.service import Service
-from promising.settings import Settings
-from promising.v1 import streams_pb2, streams_pb2_grpc
-from summaries.errors import (
+from promising.errors import (
     BadPackage,
     CeilingReached,
     DataDamaged,
@@ -20,6 +16,10 @@ from summaries.errors import (
     StorageUnavailable,
     TokenReused,
 )
+from promising.index.loaded import Attached
+from promising.server.service import Service
+from promising.settings import Settings
+from promising.v1 import streams_pb2, streams_pb2_grpc
 from tests.promising.server.serving import WAIT, batch, details, failed, run, stocked, until
 
 ADDED = Attached(accepted=7, refused={"too_old": 2}, duplicate=False)

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from promising.errors import BadRequest
 from promising.server.places import check_place
-from summaries.errors import BadRequest
 
 
 @pytest.fixture

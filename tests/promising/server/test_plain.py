@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import Stream
-from index.schema import Schema
 from promising import wire
+from promising.errors import BatchError, BatchTooLarge
+from promising.index import Stream
+from promising.index.schema import Schema
 from promising.server import arrow
 from promising.server.arrow import read_batch
 from promising.server.plain import END, BatchReader
-from summaries.errors import BatchError, BatchTooLarge
 from tests.promising.server.test_arrow_read import big_endian, several
 
 ROWS, BYTES = 1000, 1 << 16

@@ -8,8 +8,8 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from index.scan_plan import ScanPlan
 from promising import wire
+from promising.index.scan_plan import ScanPlan
 from promising.v1 import queries_pb2
 from tests.promising.server.serving import EOF, WAIT, ReaderClock, details, failed, much, run, stocked, table, until
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import empty_pb2
 
+from promising.errors import BadSettings
 from promising.server import logs, tls
 from promising.server.access import METHODS
 from promising.server.service import Service
@@ -26,7 +27,6 @@ from promising.v1 import (
     summaries_pb2,
     summaries_pb2_grpc,
 )
-from summaries.errors import BadSettings
 from tests.promising.server.certificates import Authority
 
 WAIT = 120  # seconds, so that a test that fails ends

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import Secret, ValidationError
 
+from promising.errors import BadSettings
 from promising.settings import Auth, Limits, Settings, Tls, address, check_safe, fields, shown, sources, variable
-from summaries.errors import BadSettings
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "configuration.md"
 

@@ -10,11 +10,11 @@ import pytest
 
 from promising import sections, wire
 from promising.client.watching import view_of
+from promising.errors import DivisionByZero
+from promising.query.standing.subscription import LiveView
 from promising.server import subscriptions
 from promising.server.tokens import TokenStore
 from promising.v1 import admin_pb2, queries_pb2
-from query.standing.subscription import LiveView
-from summaries.errors import DivisionByZero
 from tests.promising.server.serving import (
     EOF,
     WAIT,

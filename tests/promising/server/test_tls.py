@@ -4,9 +4,9 @@ import grpc
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from promising.errors import BadSettings
 from promising.server.tls import is_loopback, server_credentials
 from promising.settings import Settings, Tls
-from summaries.errors import BadSettings
 from tests.promising.server.certificates import DAY, Authority, private_pem
 
 

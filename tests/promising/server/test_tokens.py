@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
+from promising.errors import BadRequest, BadSettings, DuplicateName, UnknownName
 from promising.server.tokens import Caller, TokenStore
 from promising.testing import ManualClock
-from summaries.errors import BadRequest, BadSettings, DuplicateName, UnknownName
 
 
 @pytest.fixture

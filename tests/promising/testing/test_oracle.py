@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promising.testing import ManualClock, Oracle
-from summaries.errors import (
+from promising.errors import (
     BadCollapse,
     BadGranularity,
     BadWindow,
@@ -19,6 +18,7 @@ from summaries.errors import (
     NullTime,
     UnequalLengths,
 )
+from promising.testing import ManualClock, Oracle
 
 
 def make(collapse: tuple[int, int], *, granularity: int = 10, now: int = 10**9, **settings: int) -> Oracle:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from promising.summaries.hashing import hash_keys
 from promising.testing import streams
 from promising.testing.streams import Columns
-from summaries.hashing import hash_keys
 
 N = 20_000
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query.kernels import draw as kernels
-from query.kernels.heap import heapify
+from promising.query.kernels import draw as kernels
+from promising.query.kernels.heap import heapify
 from tests.conftest import NO_JIT
 
 pytestmark = pytest.mark.kernel

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query.kernels import heap as kernels
+from promising.query.kernels import heap as kernels
 
 pytestmark = pytest.mark.kernel
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query.kernels import pairs as kernels
+from promising.query.kernels import pairs as kernels
 
 pytestmark = pytest.mark.kernel
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query.kernels.selections import sort_rows
+from promising.query.kernels.selections import sort_rows
 
 pytestmark = pytest.mark.kernel
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from query.scalar.compiled import Compiled, column
-from query.scalar.scope import Input
-from query.scalar.types import ARROW, Kind
-from query.standing.deltas import NEG_EXP, POS, Counters, Deltas, Mode
-from query.standing.operators.base import Node, Tick
-from query.standing.operators.leaf import Leaf
+from promising.query.scalar.compiled import Compiled, column
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import ARROW, Kind
+from promising.query.standing.deltas import NEG_EXP, POS, Counters, Deltas, Mode
+from promising.query.standing.operators.base import Node, Tick
+from promising.query.standing.operators.leaf import Leaf
 
 
 @dataclass

@@ -11,13 +11,13 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-import query.session
-from index.storage.store import Store
-from query import Session
-from query.standing.deltas import Mode
-from query.standing.engine import Engine, Feed
-from query.standing.subscription import Delta, LiveView, Subscription
-from summaries.errors import PromisingError
+import promising.query.session
+from promising.errors import PromisingError
+from promising.index.storage.store import Store
+from promising.query import Session
+from promising.query.standing.deltas import Mode
+from promising.query.standing.engine import Engine, Feed
+from promising.query.standing.subscription import Delta, LiveView, Subscription
 from tests.index.storage.lives import abandon
 from tests.query.standing import oracle
 from tests.query.standing.oracle import LONG_AGO, Bag, History, plain, rounded
@@ -99,19 +99,19 @@ class Setting:
 
 
 TIGHT = {
-    "query.standing.operators.entries.LEAST": 4,
-    "query.standing.operators.entries.SLOTS": 8,
-    "query.standing.operators.distinct.LEAST": 4,
-    "query.standing.operators.group.LEAST": 4,
-    "query.standing.operators.waiting.CHUNK": 2,
-    "query.standing.rows.LEAST": 4,
-    "query.standing.source.LARGEST": 16,
-    "query.standing.stores.LEAST": 2,
-    "query.standing.stores.SLOTS": 4,
-    "query.standing.subscription.CHUNKS": 2,
-    "query.standing.views.REMEMBERED": 8,
-    "index.versions.LEAST": 2,
-    "index.log.CHUNK": 32,
+    "promising.query.standing.operators.entries.LEAST": 4,
+    "promising.query.standing.operators.entries.SLOTS": 8,
+    "promising.query.standing.operators.distinct.LEAST": 4,
+    "promising.query.standing.operators.group.LEAST": 4,
+    "promising.query.standing.operators.waiting.CHUNK": 2,
+    "promising.query.standing.rows.LEAST": 4,
+    "promising.query.standing.source.LARGEST": 16,
+    "promising.query.standing.stores.LEAST": 2,
+    "promising.query.standing.stores.SLOTS": 4,
+    "promising.query.standing.subscription.CHUNKS": 2,
+    "promising.query.standing.views.REMEMBERED": 8,
+    "promising.index.versions.LEAST": 2,
+    "promising.index.log.CHUNK": 32,
 }
 
 
@@ -170,7 +170,7 @@ class Life:
 
     def opened(self) -> Session:
         store = None if self.folder is None else Store.open(self.folder, seed=5, clock=lambda: 1 << 60)
-        with patch.object(query.session, "Engine", partial(Engine, self.setting.mode)):
+        with patch.object(promising.query.session, "Engine", partial(Engine, self.setting.mode)):
             return Session(clock=lambda: 1 << 60, seed=5, store=store)
 
     def _define(self) -> None:

@@ -9,18 +9,18 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from index import Stream
-from index.table import Table
-from query.binder import bind
-from query.bound import RESULT
-from query.catalog import Catalog, SummaryEntry
-from query.scalar.compiled import Compiled
-from query.scalar.scope import Input
-from query.scalar.types import ARROW
-from query.sql import generate, nodes, parse
-from query.standing import plan
-from query.standing.binding import bind_standing, budgeted, standing_budget
-from summaries.errors import Ambiguous, BadClause, NoSuchName, NoSummary, StatementError, TypeMismatch, Unsupported
+from promising.errors import Ambiguous, BadClause, NoSuchName, NoSummary, StatementError, TypeMismatch, Unsupported
+from promising.index import Stream
+from promising.index.table import Table
+from promising.query.binder import bind
+from promising.query.bound import RESULT
+from promising.query.catalog import Catalog, SummaryEntry
+from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import ARROW
+from promising.query.sql import generate, nodes, parse
+from promising.query.standing import plan
+from promising.query.standing.binding import bind_standing, budgeted, standing_budget
 
 B = TypeVar("B", plan.Window, plan.Join, plan.TableJoin, plan.Exists)
 

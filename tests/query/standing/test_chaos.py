@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from query import Session
-from summaries.errors import PromisingError
+from promising.errors import PromisingError
+from promising.query import Session
 
 QUERIES = 10_000
 STANDING = 60  # at a time, about

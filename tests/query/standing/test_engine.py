@@ -5,12 +5,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from query import Session
-from query.standing.deltas import Mode
-from query.standing.engine import Engine
-from query.standing.operators.distinct import DistinctNode
-from query.standing.source import BEGINNING
-from summaries.errors import BadToken, DivisionByZero, InternalError, NoSuchName, Unsupported
+from promising.errors import BadToken, DivisionByZero, InternalError, NoSuchName, Unsupported
+from promising.query import Session
+from promising.query.standing.deltas import Mode
+from promising.query.standing.engine import Engine
+from promising.query.standing.operators.distinct import DistinctNode
+from promising.query.standing.source import BEGINNING
 
 SECOND = 1_000_000
 START = 10**15
@@ -259,7 +259,7 @@ def test_tokens_that_do_not_help_begin_anew_and_others_are_refused(session):
 
 
 def test_retractions_that_nobody_remembers_begin_anew(session, monkeypatch):
-    monkeypatch.setattr("query.standing.views.REMEMBERED", 4)
+    monkeypatch.setattr("promising.query.standing.views.REMEMBERED", 4)
     view = create(
         session, "q", "SELECT item FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.item = a.item) WINDOW 9 SECONDS"
     )
@@ -323,7 +323,7 @@ def test_what_ends_before_its_turn_is_given_up_and_counted(session):
 
 @pytest.fixture
 def ita(monkeypatch):
-    monkeypatch.setattr("query.session.Engine", partial(Engine, Mode.ITA))
+    monkeypatch.setattr("promising.query.session.Engine", partial(Engine, Mode.ITA))
     with Session(seed=1, clock=lambda: 1 << 60) as made:
         for name in "ab":
             made.execute(f"CREATE STREAM {name} (ts TIMESTAMP, item BIGINT, price DOUBLE) TIMESTAMP BY ts")

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from query.standing.deltas import NEVER
-from query.standing.operators.entries import LEAST, Coder, Entries
+from promising.query.standing.deltas import NEVER
+from promising.query.standing.operators.entries import LEAST, Coder, Entries
 
 pytestmark = pytest.mark.kernel
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import promising
-from index.log import TupleLog
-from query import Session
-from summaries.errors import BadToken, DivisionByZero, StorageUnavailable
+from promising.errors import BadToken, DivisionByZero, StorageUnavailable
+from promising.index.log import TupleLog
+from promising.query import Session
 
 SECOND = 1_000_000
 START = 10**15

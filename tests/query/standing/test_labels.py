@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from index import Stream
-from index.table import Table
-from query import Session
-from query.catalog import Catalog
-from query.sql import parse
-from query.standing import plan
-from query.standing.binding import bind_standing
-from query.standing.deltas import Mode
-from query.standing.explaining import explain_standing
-from query.standing.labels import Label, label, labelled, retracts, store_name
-from summaries.errors import BadClause
+from promising.errors import BadClause
+from promising.index import Stream
+from promising.index.table import Table
+from promising.query import Session
+from promising.query.catalog import Catalog
+from promising.query.sql import parse
+from promising.query.standing import plan
+from promising.query.standing.binding import bind_standing
+from promising.query.standing.deltas import Mode
+from promising.query.standing.explaining import explain_standing
+from promising.query.standing.labels import Label, label, labelled, retracts, store_name
 
 SECOND = 1_000_000
 MON, WKS, WK, STR = Label.MON, Label.WKS, Label.WK, Label.STR

@@ -10,24 +10,24 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from index.table import Table
-from query.aggregate.aggregates import Aggregate
-from query.bound import RESULT
-from query.preference import Preference
-from query.scalar.compiled import Compiled, apply, column
-from query.scalar.scope import Input
-from query.scalar.types import Kind
-from query.standing.deltas import POS, Mode
-from query.standing.operators.base import Node, rows_of
-from query.standing.operators.distinct import DistinctNode
-from query.standing.operators.exists import ExistsNode
-from query.standing.operators.group import GroupNode
-from query.standing.operators.join import JoinNode
-from query.standing.operators.project import ProjectNode
-from query.standing.operators.sets import SetNode
-from query.standing.operators.table_join import TableJoinNode
-from query.standing.operators.union import UnionNode
-from query.standing.operators.window_join import Window, WindowJoinNode
+from promising.index.table import Table
+from promising.query.aggregate.aggregates import Aggregate
+from promising.query.bound import RESULT
+from promising.query.preference import Preference
+from promising.query.scalar.compiled import Compiled, apply, column
+from promising.query.scalar.scope import Input
+from promising.query.scalar.types import Kind
+from promising.query.standing.deltas import POS, Mode
+from promising.query.standing.operators.base import Node, rows_of
+from promising.query.standing.operators.distinct import DistinctNode
+from promising.query.standing.operators.exists import ExistsNode
+from promising.query.standing.operators.group import GroupNode
+from promising.query.standing.operators.join import JoinNode
+from promising.query.standing.operators.project import ProjectNode
+from promising.query.standing.operators.sets import SetNode
+from promising.query.standing.operators.table_join import TableJoinNode
+from promising.query.standing.operators.union import UnionNode
+from promising.query.standing.operators.window_join import Window, WindowJoinNode
 from tests.query.standing.harness import Stream, View, col
 
 pytestmark = pytest.mark.kernel

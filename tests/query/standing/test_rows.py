@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import Stream
-from query.standing import rows as held_rows
-from query.standing.rows import StreamRows
+from promising.index import Stream
+from promising.query.standing import rows as held_rows
+from promising.query.standing.rows import StreamRows
 
 
 @pytest.fixture(autouse=True, scope="module")

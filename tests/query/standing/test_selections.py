@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from query.scalar.expressions import Compiled, compile_predicate, conjuncts
-from query.scalar.scope import StreamScope
-from query.scalar.types import ARROW, Kind
-from query.sql import parse
-from query.standing import selections
-from query.standing.selections import Selections
-from summaries.errors import DivisionByZero, PromisingError, QueryError
+from promising.errors import DivisionByZero, PromisingError, QueryError
+from promising.query.scalar.expressions import Compiled, compile_predicate, conjuncts
+from promising.query.scalar.scope import StreamScope
+from promising.query.scalar.types import ARROW, Kind
+from promising.query.sql import parse
+from promising.query.standing import selections
+from promising.query.standing.selections import Selections
 from tests.conftest import NO_JIT
 from tests.query.random_expressions import Generator
 

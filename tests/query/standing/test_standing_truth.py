@@ -7,7 +7,7 @@ that change, clients that come late, sleep or lose their connection, and process
 
 import pytest
 
-from query.standing.deltas import Mode
+from promising.query.standing.deltas import Mode
 from tests.query.standing.life import Life
 from tests.query.standing.truth import Sum, life_of, live
 

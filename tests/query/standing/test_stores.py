@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from query.standing.deltas import NEVER
-from query.standing.stores import Calendar, HashStore, IndexedCalendar, Ring, ScanStore, Store, store_for
-from summaries.errors import NotContained
+from promising.errors import NotContained
+from promising.query.standing.deltas import NEVER
+from promising.query.standing.stores import Calendar, HashStore, IndexedCalendar, Ring, ScanStore, Store, store_for
 
 pytestmark = pytest.mark.kernel
 

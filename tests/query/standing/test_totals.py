@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import promising
-from query.standing.aggregating import Aggregating
-from query.standing.intervals import LEAST, MOST, Term, keys
-from query.standing.ranges import MOST_PLACES, Asked, Cuts, Ranges, Values
-from query.standing.views import Planned
-from summaries.errors import Overflow
+from promising.errors import Overflow
+from promising.query.standing.aggregating import Aggregating
+from promising.query.standing.intervals import LEAST, MOST, Term, keys
+from promising.query.standing.ranges import MOST_PLACES, Asked, Cuts, Ranges, Values
+from promising.query.standing.views import Planned
 
 SECOND = 1_000_000
 START = 1_700_000_040 * SECOND

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from query.standing.deltas import Mode
+from promising.query.standing.deltas import Mode
 from tests.query.standing.life import Life, Setting, Untrue, change_text, in_little_room, statement
 from tests.query.standing.random_events import (
     START,
