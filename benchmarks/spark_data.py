@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import promising
-from promising.journey import SCHEMA
+from promising.demo.journey import SCHEMA
 from promising.loaders.bulk import Report as Loaded
 from promising.loaders.bulk import bulk_load
 from promising.query import Session

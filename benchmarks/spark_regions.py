@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from benchmarks import storage_data
 from benchmarks.harness import Effort, Figure, Report
 from benchmarks.spark_data import EVEN, FILES, GEOMETRY, Target, drawn, spark_session, write_file
+from promising.demo.journey import transactions
 from promising.index.scan_plan import Scan, ScanPlan
-from promising.journey import transactions
-from promising.loaders.scans import read_piece, read_warm
+from promising.loaders.scan_reader import read_piece, read_warm
 from promising.query import Session
 from promising.summaries.hashing import hash_keys
 

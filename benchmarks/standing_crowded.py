@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from benchmarks.harness import Effort, Figure, Report
 from promising.query import Session
 from promising.query.standing.operators import join
-from promising.query.standing.operators.entries import Places
-from promising.query.standing.operators.waiting import CHUNK, Waiting
+from promising.query.standing.operators.deferred_probes import CHUNK, Waiting
+from promising.query.standing.operators.entry_store import Places
 
 SECOND = 1_000_000
 START = 10**12

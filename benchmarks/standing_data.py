@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from promising.query.scalar.compiled import Compiled, column
 from promising.query.scalar.scope import Input
 from promising.query.standing.deltas import NEG_EXP, POS, Counters, Deltas
-from promising.query.standing.operators.base import Node, Tick
 from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.step import Node, Tick
 from promising.query.standing.stores import Store
 
 Ints = NDArray[np.int64]

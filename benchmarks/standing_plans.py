@@ -20,10 +20,10 @@ from benchmarks.harness import Contender, Effort, Figure, Report, Run, alternate
 from benchmarks.standing_data import Columns, Ints, Running, whole
 from promising.index.table import Table
 from promising.query.standing.deltas import Mode
-from promising.query.standing.operators.base import Node
 from promising.query.standing.operators.exists import ExistsNode
 from promising.query.standing.operators.join import JoinNode
 from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.step import Node
 from promising.query.standing.operators.table_join import TableJoinNode
 from promising.query.standing.stores import store_for
 

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from benchmarks import storage_data
 from benchmarks.harness import Effort, Figure, Report
 from benchmarks.storage_data import SCHEMA, alone
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 
 GOAL = "<= 1.5"
 RANKS = (1000, 0, 100, 10_000)

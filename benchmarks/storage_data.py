@@ -12,8 +12,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from benchmarks.service_host import START
 from promising.index import Stream
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.testing import streams
 
 P = ParamSpec("P")

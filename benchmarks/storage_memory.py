@@ -14,8 +14,8 @@ import psutil
 from benchmarks import storage_data
 from benchmarks.harness import Effort, Figure, Report, give_back
 from benchmarks.storage_data import BATCH, ITEMS, MINUTE, SEED, WIDTH, alone
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 
 GOAL = "<= 0.25"
 JUDGED = 100_000_000  # tuples from which on the size of an empty process does not matter

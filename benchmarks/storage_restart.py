@@ -14,8 +14,8 @@ from benchmarks import storage_data
 from benchmarks.harness import Effort, Figure, Report
 from benchmarks.storage_data import WIDTH, alone
 from promising.index.storage.disk import Disk
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 
 GOAL = "<= 3"
 PIECE = 1 << 20

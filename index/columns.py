@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from promising.errors import UnknownName
 from promising.index.chunks import Chunk, ColdReader, Heap, Part, Tiers, give_back
+from promising.index.image_arrays import joined, pour
 from promising.index.kernels.gather import copy_strings, gather, string_lengths
 from promising.index.schema import TYPES, Column, Schema
-from promising.index.stored import joined, pour
 from promising.summaries.hashing import hash_keys
 from promising.summaries.keys import Keys
 

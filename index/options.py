@@ -7,7 +7,7 @@ from promising.index.geometry import Geometry
 from promising.index.kernels.open_zone import ROW, WINDOW
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
-AUTO = "auto"  # one of them, whichever costs least: index/auto.py
+AUTO = "auto"  # one of them, whichever costs least: index/auto_structure.py
 GROUP = 64  # zones that share the words of a bit-sliced filter
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.index.image_arrays import joined, pour
 from promising.index.kernels import postings as kernels
-from promising.index.stored import joined, pour
 
 LEAST = 1 << 10
 NO_KEYS, NO_SIZES = np.empty(0, np.int64), np.empty(0, np.int32)

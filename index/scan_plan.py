@@ -60,7 +60,7 @@ class Scan:
 class ScanPlan:
     """The scans of a statement, in the order of its FROM.
 
-    sql: the statement for Spark, over views that are named as the aliases are.
+    sql: the statement; from a service, as Spark SQL over views that are named as the aliases are.
     hashes: of the only keys wanted, None for all; `keys` has the column of each scan that they are hashes of, under
     `seed`.
     expected_rows: of the answer before further conditions. share: the part of it that the keys wanted make.

@@ -7,7 +7,7 @@ from promising.index.geometry import Geometry
 from promising.index.kernels.open_zone import WINDOW
 from promising.index.regions import Absorbed, Story, ZoneInfo
 from promising.index.summary import SummaryState
-from promising.index.times import instant, readable
+from promising.index.time_text import instant, readable
 from promising.index.zone import TAKEN, CoarseZone, FineZone, cell_f2
 
 CUT = {

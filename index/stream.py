@@ -31,22 +31,22 @@ from promising.errors import (
     UnknownName,
     WrongType,
 )
-from promising.index.auto import FIRST, Auto
-from promising.index.bare import BareState
+from promising.index.auto_structure import FIRST, Auto
 from promising.index.geometry import Geometry
 from promising.index.journal import Journal
 from promising.index.kernels.seal import extent
 from promising.index.ledger import Ledger
 from promising.index.load_plan import LoadPlan
-from promising.index.loaded import Attached, Load
 from promising.index.log import CHUNK, TupleLog
 from promising.index.options import AUTO, Options, Sizes
 from promising.index.postings import Postings
+from promising.index.prepared_load import Attached, Load
 from promising.index.regions import Appended
 from promising.index.schema import FARTHEST, Batch, Column, Schema, tuples_of
 from promising.index.summary import Identity, SummaryState, forget
 from promising.index.summary_index import SummaryIndex
-from promising.index.times import instant, readable, rounded
+from promising.index.time_text import instant, readable, rounded
+from promising.index.unindexed import BareState
 
 MINUTE = 60_000_000
 LARGEST_BATCH = 1 << 22

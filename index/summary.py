@@ -10,10 +10,10 @@ from promising.errors import StorageError
 from promising.index.coarse import Coarse
 from promising.index.fine import Fine
 from promising.index.geometry import Geometry
-from promising.index.loaded import Sum
 from promising.index.log import TupleLog
 from promising.index.options import Options, Sizes
 from promising.index.postings import Postings
+from promising.index.prepared_load import Sum
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Identity:
 
 
 class SummaryState:
-    """The write side. The stream calls `advance`, then `insert`; readers are in `index/read.py`.
+    """The write side. The stream calls `advance`, then `insert`; readers are in `index/reader.py`.
 
     `oldest` is the least timestamp kept. `expired` counts tuples that were accepted and have left since.
     """

@@ -10,10 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from promising.errors import BadQuestion, CeilingTooLow, StorageError, UnknownName
-from promising.index.auto import Auto
-from promising.index.bare import BareReader, BareState
+from promising.index.auto_structure import Auto
 from promising.index.options import AUTO, Options, Sizes
-from promising.index.read import Reader
+from promising.index.reader import Reader
 from promising.index.regions import (
     Description,
     Matches,
@@ -27,6 +26,7 @@ from promising.index.regions import (
 )
 from promising.index.story import tell
 from promising.index.summary import SummaryState
+from promising.index.unindexed import BareReader, BareState
 from promising.index.zone import buckets_of
 from promising.summaries.adt import Estimates
 

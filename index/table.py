@@ -27,8 +27,8 @@ from promising.errors import (
     TableFull,
     UnknownName,
 )
+from promising.index.row_versions import Growing, GrowingColumn, chosen, length, same, to_arrow
 from promising.index.schema import Batch, Column, Fields
-from promising.index.versions import Growing, GrowingColumn, chosen, length, same, to_arrow
 
 Mode = Literal["insert", "upsert", "update"]
 Ints = NDArray[np.int64]

@@ -39,14 +39,15 @@ from promising.errors import (
     Unavailable,
 )
 from promising.index.load_plan import LoadPlan, Shape
-from promising.index.loaded import Attached
+from promising.index.prepared_load import Attached
 from promising.index.storage.cold_place import Place, place
 from promising.index.storage.disk import Disk
 from promising.index.storage.package import MANIFEST, Entry, Package, read_manifest, remove, write_manifest
-from promising.loaders import parts, shipping, sources
-from promising.loaders.mapping import BARE, FAULT, ORIGINAL, SOURCE, ZONED, Faults, Times, checked, value
-from promising.loaders.running import Progress, Stages
-from promising.loaders.service import Service
+from promising.loaders import input_files, shipping
+from promising.loaders import load_parts as parts
+from promising.loaders.column_mapping import BARE, FAULT, ORIGINAL, SOURCE, ZONED, Faults, Times, checked, value
+from promising.loaders.service_protocol import Service
+from promising.loaders.spark_jobs import Progress, Stages
 
 ARROW_ROWS = 100_000  # of a batch that goes to a task in Python
 NOTE = "load.json"  # beside a package: what it was made of
@@ -150,10 +151,10 @@ class Job:
     ) -> Report:
         stages = self._stages
         stages.begin("listing")
-        files = sources.find(self._spark, source)
-        kind = sources.format_of(files, kind)
+        files = input_files.find(self._spark, source)
+        kind = input_files.format_of(files, kind)
         how = [kind, mapping, options, self._times.unit, self._times.zone]
-        asked = sources.token_of(self._stream, files, how)
+        asked = input_files.token_of(self._stream, files, how)
         token = asked if token is None else _safe(token)
         url = f"{self._staging}/{token}"
         self._check_note(url, asked, token)
@@ -223,13 +224,13 @@ class Job:
         url: str,
         token: str,
         asked: str,
-        files: list[sources.File],
+        files: list[input_files.File],
         kind: str,
         mapping: dict[str, str],
         options: dict[str, str],
     ) -> Attached:
         plan = self._service.load_plan(self._stream)
-        rows, faults = checked(plan, sources.read(self._spark, files, kind, options), mapping, self._times)
+        rows, faults = checked(plan, input_files.read(self._spark, files, kind, options), mapping, self._times)
         remove(url)
         note = {"load": asked, "files": len(files), "first": files[0].path}
         _folder(url).write(NOTE, json.dumps(note).encode())
@@ -245,7 +246,7 @@ class Job:
         return attached
 
     def _build(
-        self, url: str, token: str, plan: LoadPlan, rows: Any, faults: Faults, files: list[sources.File]
+        self, url: str, token: str, plan: LoadPlan, rows: Any, faults: Faults, files: list[input_files.File]
     ) -> None:
         stages = self._stages
         stages.begin("checking")
@@ -271,7 +272,7 @@ class Job:
         entries = self._write(url, plan, shape, kept, cells, counts)
         stages.begin("sealing", total)
         written = sum(entry["rows"] for entry in entries)
-        changed = sources.changed(self._spark, files)
+        changed = input_files.changed(self._spark, files)
         if changed or written != total:
             what = f"{changed} has changed" if changed else f"{total:,} rows became {written:,}"
             raise SourceChanged(f"{what} while it was loaded; load again when nobody writes to the sources any more")
@@ -376,7 +377,7 @@ class Seen:
 
 def part_task(url: str, plan: LoadPlan, shape: Shape) -> Callable[[Any], Any]:
     """What a task does with its tuples."""
-    return shipping.remote("promising.loaders.parts", "write", url, plan.to_json(), shape.to_json())
+    return shipping.remote("promising.loaders.load_parts", "write", url, plan.to_json(), shape.to_json())
 
 
 def _session(spark: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from promising.index.scan_plan import Piece, Scan, ScanPlan
-from promising.loaders.scans import Connect
+from promising.loaders.scan_reader import Connect
 from promising.loaders.shipping import classic, remote, ship, undisturbed
 
 SETTINGS = {
@@ -108,7 +108,7 @@ def _frame(spark: Any, scan: Scan, connect: Connect, counter: Any, cores: int) -
     if not tasks:
         return spark.createDataFrame([], schema)
     asked = json.dumps(asdict(replace(scan, pieces=[], warm=[])))
-    task = remote("promising.loaders.scans", "read_tasks", asked, tasks, connect, counter)
+    task = remote("promising.loaders.scan_reader", "read_tasks", asked, tasks, connect, counter)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(task, schema)
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import promising
+import promising.loaders
 from promising.errors import BadSettings
 
 NEEDED = ("numpy", "numba", "pyarrow", "datasketches", "sortedcontainers", "crc32c", "fsspec")
@@ -68,10 +68,10 @@ def undisturbed(spark: Any) -> Iterator[None]:
 @cache
 def house() -> str:
     """The archive of the house as it is running, made if it is not there."""
-    held = getattr(promising.__spec__ and promising.__spec__.loader, "archive", None)
+    held = getattr(promising.loaders.__spec__ and promising.loaders.__spec__.loader, "archive", None)
     if held is not None:
         return str(held)  # it was shipped here itself
-    root = Path(promising.__file__).parent.parent
+    root = Path(promising.loaders.__file__).parent.parent.parent
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in sorted(_sources(root)):

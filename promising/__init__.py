@@ -9,7 +9,7 @@ from promising.lazy import lazy
 
 if TYPE_CHECKING:
     from promising.client.session import connect as connect
-    from promising.index.storage.options import StoreOptions as StoreOptions
+    from promising.index.storage.store_options import StoreOptions as StoreOptions
     from promising.query.answers import Answer as Answer
     from promising.query.answers import Done as Done
     from promising.query.answers import Explanation as Explanation
@@ -28,7 +28,7 @@ _WHERE = {
     "Frame": "promising.query.answers",
     "Progress": "promising.query.answers",
     "Session": "promising.query.session",
-    "StoreOptions": "promising.index.storage.options",
+    "StoreOptions": "promising.index.storage.store_options",
     "connect": "promising.client.session",
 }
 __getattr__ = lazy(__name__, _WHERE)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from promising.errors import BadSettings
+from promising.loaders.data_source import Source
 from promising.loaders.shipping import classic, ship
-from promising.loaders.source import Source
 
 if TYPE_CHECKING:
     from promising.client.session import RemoteSession
@@ -71,7 +71,7 @@ def connection(
 
 
 class PromisingSource(Source):
-    """The data source `promising`; its options are told in `loaders.source`."""
+    """The data source `promising`; its options are told in `loaders.data_source`."""
 
     def connection(self) -> Connection:
         return connection(
@@ -123,7 +123,7 @@ def load_table(frame: Any, service: str | Connection, name: str, *, mode: "Mode"
         changed = load_table(spark.read.csv("rates.csv", header=True, inferSchema=True), "till:50151", "rates")
         print(changed.inserted, changed.updated)
     """
-    from promising.loaders.tables import load_table as load  # noqa: PLC0415
+    from promising.loaders.table_writer import load_table as load  # noqa: PLC0415
 
     with _connection(service)() as session:
         return load(frame, session, name, mode=mode)

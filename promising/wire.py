@@ -17,7 +17,7 @@ from promising.summaries.keys import Keys
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2
 
 if TYPE_CHECKING:
-    from promising.index.loaded import Attached
+    from promising.index.prepared_load import Attached
     from promising.index.table import Changed
 
 SECOND = 1_000_000
@@ -180,7 +180,7 @@ def attached_to(added: "Attached") -> streams_pb2.AttachResponse:
 
 
 def attached_from(told: streams_pb2.AttachResponse) -> "Attached":
-    from promising.index.loaded import Attached  # noqa: PLC0415  # compiles on import: only for those who load
+    from promising.index.prepared_load import Attached  # noqa: PLC0415  # compiles on import: only for those who load
 
     return Attached(told.accepted, dict(told.refused), told.duplicate)
 

@@ -16,7 +16,7 @@ from promising.query.catalog import Catalog
 from promising.query.preference import Direction, Estimated, Preference
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
-from promising.query.scalar.places import offset_of
+from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import Input, Scope, StreamScope
 from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 from promising.query.sql import generate, nodes

@@ -10,7 +10,7 @@ from sqlglot import exp
 from promising.errors import DuplicateName, NoSuchName
 from promising.index import Stream, SummaryIndex
 from promising.index.table import Table
-from promising.query.scalar.places import offset_of
+from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import suggest
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from promising.query import totals
+from promising.query import cardinality
 from promising.query.aggregate.estimators import Estimated
 from promising.query.answers import Cut, Frame, Progress
 from promising.query.bound import Bound
-from promising.query.operators.base import Guess
+from promising.query.operators.operator import Guess
 from promising.query.planner import Plan, plan
-from promising.query.results import Aggregated, Plain, Shown
+from promising.query.result_sinks import Aggregated, Plain, Shown
 
 Clock = Callable[[], int]
 """CPU time of the calling thread, in nanoseconds."""
@@ -149,7 +149,7 @@ class Cursor:
 
     def _foretell(self, found: Estimated) -> None:
         """Before any tuple is read: how many rows the summaries expect."""
-        value, lower, upper = (round(x) for x in totals.answer_rows(self.bound, self.sizes))
+        value, lower, upper = (round(x) for x in cardinality.answer_rows(self.bound, self.sizes))
         for number, aggregate in enumerate(self.bound.aggregates):
             if aggregate.function == "count" and aggregate.kind is None:
                 for bounds, told in ((found.value, value), (found.lower, lower), (found.upper, upper)):
@@ -265,7 +265,7 @@ class Cursor:
     def sizes(self) -> Guess:
         """Candidates in all, told by the summaries."""
         if self._sizes is None:
-            self._sizes = totals.candidates(self.bound, self.plan.snapshots)
+            self._sizes = cardinality.candidates(self.bound, self.plan.snapshots)
         return self._sizes
 
     def progress(self, cut: Cut | None = None, token: str | None = None) -> Progress:
@@ -315,17 +315,17 @@ class Cursor:
                 return whole
             rate = (self._hits + 2) / (drawn + 4)  # Agresti and Coull's interval for a share, somewhat widened
             reach = 2.5 * float(np.sqrt(rate * (1 - rate) / (drawn + 4)))
-            share = self._hits / drawn if drawn else totals.PASS
+            share = self._hits / drawn if drawn else cardinality.PASS
             lower = max(rate - reach, 0.0) * whole.lower
             return Guess(whole.value * share, lower, min(rate + reach, 1.0) * whole.upper)
         if complete and not self._limited:
             return Guess(matched, matched, matched)
         left = worker.remaining()
         if left is None:
-            value, lower, upper = totals.answer_rows(bound, self.sizes)
+            value, lower, upper = cardinality.answer_rows(bound, self.sizes)
             lower = max(lower, matched)
         else:
-            rate = matched / worker.done if worker.done else (totals.PASS if bound.predicates else 1.0)
+            rate = matched / worker.done if worker.done else (cardinality.PASS if bound.predicates else 1.0)
             value = matched + left.value * min(rate, 1.0)
             lower = matched + (0.0 if bound.predicates else left.lower)
             upper = matched + left.upper

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from promising.query.answers import Explanation, Progress
 from promising.query.cursor import Cursor
-from promising.query.operators.drawing import Drawing
-from promising.query.operators.promising import Promising
+from promising.query.operators.guided import Promising
+from promising.query.operators.random_order import Drawing
 
 ENTRIES = 10  # of the promising set that are shown
 REGIONS = 30

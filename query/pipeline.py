@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from promising.index.snapshot import Snapshot
 from promising.query.bound import Bound
-from promising.query.operators.base import Batch
+from promising.query.operators.operator import Batch
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
 

@@ -15,17 +15,17 @@ from promising.index import SummaryIndex
 from promising.index.regions import EVER
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
-from promising.query import totals
+from promising.query import cardinality
 from promising.query.bound import Bound, JoinKey
-from promising.query.keys import Hasher, Hashes, Keys
-from promising.query.operators.base import Operator, Pace, Sampler
-from promising.query.operators.drawing import Drawing
+from promising.query.key_rows import Hasher, Hashes, Keys
+from promising.query.operators.guided import Promising, Side
 from promising.query.operators.hash_join import HashJoin
-from promising.query.operators.promising import Promising, Side
-from promising.query.operators.scan import RandomScan, Scan
+from promising.query.operators.operator import Operator, Pace, Sampler
+from promising.query.operators.random_order import Drawing
+from promising.query.operators.stream_scan import RandomScan, Scan
 from promising.query.pipeline import Pipeline
 from promising.query.preference import Preference, exact_counts
-from promising.query.results import Aggregated, Plain, Sorted
+from promising.query.result_sinks import Aggregated, Plain, Sorted
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
 from promising.query.sql import generate
@@ -159,7 +159,7 @@ class _Planner:
         keys = found[looked_up]
         probe = 1 - looked_up
         if len(known) == 2 and all(k is not None and k.exact for k in found):
-            pairs = totals.candidates(self.bound, self.snapshots).value
+            pairs = cardinality.candidates(self.bound, self.snapshots).value
             if pairs > CROWDED * min(sizes):  # a key's tuples are then read once, not once for each partner
                 return self._promising(None)
         if keys is not None:

@@ -13,7 +13,7 @@ from sqlglot import exp
 from promising.errors import BadPackage, BadQuestion, Unsupported
 from promising.index import Appended, Description, Regions, Story, Stream
 from promising.index.load_plan import LoadPlan
-from promising.index.loaded import Attached
+from promising.index.prepared_load import Attached
 from promising.index.schema import Batch
 from promising.index.storage.package import attach, read_manifest
 from promising.index.stream import wall_clock
@@ -21,20 +21,20 @@ from promising.index.table import Changed, Mode, Table
 from promising.query.answers import Answer, Done, Explanation, Frame, Part
 from promising.query.binder import bind
 from promising.query.budgets import Budget, nanoseconds
+from promising.query.bulk_selections import shared
 from promising.query.catalog import Catalog, SummaryEntry
 from promising.query.cursor import Cursor
+from promising.query.definitions import Definitions
 from promising.query.explain import explaining
-from promising.query.many import shared
-from promising.query.results import schema
-from promising.query.scan import ScanPlan, fetch, plan_scan
+from promising.query.result_sinks import schema
+from promising.query.resume_tokens import Shelf
+from promising.query.scan_planner import ScanPlan, Written, fetch, plan_scan
 from promising.query.sql import nodes, parse, parse_known, parse_many
-from promising.query.standing.binding import bind_standing
 from promising.query.standing.engine import Engine
-from promising.query.standing.explaining import explain_standing
+from promising.query.standing.explain_standing import explain_standing
+from promising.query.standing.local_subscriptions import Watched, poll
+from promising.query.standing.standing_binder import bind_standing
 from promising.query.standing.subscription import Delta, Subscription
-from promising.query.standing.watching import Watched, poll
-from promising.query.statements import Definitions
-from promising.query.tokens import Shelf
 from promising.summaries.adt import Estimates
 
 if TYPE_CHECKING:  # files are no matter of those who keep nothing
@@ -297,12 +297,13 @@ class Session:
 
     # --- scans ---------------------------------------------------------------------------------------------------
 
-    def plan_scan(self, sql: str, *, share: float = 1.0) -> ScanPlan:
+    def plan_scan(self, sql: str, *, share: float = 1.0, written: Written | None = None) -> ScanPlan:
         """What has to be read to answer a SELECT elsewhere: row groups of cold files, and arrivals in memory.
 
         share: below 1, the most promising keys only, as many as make that share of the expected output.
+        written: how the plan's statement is written, as `promising.loaders.spark_sql` does; None leaves it as it is.
         """
-        return plan_scan(self.catalog, sql, share)
+        return plan_scan(self.catalog, sql, share, written)
 
     def fetch(self, stream: str, first: int, last: int, columns: list[str]) -> Iterator[pa.Table]:
         """The tuples that arrived as number `first` up to `last`, in order of arrival, in slices."""

@@ -6,11 +6,11 @@ import numpy as np
 
 from promising.errors import CorruptSummary, NotContained
 from promising.summaries.adt import BOUNDS, TOLERANCE, Estimates
+from promising.summaries.counter_table import Hashes, Table
 from promising.summaries.hashing import hash_checked
 from promising.summaries.kernels.sketch import count_min_estimate, count_min_update
 from promising.summaries.keys import Longs, as_keys
 from promising.summaries.sizing import DEEPEST, check_target, fewest_counters, power_of_two
-from promising.summaries.table import Hashes, Table
 
 
 class CountMin(Table):

@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from promising.errors import BadSize, CorruptSummary
 from promising.summaries.adt import BOUNDS, TOLERANCE, Estimate, Estimates
+from promising.summaries.counter_table import Hashes, Table
 from promising.summaries.hashing import hash_checked
 from promising.summaries.kernels.sketch import count_sketch_estimate, count_sketch_update
 from promising.summaries.keys import Longs, as_keys
 from promising.summaries.sizing import DEEPEST, check_target, fewest_counters, power_of_two, tail, tail_point
-from promising.summaries.table import Hashes, Table
 
 EXACT = float(1 << 53)
 """Below this, whole numbers in float64 are exact."""

@@ -19,7 +19,7 @@ from benchmarks.paper.joins import SECOND, key_counts, statement, stored
 from benchmarks.paper.logs import Log
 from benchmarks.storage_data import folder
 from promising.index.scan_plan import Piece, Scan, ScanPlan
-from promising.loaders.scans import read_piece
+from promising.loaders.scan_reader import read_piece
 from promising.query import Session
 from promising.summaries.hashing import hash_keys
 

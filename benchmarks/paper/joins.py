@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from benchmarks.paper.logs import Columns, Log, arrivals, batches
 from benchmarks.paper.simple_shj import Rows, Side, SimpleShj
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.query import Session
 from promising.summaries.kernels.jit import kernel
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from promising import journey
+from promising.demo import journey
 from promising.testing.streams import zipf_law
 
 Columns = dict[str, NDArray[Any]]

@@ -11,7 +11,7 @@ from promising.errors import DataDamaged
 from promising.index.chunks import Chunk
 from promising.index.log import TupleLog
 from promising.index.schema import FARTHEST
-from promising.index.times import instant
+from promising.index.time_text import instant
 
 SLICE = 1 << 18
 """Tuples that are read at once."""

@@ -11,7 +11,7 @@ from promising.index.log import TupleLog
 from promising.index.stream import Stream
 from promising.index.summary import SummaryState
 from promising.index.summary_index import SummaryIndex
-from promising.index.times import instant
+from promising.index.time_text import instant
 
 
 def check_stream(stream: Stream) -> list[str]:

@@ -12,10 +12,10 @@ from promising.index.storage.cold import Cold
 from promising.index.storage.disk import NOT_THERE, Disk, Handle, translated
 from promising.index.storage.image import read_image
 from promising.index.storage.manifest import Manifest
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.replay import Damage
 from promising.index.storage.segments import HEADER, Segment, first_of, name_of
 from promising.index.storage.store import MANIFEST, SETTINGS
+from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.stream_store import StreamStore
 from promising.index.storage.wal import Wal
 from promising.index.stream import Stream

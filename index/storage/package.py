@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from promising.errors import BadPackage, DataDamaged, NewerFormat
 from promising.index.load_plan import LoadPlan, Shape, Summed, zone_starts
-from promising.index.loaded import Attached, Load, Part, Sum
+from promising.index.prepared_load import Attached, Load, Part, Sum
 from promising.index.schema import Column, Schema
 from promising.index.storage.checksums import crc32c
 from promising.index.storage.cold_file import escaped, plain

@@ -24,11 +24,11 @@ from promising.index.storage.layout import (
     run_problem,
 )
 from promising.index.storage.manifest import Manifest
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import MANIFEST, locked
+from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.stream_store import StreamStore
 from promising.index.storage.table_store import FOLDER, defined, entries_of, file_name, replayed
-from promising.index.times import instant
+from promising.index.time_text import instant
 
 
 def repair(path: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:

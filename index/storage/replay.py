@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from promising.errors import StorageError
+from promising.index.storage.buffer_pool import Blocks
 from promising.index.storage.checksums import crc32c
-from promising.index.storage.copies import Blocks
 from promising.index.storage.disk import Disk
 from promising.index.storage.segments import HEADER, SEAL, Segment, first_of, name_of
 

@@ -24,13 +24,13 @@ from promising.errors import (
     StoreInUse,
     UnknownName,
 )
-from promising.index.loaded import Attached
+from promising.index.prepared_load import Attached
 from promising.index.storage.cold import Cold
 from promising.index.storage.cold_cache import Cache
 from promising.index.storage.disk import Disk, translated
 from promising.index.storage.manifest import Change, Manifest
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.package import Package
+from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.stream_store import COUNTED, StreamStore
 from promising.index.storage.table_store import FOLDER, TableStore, defined, definition
 from promising.index.stream import Stream, wall_clock

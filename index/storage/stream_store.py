@@ -21,20 +21,20 @@ from promising.errors import (
     UnknownName,
 )
 from promising.index.chunks import Chunk
-from promising.index.loaded import Attached
+from promising.index.image_arrays import PLACED
 from promising.index.log import TupleLog
+from promising.index.prepared_load import Attached
 from promising.index.schema import Column
 from promising.index.storage import records
 from promising.index.storage.cold import Cold
 from promising.index.storage.disk import Disk
 from promising.index.storage.image import restoring, write_image
-from promising.index.storage.journal import Gone, WalJournal, make_again
 from promising.index.storage.manifest import Manifest
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.package import Package
 from promising.index.storage.segments import name_of
+from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.wal import Wal
-from promising.index.stored import PLACED
+from promising.index.storage.wal_journal import Gone, WalJournal, make_again
 from promising.index.stream import Stream
 from promising.index.summary import SummaryState
 from promising.index.summary_index import SummaryIndex, best_summary

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from promising.errors import BatchError, DataDamaged
+from promising.index.row_versions import to_arrow
 from promising.index.schema import TYPES, Fields
 from promising.index.storage.checksums import Bytes
 from promising.index.table import Record
-from promising.index.versions import to_arrow
 
 META = b"promising"
 VERSIONS = pa.schema([("number", pa.int64()), ("born", pa.int64())])

@@ -28,9 +28,9 @@ from promising.index.storage.layout import (
     wal_tails,
 )
 from promising.index.storage.manifest import Manifest
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.segments import first_of
 from promising.index.storage.store import LOCK, MANIFEST, locked
+from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.table_store import FOLDER, defined, entries_of, file_name, read_change, replayed
 
 Severity = Literal["error", "warning"]

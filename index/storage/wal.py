@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from promising.errors import StorageError, StorageUnavailable
+from promising.index.storage.buffer_pool import Copies
 from promising.index.storage.checksums import Bytes, crc32c, total
-from promising.index.storage.copies import Copies
 from promising.index.storage.disk import Disk, Handle
 from promising.index.storage.replay import Damage, Record, Replay
 from promising.index.storage.segments import HEADER, SEAL, first_of, name_of, padded, record_header, segment_header

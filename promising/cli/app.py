@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from promising.cli import ask, bench, config, data, live, look, serve, statements, storage, token, watch
+from promising.cli import bench, config, inspect, query, serve, sql, status, storage, streams, subscribe, token
+from promising.cli.common_options import reads
+from promising.cli.context import TARGET, Output, State, read_token
 from promising.cli.durations import seconds
-from promising.cli.group import Root
-from promising.cli.options import reads
-from promising.cli.state import TARGET, Output, State, read_token
+from promising.cli.root_command import Root
 
 SERVICE, DATA, QUESTIONS, INSIDE, STORAGE = "Service", "Data", "Questions", "Look inside", "Storage"
 EXAMPLE = """[bold]A first look[/bold], the service in one terminal and you in another:
@@ -97,24 +97,24 @@ def root(
 
 
 app.command("serve", rich_help_panel=SERVICE)(serve.serve)
-app.command("status", rich_help_panel=SERVICE)(watch.status)
-app.command("top", rich_help_panel=SERVICE)(watch.top)
+app.command("status", rich_help_panel=SERVICE)(status.status)
+app.command("top", rich_help_panel=SERVICE)(status.top)
 app.add_typer(token.app, rich_help_panel=SERVICE)
 app.add_typer(config.app, rich_help_panel=SERVICE)
 app.command("version", rich_help_panel=SERVICE)(config.version)
-app.command("create-stream", rich_help_panel=DATA)(data.create_stream)
-app.command("create-summary", rich_help_panel=DATA)(data.create_summary)
-app.command("ingest", rich_help_panel=DATA)(data.ingest)
-app.command("load", rich_help_panel=DATA)(data.load)
-app.command("load-table", rich_help_panel=DATA)(live.load_table)
-app.command("sql", rich_help_panel=QUESTIONS)(statements.sql)
-app.command("query", rich_help_panel=QUESTIONS)(ask.query)
-app.command("subscribe", rich_help_panel=QUESTIONS)(live.subscribe)
-app.command("explain", rich_help_panel=QUESTIONS)(ask.explain)
-app.command("estimate", rich_help_panel=QUESTIONS)(look.estimate)
-app.command("regions", rich_help_panel=QUESTIONS)(look.regions)
-app.command("describe", rich_help_panel=INSIDE)(look.describe)
-app.command("story", rich_help_panel=INSIDE)(look.story)
+app.command("create-stream", rich_help_panel=DATA)(streams.create_stream)
+app.command("create-summary", rich_help_panel=DATA)(streams.create_summary)
+app.command("ingest", rich_help_panel=DATA)(streams.ingest)
+app.command("load", rich_help_panel=DATA)(streams.load)
+app.command("load-table", rich_help_panel=DATA)(subscribe.load_table)
+app.command("sql", rich_help_panel=QUESTIONS)(sql.sql)
+app.command("query", rich_help_panel=QUESTIONS)(query.query)
+app.command("subscribe", rich_help_panel=QUESTIONS)(subscribe.subscribe)
+app.command("explain", rich_help_panel=QUESTIONS)(query.explain)
+app.command("estimate", rich_help_panel=QUESTIONS)(inspect.estimate)
+app.command("regions", rich_help_panel=QUESTIONS)(inspect.regions)
+app.command("describe", rich_help_panel=INSIDE)(inspect.describe)
+app.command("story", rich_help_panel=INSIDE)(inspect.story)
 app.command("bench", rich_help_panel=INSIDE)(bench.bench)
 app.command("backup", rich_help_panel=STORAGE)(storage.backup)
 app.command("restore", rich_help_panel=STORAGE)(storage.restore)

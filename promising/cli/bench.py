@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from promising.cli.choices import Format, Unit
+from promising.cli.common_options import pairs, span
+from promising.cli.context import state
 from promising.cli.durations import seconds
-from promising.cli.options import pairs, span
-from promising.cli.state import state
 
 BUDGET = 2.0  # seconds
 
@@ -57,6 +57,6 @@ the most promising keys first, with no preference, and by DuckDB if that is inst
         raise typer.BadParameter("--map, --format, --time, --time-unit, --key, --value and --split go with a FILE")
     if budget is not None and budget <= 0:
         raise typer.BadParameter("--budget must be more than nothing")
-    from promising.cli.measuring import Wanted, show_bench  # noqa: PLC0415  # Arrow and numba: not for `--help`
+    from promising.cli.bench_view import Wanted, show_bench  # noqa: PLC0415  # Arrow and numba: not for `--help`
 
     show_bench(state(ctx), Wanted(file, format, given, time, time_unit, key, value, split, rows, budget or BUDGET, png))

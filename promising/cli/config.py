@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from promising.cli.options import flag, pairs
+from promising.cli.common_options import flag, pairs
+from promising.cli.context import state
 from promising.cli.serve import Config, Set
-from promising.cli.state import state
 
 app = typer.Typer(name="config", help="Show the settings.", no_args_is_help=True)
 
@@ -28,7 +28,7 @@ def show(
     """Show each setting that `promising serve` would have here, and where it comes from. Secrets are hidden."""
     import pyarrow as pa  # noqa: PLC0415  # Arrow: not for `--help`
 
-    from promising.cli.output import write_table  # noqa: PLC0415  # as above
+    from promising.cli.formats import write_table  # noqa: PLC0415  # as above
     from promising.settings import Settings, shown, sources  # noqa: PLC0415  # as above, pydantic
 
     asked = state(ctx)
@@ -55,12 +55,12 @@ def version(ctx: typer.Context) -> None:
     """Tell the version of this program."""
     import platform  # noqa: PLC0415  # as above
 
-    from promising.cli.state import Output  # noqa: PLC0415
+    from promising.cli.context import Output  # noqa: PLC0415
 
     if state(ctx).output is Output.TABLE:
         typer.echo(f"promising {version_text()}")
         return
-    from promising.cli.output import write_facts  # noqa: PLC0415  # Arrow: not for `--help`
+    from promising.cli.formats import write_facts  # noqa: PLC0415  # Arrow: not for `--help`
 
     facts = {"version": version_text(), "python": platform.python_version()}
     write_facts(state(ctx).output, facts, lambda: None)

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from promising.cli.common_options import pairs, span
+from promising.cli.context import state
 from promising.cli.durations import seconds
-from promising.cli.failures import Code, tell
-from promising.cli.options import pairs, span
-from promising.cli.state import state
+from promising.cli.exit_codes import Code, tell
 
 Config = Annotated[
     Path | None,

@@ -18,12 +18,12 @@ from pygments.lexers.sql import SqlLexer
 from rich.text import Text
 
 from promising.cli.console import clean, err, out
-from promising.cli.failures import tell
-from promising.cli.state import State
-from promising.cli.statements import run
-from promising.client.statements import many
+from promising.cli.context import State
+from promising.cli.exit_codes import tell
+from promising.cli.sql import run
+from promising.client.scripts import many
 from promising.errors import BadSyntax, PromisingError
-from promising.query.sql.tokens import scan
+from promising.query.sql.tokenizer import scan
 from promising.query.sql.words import CALL_BY_NAME, RESERVED, TYPES
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from promising.cli.failures import Code
-from promising.cli.options import flag
-from promising.cli.state import state
+from promising.cli.common_options import flag
+from promising.cli.context import state
+from promising.cli.exit_codes import Code
 
 Data = Annotated[
     Path,
@@ -24,7 +24,7 @@ def backup(
 
     The copy is a directory like DATA, checked as it is written: `promising serve --data TARGET` would serve it.
     """
-    from promising.cli.storing import make_backup  # noqa: PLC0415  # Arrow: not for `--help`
+    from promising.cli.storage_view import make_backup  # noqa: PLC0415  # Arrow: not for `--help`
 
     if not make_backup(state(ctx), data, target):
         raise typer.Exit(Code.REQUEST)
@@ -38,7 +38,7 @@ def restore(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Where to; new, or empty.", show_default=False)],
 ) -> None:
     """Make a directory of data from a backup, every file of it checked."""
-    from promising.cli.storing import make_restored  # noqa: PLC0415  # Arrow: not for `--help`
+    from promising.cli.storage_view import make_restored  # noqa: PLC0415  # Arrow: not for `--help`
 
     make_restored(state(ctx), source, data)
 
@@ -48,7 +48,7 @@ def verify(ctx: typer.Context, data: Data) -> None:
 
     Nothing is changed. Stop the service first, or verify a backup. Exit code 1 says that data is damaged.
     """
-    from promising.cli.storing import show_verified  # noqa: PLC0415  # Arrow: not for `--help`
+    from promising.cli.storage_view import show_verified  # noqa: PLC0415  # Arrow: not for `--help`
 
     if not show_verified(state(ctx), data):
         raise typer.Exit(Code.REQUEST)
@@ -63,6 +63,6 @@ def repair(
 
     Stop the service first, and make a copy. What is lost is told, and stays in the folder `aside`.
     """
-    from promising.cli.storing import make_repaired  # noqa: PLC0415  # Arrow: not for `--help`
+    from promising.cli.storage_view import make_repaired  # noqa: PLC0415  # Arrow: not for `--help`
 
     make_repaired(state(ctx), data, yes)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from promising.cli.choices import Role
+from promising.cli.common_options import span
+from promising.cli.context import Output, state
 from promising.cli.durations import seconds
-from promising.cli.options import span
 from promising.cli.serve import Config
-from promising.cli.state import Output, state
 
 if TYPE_CHECKING:
-    from promising.server.tokens import TokenStore
+    from promising.server.access_tokens import TokenStore
 
 app = typer.Typer(name="token", help="Make, list and revoke tokens.", no_args_is_help=True)
 Store = Annotated[
@@ -33,7 +33,7 @@ def create(
     config: Config = None,
 ) -> None:
     """Make a token. Its secret is written to stdout, once; only a hash of it is kept."""
-    from promising.cli.output import print_json  # noqa: PLC0415  # Arrow: not for `--help`
+    from promising.cli.formats import print_json  # noqa: PLC0415  # Arrow: not for `--help`
 
     store = _store(tokens, config)
     try:
@@ -54,7 +54,7 @@ def list_(ctx: typer.Context, tokens: Store = None, config: Config = None) -> No
     """List tokens; their secrets are not known."""
     import pyarrow as pa  # noqa: PLC0415  # Arrow: not for `--help`
 
-    from promising.cli.output import write_table  # noqa: PLC0415  # as above
+    from promising.cli.formats import write_table  # noqa: PLC0415  # as above
 
     store = _store(tokens, config)
     try:
@@ -87,7 +87,7 @@ def revoke(ctx: typer.Context, name: Name, tokens: Store = None, config: Config 
 
 
 def _store(tokens: Path | None, config: Path | None) -> "TokenStore":
-    from promising.server.tokens import TokenStore  # noqa: PLC0415  # pydantic: not for `--help`
+    from promising.server.access_tokens import TokenStore  # noqa: PLC0415  # pydantic: not for `--help`
     from promising.settings import Settings  # noqa: PLC0415  # as above
 
     path = tokens or Settings.load(config, {}).auth.tokens

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import grpc
 import pyarrow as pa
 
-from promising import statuses, wire
-from promising.client import batches, calls, statements
+from promising import wire, wire_errors
+from promising.client import batches, calls
+from promising.client import scripts as statements
 from promising.client.async_answer import AsyncAnswer
 from promising.client.async_subscriptions import AsyncSubscription, AsyncWatching
-from promising.client.bar import Bar
 from promising.client.channels import DEFAULT_TARGET, SENT, FilePath, Place, place
-from promising.client.feed import Feed
+from promising.client.ingest_feed import Feed
+from promising.client.progress_bar import Bar
 from promising.client.retries import RETRIES, Retries
 from promising.errors import InternalError, MixedKeys, NaNKey, NoSuchName, PromisingError, Unavailable, WrongType
 from promising.index.ledger import check_number
@@ -32,7 +33,7 @@ from promising.v1 import queries_pb2, streams_pb2
 
 if TYPE_CHECKING:
     from promising.index.load_plan import LoadPlan
-    from promising.index.loaded import Attached
+    from promising.index.prepared_load import Attached
     from promising.index.table import Changed, Mode
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
@@ -450,7 +451,7 @@ async def _written(call: Any, request: streams_pb2.IngestRequest) -> None:
     except asyncio.InvalidStateError:
         await _read(call, "an ingest call")
     except grpc.aio.AioRpcError as error:
-        if error.code() is grpc.StatusCode.INTERNAL and not statuses.was_told(error):
+        if error.code() is grpc.StatusCode.INTERNAL and not wire_errors.was_told(error):
             raise _Lost from None
         raise
 

@@ -7,10 +7,10 @@ from typing import Any
 import grpc
 import pyarrow as pa
 
-from promising import sections
+from promising import wire_changes
 from promising.client.channels import Place
 from promising.client.retries import Retries
-from promising.client.watching import Board, Watched, pause, view_of, why
+from promising.client.subscription_state import Board, Watched, pause, view_of, why
 from promising.errors import BadQuestion, InternalError, PromisingError, Unavailable
 from promising.query.standing.subscription import ELSEWHERE, Delta
 
@@ -54,7 +54,7 @@ class AsyncSubscription:
         found = await self._watching.take([self._watched], timeout)
         return self.told(*found[self._watched]) if found else None
 
-    def told(self, opened: sections.Opened, delta: Delta) -> Delta:
+    def told(self, opened: wire_changes.Opened, delta: Delta) -> Delta:
         """Take in the next change."""
         if opened != self._opened:  # dropped, and made anew with other columns
             self._opened, self._view = opened, view_of(opened)
@@ -137,7 +137,9 @@ class AsyncWatching:
         found = await self.take([one._watched for one in mine], timeout)
         return {one: one.told(*found[one._watched]) for one in mine if one._watched in found}
 
-    async def take(self, several: list[Watched], timeout: float | None) -> dict[Watched, tuple[sections.Opened, Delta]]:
+    async def take(
+        self, several: list[Watched], timeout: float | None
+    ) -> dict[Watched, tuple[wire_changes.Opened, Delta]]:
         """The next change of each; none if there is none of any in time, or if nobody wants it any more."""
         try:
             async with asyncio.timeout(timeout if timeout is None or timeout > 0 else None):

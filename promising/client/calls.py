@@ -34,7 +34,7 @@ from promising.v1 import (
 
 if TYPE_CHECKING:
     from promising.index.load_plan import LoadPlan
-    from promising.index.loaded import Attached
+    from promising.index.prepared_load import Attached
 
 T = TypeVar("T")
 Window = tuple[int, int] | None

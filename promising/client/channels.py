@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc
 
-from promising import statuses
+from promising import wire_errors
 from promising.errors import BadSettings, PromisingError, Unavailable
 from promising.wire import MESSAGE
 
@@ -47,8 +47,8 @@ class Place:
 
     def problem(self, error: grpc.RpcError) -> PromisingError:
         """The error that a call ended with. One that gRPC itself made says where the service should have been."""
-        found = statuses.from_rpc_error(error)
-        if type(found) is Unavailable and not statuses.was_told(error):
+        found = wire_errors.from_rpc_error(error)
+        if type(found) is Unavailable and not wire_errors.was_told(error):
             return Unavailable(f"cannot reach the service at {self.address}: {found}")
         return found
 

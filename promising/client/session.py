@@ -14,10 +14,11 @@ import grpc
 import pyarrow as pa
 
 from promising import wire
-from promising.client import bar, batches, calls, statements
+from promising.client import batches, calls, progress_bar
+from promising.client import scripts as statements
 from promising.client.admin import Admin
 from promising.client.channels import DEFAULT_TARGET, SENT, FilePath, Place, place
-from promising.client.feed import Feed
+from promising.client.ingest_feed import Feed
 from promising.client.retries import RETRIES, Retries
 from promising.client.subscriptions import RemoteSubscription, Watching
 from promising.errors import InternalError, MixedKeys, NaNKey, NoSuchName, PromisingError, Unavailable, WrongType
@@ -33,7 +34,7 @@ from promising.v1 import queries_pb2, streams_pb2
 
 if TYPE_CHECKING:
     from promising.index.load_plan import LoadPlan
-    from promising.index.loaded import Attached
+    from promising.index.prepared_load import Attached
     from promising.index.table import Changed, Mode
 
 T = TypeVar("T")
@@ -308,7 +309,7 @@ class RemoteSession:
         first = wire.progress_from(opened.progress)
         frames = self._frames(call, wire.Frames(schema), gone)
         if self._progress if progress is None else progress:
-            frames = bar.shown(frames)
+            frames = progress_bar.shown(frames)
         answer = Answer(frames, lambda: first, schema, stop)
         # An answer that nobody reads any more must not keep its call, and with it the query, waiting.
         weakref.finalize(answer, call.cancel).atexit = False

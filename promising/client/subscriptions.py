@@ -11,11 +11,11 @@ import grpc
 
 from promising.client.channels import Place
 from promising.client.retries import Retries
-from promising.client.watching import Board, Watched, pause, view_of, why
+from promising.client.subscription_state import Board, Watched, pause, view_of, why
 from promising.errors import BadQuestion, InternalError, PromisingError, Unavailable
 from promising.query.standing.subscription import ELSEWHERE, Delta, Subscription
-from promising.sections import Opened
 from promising.v1 import queries_pb2
+from promising.wire_changes import Opened
 
 Outbox = queue.SimpleQueue[queries_pb2.SubscribeRequest | None]
 CLOSED = "the session is closed"

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import grpc
 
-from promising import statuses
+from promising import wire_errors
 from promising.errors import BadRequest, Forbidden, InternalError, PromisingError, Unauthenticated, Unavailable
 from promising.server import logs
+from promising.server.access_tokens import Caller, TokenStore
 from promising.server.metrics import Metrics
-from promising.server.tokens import Caller, TokenStore
 from promising.settings import Settings
 
 __all__ = ["METHODS", "AccessInterceptor", "Caller", "caller", "fault", "require"]
@@ -250,15 +250,15 @@ class AccessInterceptor(Interceptor):
                 code = _code(context, grpc.StatusCode.OK)
                 return response
             except PromisingError as problem:
-                code = statuses.code_of(problem)
+                code = wire_errors.code_of(problem)
                 if code is grpc.StatusCode.INTERNAL:
                     raise
-                await statuses.abort(context, problem)
+                await wire_errors.abort(context, problem)
         except asyncio.CancelledError:
             if self._ending and asyncio.current_task() in self._others:  # by us: gRPC would leave the call open
                 code = grpc.StatusCode.UNAVAILABLE
                 with contextlib.suppress(grpc.aio.InternalError):  # the client went at that very moment
-                    await statuses.abort(context, Unavailable("the service is shutting down"))
+                    await wire_errors.abort(context, Unavailable("the service is shutting down"))
             # Never swallowed: gRPC lets go of a cancelled call only if its handler ends by this.
             code = _code(context, code)  # set, if it was aborted just before
             if code is grpc.StatusCode.UNKNOWN:  # else the client has its answer, and left before we were told
@@ -278,7 +278,9 @@ class AccessInterceptor(Interceptor):
             raise asyncio.CancelledError from None
         except Exception as problem:
             code = grpc.StatusCode.INTERNAL
-            await statuses.abort(context, InternalError(f"a fault of the service; its log has it as {fault(problem)}"))
+            await wire_errors.abort(
+                context, InternalError(f"a fault of the service; its log has it as {fault(problem)}")
+            )
         finally:
             call.close()  # if it never began; else without effect
             self._ended(method, code, began, who or ANONYMOUS, context)

@@ -8,9 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from promising import sections, wire
+from promising import wire, wire_changes
 from promising.server import access
-from promising.server.parts import Parts
+from promising.server.context import Parts
 from promising.settings import shown
 from promising.v1 import admin_pb2, admin_pb2_grpc
 
@@ -114,7 +114,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 mode=found.mode,
                 failure=found.problem or "",
             )
-            if found.watermark > sections.BEGINNING and not found.problem:
+            if found.watermark > wire_changes.BEGINNING and not found.problem:
                 told.watermark.CopyFrom(wire.timestamp(found.watermark))
             if found.budget is not None:
                 told.budget.CopyFrom(wire.duration(found.budget))

@@ -14,17 +14,17 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from promising.errors import BadSettings
 from promising.query.session import Session
-from promising.server import logs, memory, reflection, storage
+from promising.server import logs, memory, reflection, store_lifecycle
 from promising.server.access import AccessInterceptor
 from promising.server.admin import AdminService, Fares, holdings, resident_bytes, stored, subscriptions
+from promising.server.context import Parts, Tally
 from promising.server.metrics import Endpoint, Metrics
-from promising.server.parts import Parts, Tally
+from promising.server.open_calls import Calls
 from promising.server.queries import QueryService
-from promising.server.running import Calls
 from promising.server.streams import StreamService
 from promising.server.summaries import SummaryService
 from promising.server.tls import server_credentials
-from promising.server.work import Work
+from promising.server.worker_threads import Work
 from promising.settings import Settings, address, check_safe
 from promising.v1 import admin_pb2_grpc, queries_pb2_grpc, streams_pb2_grpc, summaries_pb2_grpc
 
@@ -118,7 +118,7 @@ class Service:
             )
         access = self._access = AccessInterceptor(settings, self.metrics)
         if self._keeps:
-            self.session = self._parts.session = await storage.opened(settings)
+            self.session = self._parts.session = await store_lifecycle.opened(settings)
         server = self._server = grpc.aio.server(interceptors=(access,), options=self._options())
         streams_pb2_grpc.add_StreamServiceServicer_to_server(StreamService(self._parts), server)
         summaries_pb2_grpc.add_SummaryServiceServicer_to_server(SummaryService(self._parts), server)
@@ -242,7 +242,7 @@ class Service:
         if self._access is not None:
             self._access.close()
         if self._keeps and self.session.store is not None:
-            await storage.closed(self.session)
+            await store_lifecycle.closed(self.session)
         self._server = self._endpoint = self._watch = self._ticks = self._access = None
 
 

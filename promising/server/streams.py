@@ -5,15 +5,15 @@ import time
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from promising import statuses, wire
+from promising import wire, wire_errors
 from promising.errors import BadRequest, PromisingError, StorageError
 from promising.index import Appended, Stream
 from promising.index.schema import tuples_of
-from promising.server import access, logs, statements
-from promising.server.ahead import Ahead, Batch
-from promising.server.parts import Parts
-from promising.server.places import check_place
-from promising.server.plain import BatchReader
+from promising.server import access, field_statements, logs
+from promising.server.batch_reader import BatchReader
+from promising.server.context import Parts
+from promising.server.package_locations import check_place
+from promising.server.read_ahead import Ahead, Batch
 from promising.v1 import common_pb2, streams_pb2, streams_pb2_grpc
 
 Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
@@ -62,13 +62,13 @@ class StreamService(streams_pb2_grpc.StreamServiceServicer):
     async def CreateStream(
         self, request: streams_pb2.CreateStreamRequest, context: Context
     ) -> streams_pb2.CreateStreamResponse:
-        sql = statements.create_stream(request)
+        sql = field_statements.create_stream(request)
         return streams_pb2.CreateStreamResponse(done=await self._work.call(self._parts.done, sql))
 
     async def DropStream(
         self, request: streams_pb2.DropStreamRequest, context: Context
     ) -> streams_pb2.DropStreamResponse:
-        sql = statements.drop("STREAM", request.name, request.if_exists, request.cascade)
+        sql = field_statements.drop("STREAM", request.name, request.if_exists, request.cascade)
         return streams_pb2.DropStreamResponse(done=await self._work.call(self._parts.done, sql))
 
     async def ListStreams(
@@ -156,7 +156,7 @@ class StreamService(streams_pb2_grpc.StreamServiceServicer):
             raise
         except PromisingError as problem:
             self._parts.tally.turned_away(problem, tuples)
-            refusal = common_pb2.Refusal(reason=statuses.reason_of(type(problem)), message=str(problem)[:2000])
+            refusal = common_pb2.Refusal(reason=wire_errors.reason_of(type(problem)), message=str(problem)[:2000])
             return None, streams_pb2.IngestResponse(sequence=request.sequence, refusal=refusal)
         added.append(found)
         return stream, streams_pb2.IngestResponse(sequence=request.sequence, appended=wire.appended_to(found))

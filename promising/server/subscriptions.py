@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pyarrow as pa
 
-from promising import sections, wire
+from promising import wire, wire_changes
 from promising.errors import BadRequest, InternalError, LimitReached, PromisingError, Unavailable
 from promising.query.standing.subscription import Delta
 from promising.server import access, logs
 from promising.server.arrow import read_batch
-from promising.server.parts import Parts
-from promising.server.running import RETRY, Call
+from promising.server.context import Parts
+from promising.server.open_calls import RETRY, Call
 from promising.v1 import queries_pb2, queries_pb2_grpc
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Subscribed:
     """One query of a call. `said` is when its last section went out, by the monotonic clock, `last` what it was."""
 
     feed: "Feed"
-    opened: sections.Opened
+    opened: wire_changes.Opened
     said: float | None = None
     last: Delta | None = None
 
@@ -106,7 +106,7 @@ class Subscribed:
         """Whether the time is all that need be told of a change."""
         last = self.last
         return (
-            sections.is_time(delta)
+            wire_changes.is_time(delta)
             and last is not None
             and self.said is not None
             and (last.shed, last.lag) == (delta.shed, delta.lag)
@@ -188,11 +188,11 @@ class Connection:
                 continue
             subscribed.said, subscribed.last = time.monotonic(), delta
             opened = _opened(subscribed.feed)
-            parts = sections.section_parts(number, delta)
+            parts = wire_changes.section_parts(number, delta)
             if opened != subscribed.opened:  # dropped, and made anew with other columns
                 subscribed.opened = opened
                 first = next(parts)
-                first.opened.CopyFrom(sections.opened_to(opened))
+                first.opened.CopyFrom(wire_changes.opened_to(opened))
                 yield first
             yield from parts
 
@@ -214,7 +214,7 @@ class Connection:
             return
         opened = _opened(feed)
         self._subscribed[add.number] = Subscribed(feed, opened)
-        yield queries_pb2.SubscriptionSection(number=add.number, opened=sections.opened_to(opened))
+        yield queries_pb2.SubscriptionSection(number=add.number, opened=wire_changes.opened_to(opened))
 
     def _ended(self, number: int, problem: Exception) -> queries_pb2.SubscriptionSection:
         gone = self._subscribed.pop(number, None)
@@ -222,7 +222,7 @@ class Connection:
             gone.feed.close()
         if not isinstance(problem, PromisingError):
             problem = InternalError(f"a fault of the service; its log has it as {access.fault(problem)}")
-        return sections.refused(number, problem)
+        return wire_changes.refused(number, problem)
 
     def close(self) -> None:
         """Let go of all feeds, after the step that is under way."""
@@ -360,8 +360,8 @@ async def _write(call: Call, context: Context, message: queries_pb2.SubscribeRes
         await context.write(message)
 
 
-def _opened(feed: "Feed") -> sections.Opened:
-    return sections.Opened(feed.schema, feed.key_width, feed.keyed, feed.endless)
+def _opened(feed: "Feed") -> wire_changes.Opened:
+    return wire_changes.Opened(feed.schema, feed.key_width, feed.keyed, feed.endless)
 
 
 def _together(tables: list[pa.Table]) -> pa.Table:

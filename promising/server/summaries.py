@@ -6,8 +6,8 @@ from typing import Any
 from promising import wire
 from promising.errors import LimitReached, UnknownName
 from promising.query.catalog import SummaryEntry
-from promising.server import statements
-from promising.server.parts import Parts
+from promising.server import field_statements
+from promising.server.context import Parts
 from promising.v1 import summaries_pb2, summaries_pb2_grpc
 
 Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
@@ -27,13 +27,13 @@ class SummaryService(summaries_pb2_grpc.SummaryServiceServicer):
     async def CreateSummary(
         self, request: summaries_pb2.CreateSummaryRequest, context: Context
     ) -> summaries_pb2.CreateSummaryResponse:
-        sql = statements.create_summary(request)
+        sql = field_statements.create_summary(request)
         return summaries_pb2.CreateSummaryResponse(done=await self._work.call(self._parts.done, sql))
 
     async def DropSummary(
         self, request: summaries_pb2.DropSummaryRequest, context: Context
     ) -> summaries_pb2.DropSummaryResponse:
-        sql = statements.drop("SUMMARY", request.name, request.if_exists, request.cascade)
+        sql = field_statements.drop("SUMMARY", request.name, request.if_exists, request.cascade)
         return summaries_pb2.DropSummaryResponse(done=await self._work.call(self._parts.done, sql))
 
     async def ListSummaries(

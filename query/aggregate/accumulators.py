@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from promising.errors import Overflow
-from promising.query.aggregate.arrays import Column, Ids, Numbers, text, words
+from promising.query.aggregate.arrow_memory import Column, Ids, Numbers, text, words
 from promising.query.aggregate.grouping import Strings, Table
 from promising.query.kernels.folds import (
     add_floats,

@@ -17,7 +17,7 @@ from promising.query.aggregate.accumulators import (
     IntSum,
     Ordered,
 )
-from promising.query.aggregate.arrays import Column, Ids
+from promising.query.aggregate.arrow_memory import Column, Ids
 from promising.query.aggregate.grouping import Keys, Table
 from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 

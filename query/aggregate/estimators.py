@@ -37,7 +37,7 @@ from promising.query.aggregate.accumulators import (
     in_order,
 )
 from promising.query.aggregate.aggregates import Aggregate, Groups
-from promising.query.aggregate.arrays import Column, Ids
+from promising.query.aggregate.arrow_memory import Column, Ids
 from promising.query.aggregate.confidence import Counts, Floats, count_bounds, mean_margins, normal_quantile
 from promising.query.aggregate.grouping import Table
 from promising.query.kernels.samples import quantiles

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from promising.query.aggregate.arrays import Ids, present, raw, text, words
-from promising.query.kernels.table import enter, find, intern, seat, seat_rows
+from promising.query.aggregate.arrow_memory import Ids, present, raw, text, words
+from promising.query.kernels.intern_table import enter, find, intern, seat, seat_rows
 from promising.query.scalar.types import ARROW, Kind
 
 Words: TypeAlias = NDArray[np.int64]

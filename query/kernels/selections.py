@@ -10,7 +10,7 @@ not be gone through one by one, `marks` has, for every STEP places, a bit for ea
 import numpy as np
 
 from promising.query.kernels.folds import BYTES, INTS
-from promising.query.kernels.table import FREE, HIGH, LOW, ONE, hash_text, same_text
+from promising.query.kernels.intern_table import FREE, HIGH, LOW, ONE, hash_text, same_text
 from promising.summaries.kernels.jit import kernel
 
 GONE, PLAIN, MORE = 0, 1, 2
@@ -282,7 +282,7 @@ def collect_all(
 
 @kernel(f"void({BYTES}, {INTS}, uint8[::1], uint64, uint64[::1], uint8[::1], int64[::1], int64[::1])")
 def codes_of(data, offsets, present, seed, slots, arena, ends, codes):
-    """The code of each string that is in a table as `promising.query.kernels.table.intern` fills it, else -1."""
+    """The code of each string that is in a table as `promising.query.kernels.intern_table.intern` fills it, else -1."""
     mask = np.uint64(slots.size - 1)
     for i in range(offsets.size - 1):
         codes[i] = -1

@@ -4,8 +4,8 @@ import numpy as np
 
 from promising.index.snapshot import Snapshot
 from promising.query.kernels.pairs import cross, group
-from promising.query.keys import SLICE, Hasher, Keys
-from promising.query.operators.base import Batch, Guess, Operator, Pace, Slices
+from promising.query.key_rows import SLICE, Hasher, Keys
+from promising.query.operators.operator import Batch, Guess, Operator, Pace, Slices
 
 
 class HashJoin(Operator):

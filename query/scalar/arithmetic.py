@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from promising.errors import DivisionByZero, Overflow, QueryError, TypeMismatch
 from promising.query.scalar.coercion import to_kind
 from promising.query.scalar.compiled import Compiled, Value, apply, literal
-from promising.query.scalar.failures import checked
-from promising.query.scalar.places import Place
+from promising.query.scalar.kernel_errors import checked
+from promising.query.scalar.positions import Place
 from promising.query.scalar.types import NAMES, NUMBERS, Kind
 
 Operator = Literal["+", "-", "*", "/", "%"]

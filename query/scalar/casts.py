@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from promising.errors import BadCast, QueryError, TypeMismatch
 from promising.query.scalar.compiled import Compiled, Value, apply, literal, overwrite
-from promising.query.scalar.failures import checked
-from promising.query.scalar.places import Place
+from promising.query.scalar.kernel_errors import checked
+from promising.query.scalar.positions import Place
 from promising.query.scalar.types import ARROW, NAMES, Kind
 
 _TEXT: Final = ARROW["string"]

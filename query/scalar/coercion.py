@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from promising.errors import TypeMismatch
 from promising.query.scalar.casts import read_literal, widen
 from promising.query.scalar.compiled import Compiled, apply, literal
-from promising.query.scalar.places import Place
+from promising.query.scalar.positions import Place
 from promising.query.scalar.types import NAMES, Kind
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from promising.errors import TypeMismatch, Unsupported
 from promising.query.scalar.coercion import unify
 from promising.query.scalar.compiled import Compiled, Value, apply, literal, value_of
-from promising.query.scalar.places import Place
+from promising.query.scalar.positions import Place
 from promising.query.scalar.types import ARROW, NAMES, Kind
 
 Comparison = Literal["=", "<>", "<", "<=", ">", ">="]

@@ -15,7 +15,7 @@ from promising.query.scalar.casts import cast
 from promising.query.scalar.coercion import to_kind, unify
 from promising.query.scalar.compiled import Compiled, apply, column, literal
 from promising.query.scalar.functions import FUNCTIONS, Call
-from promising.query.scalar.places import Place
+from promising.query.scalar.positions import Place
 from promising.query.scalar.scope import Scope, suggest
 from promising.query.scalar.types import NAMES, kind_of_type
 from promising.query.sql.nodes import interval_micros

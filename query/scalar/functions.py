@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from promising.errors import Overflow, QueryError, TypeMismatch, Unsupported
-from promising.query.scalar import arithmetic, branches, comparisons, strings, times
+from promising.query.scalar import arithmetic, branches, comparisons, string_functions, time_functions
 from promising.query.scalar.casts import cast
 from promising.query.scalar.coercion import to_kind, unify
 from promising.query.scalar.compiled import Compiled, Value, apply, literal, value_of
-from promising.query.scalar.failures import checked
-from promising.query.scalar.places import Place
+from promising.query.scalar.kernel_errors import checked
+from promising.query.scalar.positions import Place
 from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 
 
@@ -174,7 +174,7 @@ def _substring(call: Call) -> Compiled:
     length = call.constant("length") if ends else None
     if start is None or (ends and length is None):
         return literal(None, "string")
-    return apply("string", [part], strings.slicer(start, length))
+    return apply("string", [part], string_functions.slicer(start, length))
 
 
 def _texts(call: Call, parts: Sequence[Compiled]) -> Iterator[Compiled]:
@@ -186,17 +186,19 @@ def _texts(call: Call, parts: Sequence[Compiled]) -> Iterator[Compiled]:
 
 def _concat(call: Call) -> Compiled:
     """All the arguments as one string; NULL is nothing."""
-    return apply("string", list(_texts(call, call.all())), strings.join_all)
+    return apply("string", list(_texts(call, call.all())), string_functions.join_all)
 
 
 def _joined(call: Call) -> Compiled:
     """`a || b`: NULL if either is."""
     parts = [call.compile(call.node.args[name]) for name in ("this", "expression")]
-    return apply("string", list(_texts(call, parts)), strings.join)
+    return apply("string", list(_texts(call, parts)), string_functions.join)
 
 
 def _starts_with(call: Call) -> Compiled:
-    return apply("bool", [call.argument(name, "string") for name in ("this", "expression")], strings.starts_with)
+    return apply(
+        "bool", [call.argument(name, "string") for name in ("this", "expression")], string_functions.starts_with
+    )
 
 
 # --- time --------------------------------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ def _starts_with(call: Call) -> Compiled:
 
 def _date_trunc(call: Call) -> Compiled:
     unit = call.node.text("unit")
-    kernel = times.truncation(unit)
+    kernel = time_functions.truncation(unit)
     if kernel is None:
         raise call.place.error(Unsupported, f"date_trunc to {unit.lower()!r} is not offered")
     return apply("timestamp", [call.argument("this", "timestamp")], kernel)
@@ -213,7 +215,7 @@ def _date_trunc(call: Call) -> Compiled:
 def _extract(call: Call) -> Compiled:
     unit = call.node.text("this")
     part = call.argument("expression", "timestamp", "interval")
-    found = times.field(unit, part.kind)
+    found = time_functions.field(unit, part.kind)
     if found is None:
         raise call.place.error(Unsupported, f"{unit.lower()} of {NAMES[part.kind]} is not offered")
     return apply(found[0], [part], found[1])
@@ -221,7 +223,7 @@ def _extract(call: Call) -> Compiled:
 
 def _field(unit: str) -> Callable[[Call], Compiled]:
     def build(call: Call) -> Compiled:
-        found = times.field(unit, "timestamp")
+        found = time_functions.field(unit, "timestamp")
         assert found is not None
         return apply(found[0], [call.argument("this", "timestamp")], found[1])
 
@@ -245,7 +247,7 @@ FUNCTIONS: Final[dict[type[exp.Expression], Callable[[Call], Compiled]]] = {
     exp.Lower: _of_string("string", pc.utf8_lower),
     exp.Upper: _of_string("string", pc.utf8_upper),
     exp.Length: _of_string("int", lambda text: pc.utf8_length(text).cast(pa.int64())),
-    exp.Trim: _of_string("string", strings.trim),
+    exp.Trim: _of_string("string", string_functions.trim),
     exp.Substring: _substring,
     exp.Concat: _concat,
     exp.DPipe: _joined,

@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from promising.errors import Ambiguous, NoSuchName
-from promising.query.scalar.places import Place
+from promising.query.scalar.positions import Place
 from promising.query.scalar.types import Kind
 
 

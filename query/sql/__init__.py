@@ -13,7 +13,7 @@ from sqlglot import exp
 from promising.errors import BadSyntax
 from promising.query.sql.check import offset_of
 from promising.query.sql.dialect import Promising, read
-from promising.query.sql.tokens import scan
+from promising.query.sql.tokenizer import scan
 
 __all__ = ["generate", "offset_of", "parse", "parse_known", "parse_many"]
 

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from promising.errors import BadSyntax, Unsupported
 from promising.query.sql import nodes
-from promising.query.sql.cursor import DEEPEST
+from promising.query.sql.token_cursor import DEEPEST
 from promising.query.sql.words import CALL_BY_NODE
 
 ALLOWED: frozenset[type[exp.Expression]] = frozenset(

@@ -12,8 +12,8 @@ from sqlglot.tokenizer_core import Token
 from promising.errors import BadSyntax, Unsupported
 from promising.query.sql.check import check
 from promising.query.sql.generator import PromisingGenerator
-from promising.query.sql.statements import Statements
-from promising.query.sql.tokens import PromisingTokenizer
+from promising.query.sql.statement_grammar import Statements
+from promising.query.sql.tokenizer import PromisingTokenizer
 
 
 def read(tokens: list[Token], sql: str) -> list[exp.Expression]:

@@ -11,8 +11,8 @@ from sqlglot.generator import Generator
 
 from promising.errors import Unsupported
 from promising.query.sql import nodes
-from promising.query.sql.queries import SETS
-from promising.query.sql.scalars import AND, ATOM, COMPARE, IS, JOIN, MATCH, MINUS, NOT, OR, PRODUCT, SUM
+from promising.query.sql.expression_grammar import AND, ATOM, COMPARE, IS, JOIN, MATCH, MINUS, NOT, OR, PRODUCT, SUM
+from promising.query.sql.select_grammar import SETS
 from promising.query.sql.words import CALL_BY_NODE, RESERVED, keyword
 
 _PLAIN = re.compile(r"[^\W\d]\w*")

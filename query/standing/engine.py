@@ -15,9 +15,9 @@ import pyarrow as pa
 from promising.errors import BadToken, NoSuchName, PromisingError
 from promising.index.table import Table
 from promising.query.standing import plan
-from promising.query.standing.aggregating import view_of
+from promising.query.standing.aggregate_view import view_of
 from promising.query.standing.deltas import Mode
-from promising.query.standing.source import Alike, Source
+from promising.query.standing.stream_source import Alike, Source
 from promising.query.standing.subscription import Delta
 from promising.query.standing.views import Planned, Seen, View, may_wait
 

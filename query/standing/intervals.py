@@ -16,11 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from promising.query.aggregate.arrays import raw, words
+from promising.query.aggregate.arrow_memory import raw, words
 from promising.query.scalar.coercion import unify
 from promising.query.scalar.compiled import Compiled, column, value_of
 from promising.query.scalar.expressions import compile_expression
-from promising.query.scalar.places import Place
+from promising.query.scalar.positions import Place
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import Kind
 

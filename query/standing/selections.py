@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from promising.errors import QueryError
-from promising.query.aggregate.arrays import present, text
+from promising.query.aggregate.arrow_memory import present, text
 from promising.query.aggregate.grouping import EVERY, SEED, Strings
 from promising.query.kernels.selections import (
     GONE,
@@ -33,7 +33,7 @@ from promising.query.kernels.selections import (
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.types import ARROW, Kind
 from promising.query.standing.intervals import Term, keys, terms
-from promising.query.standing.operators.base import Rows
+from promising.query.standing.operators.step import Rows
 
 FEWEST = 64
 """Selections that are dropped before the lists are made anew."""

@@ -19,12 +19,12 @@ from promising.query.scalar.types import ARROW
 from promising.query.standing import plan
 from promising.query.standing.deltas import NEVER, POS, Counters, Ids, Mode, Times
 from promising.query.standing.labels import Label, label, view_store
-from promising.query.standing.operators.base import Tick
 from promising.query.standing.operators.build import build
 from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.step import Tick
 from promising.query.standing.operators.table_join import TableJoinNode
-from promising.query.standing.source import BEGINNING, Alike, Reader, Source
 from promising.query.standing.stores import store_for
+from promising.query.standing.stream_source import BEGINNING, Alike, Reader, Source
 
 REMEMBERED = 1 << 16  # retractions kept for those who come back
 SLOT = 100_000  # microseconds that a slot of a calendar is long at most: about a tick

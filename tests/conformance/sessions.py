@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Any, cast
 
 import promising
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.query import Session
-from promising.testing.running import running
+from promising.testing.service import running
 
 Opened = Callable[..., Session]
 """Makes a session as `query.Session` does."""

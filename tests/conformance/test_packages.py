@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import promising.errors as e
-from promising.index.loaded import Attached
+from promising.index.prepared_load import Attached
 from promising.index.storage.package import MANIFEST, write_manifest, write_part
 from promising.query import Session
 from promising.testing import ManualClock

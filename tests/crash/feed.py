@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import promising.index.log
-import promising.index.storage.journal
+import promising.index.storage.wal_journal
 from promising.index import Options, Stream
 from promising.index.storage.store import Store
 
@@ -35,7 +35,7 @@ Columns = dict[str, Any]
 def small_chunks() -> None:
     """For this process and those it forks; and small batches are synced ahead, as large ones are."""
     promising.index.log.CHUNK = CHUNK
-    promising.index.storage.journal.AHEAD = 32
+    promising.index.storage.wal_journal.AHEAD = 32
 
 
 def stream_of(producer: int) -> str:

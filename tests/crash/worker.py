@@ -24,8 +24,8 @@ import numpy as np
 from promising.index import Stream
 from promising.index.check import check_stream
 from promising.index.storage.disk import Disk, Handle
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from tests.crash import feed
 from tests.index.storage.told import digest, told
 

@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2
 
 from promising.server import reflection
 from promising.summaries.kernels.jit import cache_root
-from promising.testing.running import running
+from promising.testing.service import running
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = Path(__file__).resolve().parent / "node"

@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from promising.server import reflection
 from promising.server.service import SERVICES, Service
 from promising.settings import Settings
-from promising.testing.running import running
+from promising.testing.service import running
 from promising.v1 import admin_pb2, queries_pb2, streams_pb2, summaries_pb2
 
 SERVING = health_pb2.HealthCheckResponse.SERVING

@@ -21,8 +21,8 @@ from promising.index.storage.cold import Cold
 from promising.index.storage.disk import Disk
 from promising.index.storage.image import read_image
 from promising.index.storage.manifest import Manifest
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.table_file import unpack
 from promising.index.storage.verify import verify
 from promising.index.storage.wal import Wal

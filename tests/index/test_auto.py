@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from promising.index.auto import CALL, ENTER, LEAST, REBUILD, TUPLE, WILD, Auto
+from promising.index.auto_structure import CALL, ENTER, LEAST, REBUILD, TUPLE, WILD, Auto
 
 KEPT = 200_000
 BATCH = 4_096

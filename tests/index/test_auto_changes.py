@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from promising.errors import BadOptions, BadQuestion, CeilingTooLow, TokenExpired, UnknownName
 from promising.index import Stream, SummaryIndex
-from promising.index.auto import Auto
+from promising.index.auto_structure import Auto
 from promising.index.check import check_stream
 from promising.index.options import STRUCTURES, Sizes
 from promising.index.snapshot import Snapshot, postings_of
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.index.summary import SummaryState
-from promising.query.keys import Keys
+from promising.query.key_rows import Keys
 from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock, Oracle
 from tests.conftest import NO_JIT

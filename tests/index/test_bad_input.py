@@ -9,7 +9,7 @@ import pytest
 
 from promising import errors
 from promising.index import Options, Stream
-from promising.index.times import instant
+from promising.index.time_text import instant
 from promising.testing import ManualClock
 from tests.index.world import fingerprint
 

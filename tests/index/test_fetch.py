@@ -71,14 +71,14 @@ def test_string_keys_are_fetched_as_well():
 def test_strings_that_share_a_hash_are_told_apart(monkeypatch):
     """With a hash of one bit nearly all keys collide; the answers are still those of the key asked for."""
     import promising.index.columns  # noqa: PLC0415
-    import promising.index.read  # noqa: PLC0415
+    import promising.index.reader  # noqa: PLC0415
     from promising.summaries.hashing import hash_keys  # noqa: PLC0415
 
     def narrow(keys, seed):
         return hash_keys(keys, seed) & np.uint64(1)
 
     monkeypatch.setattr(promising.index.columns, "hash_keys", narrow)
-    monkeypatch.setattr(promising.index.read, "hash_checked", narrow)
+    monkeypatch.setattr(promising.index.reader, "hash_checked", narrow)
     stream = Stream("s", {"ts": "timestamp", "name": "string"}, time="ts", clock=ManualClock(1 << 40))
     summary = stream.create_summary("s", key="name", granularity=MINUTE)
     names = [f"n{i % 7}" for i in range(300)]

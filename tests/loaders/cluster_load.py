@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import promising
-from promising.loaders import bulk, parts
-from promising.loaders.running import Progress
+from promising.loaders import bulk, load_parts
+from promising.loaders.spark_jobs import Progress
 
 SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.ui.enabled": "false",
@@ -74,7 +74,7 @@ def trouble(real: Any, folder: str) -> Any:
 
 
 def main(master: str, folder: Path, fatal: str | None) -> None:
-    parts.SMALLEST, parts.LARGEST = 2_000, 4_000
+    load_parts.SMALLEST, load_parts.LARGEST = 2_000, 4_000
     (folder / "notes").mkdir(exist_ok=True)
     bulk.part_task = trouble(bulk.part_task, str(folder / "notes"))
     spark = SparkSession.builder.master(master).config(map=SETTINGS).getOrCreate()

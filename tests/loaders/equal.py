@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import promising
+from promising.demo.journey import transactions
 from promising.index.check import check_stream
-from promising.index.storage.options import StoreOptions
-from promising.journey import transactions
+from promising.index.storage.store_options import StoreOptions
 from promising.loaders.bulk import bulk_load
 from promising.query.session import Session
 

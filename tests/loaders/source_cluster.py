@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from promising.spark import register
-from promising.testing.running import running
+from promising.testing.service import running
 from tests.loaders.cluster_load import SETTINGS
 from tests.loaders.source_data import numbers, sales, stocked
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from promising.errors import DataDamaged, LoadError, TokenReused, Unavailable
-from promising.loaders import bulk, parts
+from promising.loaders import bulk, load_parts
 from promising.loaders.bulk import Report, bulk_load
-from promising.loaders.running import Progress
+from promising.loaders.spark_jobs import Progress
 from promising.query.session import Session
 from promising.testing.streams import colliding_keys
 from tests.loaders.loading import START, answers, log, picked, store, table, write, zones
@@ -25,8 +25,8 @@ STAGES = ["listing", "checking", "planning", "writing", "sealing", "committing",
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch):
     """So that small loads have several parts."""
-    monkeypatch.setattr(parts, "SMALLEST", 2_000)
-    monkeypatch.setattr(parts, "LARGEST", 4_000)
+    monkeypatch.setattr(load_parts, "SMALLEST", 2_000)
+    monkeypatch.setattr(load_parts, "LARGEST", 4_000)
 
 
 def live(session: Session, columns: dict[str, Any], *, batch: int = 1_000) -> None:

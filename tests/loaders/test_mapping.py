@@ -12,9 +12,9 @@ import pytest
 
 from promising.errors import BadSettings, MissingColumn, UnknownColumn, WrongType
 from promising.index.load_plan import LoadPlan
-from promising.loaders import sources
+from promising.loaders import input_files
 from promising.loaders.bulk import _session
-from promising.loaders.mapping import Times, checked, match
+from promising.loaders.column_mapping import Times, checked, match
 
 pytestmark = pytest.mark.spark
 
@@ -31,8 +31,10 @@ def session(spark: Any) -> Any:
 
 def looked(session: Any, path: Path, times: Times, plan: LoadPlan = PLAN, **options: str) -> list[Any]:
     """Each row as (values, or (reason, column))."""
-    files = sources.find(session, str(path))
-    rows, faults = checked(plan, sources.read(session, files, sources.format_of(files, None), options), {}, times)
+    files = input_files.find(session, str(path))
+    rows, faults = checked(
+        plan, input_files.read(session, files, input_files.format_of(files, None), options), {}, times
+    )
     out: list[Any] = []
     for row in rows.collect():
         if row["fault"] is None:
@@ -150,7 +152,7 @@ def test_times(session: Any, given: str, times: Times, micros: Any):
     """By the expressions alone: a file for each would take a job each."""
     rows = session.sql(f"SELECT '{given}' AS t, '1' AS i, named_struct('file_path', 'x') AS _metadata")
     plan = replace(PLAN, types={"ts": "timestamp", "item": "int"})
-    group = sources.Fields(rows, {"ts": "string", "item": "string"}, {"ts": "t", "item": "i"}, "x", corrupt=False)
+    group = input_files.Fields(rows, {"ts": "string", "item": "string"}, {"ts": "t", "item": "i"}, "x", corrupt=False)
     found, faults = checked(plan, [group], {}, times)
     [row] = found.collect()
     assert (row["c0"] if row["fault"] is None else faults.known[row["fault"]][0]) == micros
@@ -158,7 +160,7 @@ def test_times(session: Any, given: str, times: Times, micros: Any):
 
 def test_what_does_not_match_is_said_before_anything_runs(session: Any):
     rows = session.range(1)
-    fields = sources.Fields(rows, {"When": "string", "ITEM": "string"}, {}, "in.csv", corrupt=True)
+    fields = input_files.Fields(rows, {"When": "string", "ITEM": "string"}, {}, "in.csv", corrupt=True)
     plan = replace(PLAN, types={"ts": "timestamp", "item": "int"})
     assert match(plan, fields, {"ts": "When"}) == {"ts": "When", "item": "ITEM"}
     with pytest.raises(MissingColumn, match=r"in\.csv has no field for ts of stream sales\. It has When, ITEM.*ts="):
@@ -178,14 +180,16 @@ def test_what_does_not_match_is_said_before_anything_runs(session: Any):
 )
 def test_types_that_do_not_fit(session: Any, kind: str, message: str):
     rows = session.sql(f"SELECT 1 AS ts, CAST(NULL AS {kind}) AS item, named_struct('file_path', 'x') AS _metadata")
-    fields = sources.Fields(rows, {"ts": "timestamp", "item": kind}, {"ts": "ts", "item": "item"}, "x", corrupt=False)
+    fields = input_files.Fields(
+        rows, {"ts": "timestamp", "item": kind}, {"ts": "ts", "item": "item"}, "x", corrupt=False
+    )
     with pytest.raises(WrongType, match=message):
         checked(replace(PLAN, types={"ts": "timestamp", "item": "int"}), [fields], {}, Times())
 
 
 def test_numbers_as_times_need_a_unit(session: Any):
     rows = session.sql("SELECT 1L AS ts, named_struct('file_path', 'x') AS _metadata")
-    fields = sources.Fields(rows, {"ts": "bigint"}, {"ts": "ts"}, "x", corrupt=False)
+    fields = input_files.Fields(rows, {"ts": "bigint"}, {"ts": "ts"}, "x", corrupt=False)
     plan = replace(PLAN, types={"ts": "timestamp"}, keys=())
     with pytest.raises(WrongType, match="whole numbers: say what they count since 1970"):
         checked(plan, [fields], {}, Times())

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from promising.index.load_plan import LoadPlan, zone_starts
-from promising.loaders import parts
-from promising.loaders.mapping import value
+from promising.loaders import load_parts
+from promising.loaders.column_mapping import value
 from promising.summaries.hashing import hash_keys
 from tests.loaders.loading import START, log, store
 
@@ -18,7 +18,7 @@ COUNTS = st.lists(
 )
 
 
-def sizes(counts: Any, found: parts.Packed) -> Any:
+def sizes(counts: Any, found: load_parts.Packed) -> Any:
     """How many tuples each part gets, if those of a cell are spread evenly over its stretch."""
     out = np.zeros(found.parts)
     for count, begin, length in zip(counts, found.begins, found.lengths, strict=True):
@@ -38,11 +38,11 @@ def test_no_part_is_much_larger_than_the_mean(counts: list[int], cores: int):
     given = np.array(counts, np.int64)
     if not given.sum():
         return
-    smallest, largest, parts.SMALLEST, parts.LARGEST = parts.SMALLEST, parts.LARGEST, 1_000, 2_000
+    smallest, largest, load_parts.SMALLEST, load_parts.LARGEST = load_parts.SMALLEST, load_parts.LARGEST, 1_000, 2_000
     try:
-        found = parts.packed(given, cores)
+        found = load_parts.packed(given, cores)
     finally:
-        parts.SMALLEST, parts.LARGEST = smallest, largest
+        load_parts.SMALLEST, load_parts.LARGEST = smallest, largest
     made = sizes(counts, found)
     assert made.sum() == pytest.approx(given.sum())
     assert (made > 0).all()
@@ -53,7 +53,7 @@ def test_no_part_is_much_larger_than_the_mean(counts: list[int], cores: int):
 
 
 def test_a_small_load_is_one_part():
-    found = parts.packed(np.array([10, 0, 5]), 2)
+    found = load_parts.packed(np.array([10, 0, 5]), 2)
     assert (found.parts, found.lengths.tolist()) == (1, [0, 0, 0])
 
 
@@ -65,9 +65,9 @@ def plan() -> LoadPlan:
 
 @pytest.mark.parametrize("most", [1 << 17, 64, 4])
 def test_cells_are_numbered_by_zone_and_bucket(most: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parts, "MOST_CELLS", most)
+    monkeypatch.setattr(load_parts, "MOST_CELLS", most)
     shape = plan().shaped(None)
-    found = parts.cells(plan(), shape, START + 60 * 3_600_000_000)
+    found = load_parts.cells(plan(), shape, START + 60 * 3_600_000_000)
     assert found.count <= most
     assert ("xxhash64" in found.sql) == (most > 64)
 
@@ -78,7 +78,7 @@ def test_cells_in_sql_are_those_of_the_index(spark: Any):
     latest = int(columns["ts"].max())
     planned = plan()
     shape = planned.shaped(latest)
-    found = parts.cells(planned, shape, latest)
+    found = load_parts.cells(planned, shape, latest)
     names = list(planned.types)
     keep = columns["ts"] >= shape.oldest
     times, items = columns["ts"][keep], columns["item_id"][keep]

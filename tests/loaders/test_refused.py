@@ -18,7 +18,7 @@ from promising.errors import (
     SourceChanged,
 )
 from promising.loaders.bulk import bulk_load
-from promising.loaders.running import Progress
+from promising.loaders.spark_jobs import Progress
 from promising.query.session import Session
 from tests.loaders.loading import log, store, write
 

@@ -13,8 +13,8 @@ import pytest
 
 import promising.index.log
 from promising.errors import NoSuchName, NoSummary, Unsupported
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.loaders.scale_out import scale_out
 from promising.query import Session
 from tests.loaders.desk import desk

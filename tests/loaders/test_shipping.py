@@ -18,9 +18,16 @@ def test_the_archive_is_the_house_and_equal_for_equal_sources():
     assert shipping.house() == archive
     with zipfile.ZipFile(archive) as packed:
         names = set(packed.namelist())
-        assert {"loaders/parts.py", "index/storage/package.py", "summaries/kernels/jit.py"} <= names
-        assert {name.partition("/")[0] for name in names} == set(shipping.PACKAGES)
-        assert packed.read("loaders/parts.py") == (Path(shipping.__file__).parent / "parts.py").read_bytes()
+        assert {
+            "promising/loaders/load_parts.py",
+            "promising/index/storage/package.py",
+            "promising/summaries/kernels/jit.py",
+        } <= names
+        assert {name.partition("/")[0] for name in names} == {shipping.PACKAGE}
+        assert (
+            packed.read("promising/loaders/load_parts.py")
+            == (Path(shipping.__file__).parent / "load_parts.py").read_bytes()
+        )
 
 
 def test_a_session_over_the_network_cannot_take_it_along():
@@ -33,7 +40,7 @@ def test_a_session_over_the_network_cannot_take_it_along():
 
 def test_it_runs_from_the_archive(tmp_path: Path):
     archive = shipping.house()
-    modules = "promising.index.storage.package as p, promising.loaders.parts, promising.query.session"
+    modules = "promising.index.storage.package as p, promising.loaders.load_parts, promising.query.session"
     program = f"import {modules}; print(p.__file__)"
     environment = {**os.environ, "PYTHONPATH": archive}
     found = subprocess.run(

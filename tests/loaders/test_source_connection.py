@@ -13,7 +13,7 @@ import promising.loaders.scale_out
 from promising import spark as front
 from promising.errors import BadSettings
 from promising.settings import Settings, Tls
-from promising.testing.running import running
+from promising.testing.service import running
 from tests.loaders.source_data import stocked
 from tests.promising.server.certificates import Authority
 

@@ -22,14 +22,14 @@ from pyspark.sql.types import StructType
 import promising.index.log
 from promising.errors import BadSettings, DuplicateColumn, PromisingError, UnknownColumn, WrongType
 from promising.index.scan_plan import Piece
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
-from promising.loaders import reading
-from promising.loaders.reading import Reader, Share, grouped
-from promising.loaders.source import Service, Source
+from promising.index.storage.store_options import StoreOptions
+from promising.loaders import stream_reader
+from promising.loaders.data_source import Service, Source
+from promising.loaders.stream_reader import Reader, Share, grouped
 from promising.query.session import Session
 from promising.spark import register
-from promising.testing.running import running
+from promising.testing.service import running
 
 SECOND = 1_000_000
 EACH, PARTS = 400, 10
@@ -227,7 +227,7 @@ def test_promising_regions_come_first(session: Session):
 
 
 def test_a_preference_alone_leaves_nothing_out(session: Session, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reading, "BYTES", 3_000)
+    monkeypatch.setattr(stream_reader, "BYTES", 3_000)
     shares, table = taken(reader(session, preference="desc item"))
     assert Counter(table["id"].to_pylist()) == rows(session)
     assert len(shares) > 5
@@ -250,7 +250,7 @@ def test_nothing_to_read_is_no_rows(session: Session):
 
 
 def test_pieces_are_cut_and_put_together(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reading, "BYTES", 100)
+    monkeypatch.setattr(stream_reader, "BYTES", 100)
     given = [Piece("a", {}, list(range(10)), 400, 1.0), *(Piece(str(n), {}, [0], 30, 0.5) for n in range(4))]
     found = list(grouped(given))
     assert [[(part.path, part.groups) for part in group] for group in found] == [

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from promising.errors import BadSettings
 from promising.spark import PromisingSource, register
-from promising.testing.running import running
+from promising.testing.service import running
 from tests.loaders.source_data import SALES, numbers, stocked
 
 

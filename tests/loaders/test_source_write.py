@@ -29,10 +29,10 @@ from promising.errors import (
 )
 from promising.loaders.sink import BATCHES, Place, Writer, send
 from promising.query.session import Session
-from promising.server.tokens import TokenStore
+from promising.server.access_tokens import TokenStore
 from promising.settings import Auth, Settings
 from promising.spark import PromisingSource, register
-from promising.testing.running import running
+from promising.testing.service import running
 from tests.loaders.source_data import NOW, ROWS, START, numbers, sales, stocked
 
 FIELDS = {"ts": "timestamp", "item": "integer", "price": "double", "name": "string"}

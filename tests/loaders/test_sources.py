@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from promising.errors import BadSource, WrongType
-from promising.loaders import sources
+from promising.loaders import input_files
 
 pytestmark = pytest.mark.spark
 
 
-def names(files: list[sources.File]) -> list[str]:
+def names(files: list[input_files.File]) -> list[str]:
     return [Path(file.path).name for file in files]
 
 
@@ -22,11 +22,11 @@ def test_what_is_found(spark: Any, tmp_path: Path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"ts\n{name}\n")
     (tmp_path / "b/empty.csv").touch()
-    assert names(sources.find(spark, str(tmp_path))) == ["1.csv", "odd [1] {x}.csv", "2.csv"]
-    assert names(sources.find(spark, [f"{tmp_path}/*/2.csv"])) == ["2.csv"]
-    odd = sources.find(spark, str(tmp_path / "a/odd [1] {x}.csv"))
+    assert names(input_files.find(spark, str(tmp_path))) == ["1.csv", "odd [1] {x}.csv", "2.csv"]
+    assert names(input_files.find(spark, [f"{tmp_path}/*/2.csv"])) == ["2.csv"]
+    odd = input_files.find(spark, str(tmp_path / "a/odd [1] {x}.csv"))
     assert names(odd) == ["odd [1] {x}.csv"]
-    [fields] = sources.read(spark, odd, "csv", {})
+    [fields] = input_files.read(spark, odd, "csv", {})
     assert fields.rows.count() == 1
 
 
@@ -51,65 +51,65 @@ def test_what_cannot_be_loaded(spark: Any, tmp_path: Path, given: list[str], mes
         (tmp_path / f"copies/{name}.csv").write_text("ts\n1\n")
     (tmp_path / "copies/3.csv").write_text("ts\n2\n")
     with pytest.raises(BadSource, match=message):
-        sources.find(spark, [str(tmp_path / name) for name in given])
+        input_files.find(spark, [str(tmp_path / name) for name in given])
 
 
 def test_formats():
-    def file(path: str) -> sources.File:
-        return sources.File(path, 1, 1)
+    def file(path: str) -> input_files.File:
+        return input_files.File(path, 1, 1)
 
-    assert sources.format_of([file("a.CSV.gz"), file("b.csv")], None) == "csv"
-    assert sources.format_of([file("a.ndjson")], None) == "json"
-    assert sources.format_of([file("a.dat")], "parquet") == "parquet"
+    assert input_files.format_of([file("a.CSV.gz"), file("b.csv")], None) == "csv"
+    assert input_files.format_of([file("a.ndjson")], None) == "json"
+    assert input_files.format_of([file("a.dat")], "parquet") == "parquet"
     with pytest.raises(BadSource, match=r"a\.dat does not tell its format"):
-        sources.format_of([file("a.dat")], None)
+        input_files.format_of([file("a.dat")], None)
     with pytest.raises(BadSource, match=r"more than one format: a\.csv is csv, b\.json is json"):
-        sources.format_of([file("a.csv"), file("b.json")], None)
+        input_files.format_of([file("a.csv"), file("b.json")], None)
     with pytest.raises(BadSource, match="unknown format 'xml'"):
-        sources.format_of([file("a.csv")], "xml")
+        input_files.format_of([file("a.csv")], "xml")
 
 
 def test_files_with_other_headers_are_read_apart(spark: Any, tmp_path: Path):
     (tmp_path / "1.csv").write_text("\ufeffa;b\n1;2\n", encoding="utf-8")
     (tmp_path / "2.csv").write_text("b;a\n3;4\n5;6\n")
-    groups = sources.read(spark, sources.find(spark, str(tmp_path)), "csv", {"sep": ";"})
+    groups = input_files.read(spark, input_files.find(spark, str(tmp_path)), "csv", {"sep": ";"})
     found = [(list(group.kinds), [row[group.names["a"]] for row in group.rows.collect()]) for group in groups]
     assert found == [(["a", "b"], ["1"]), (["b", "a"], ["4", "6"])]
     (tmp_path / "3.csv").write_text("a;b;a\n1;2;3\n")
     with pytest.raises(BadSource, match=r"3\.csv has 2 fields 'a'"):
-        sources.read(spark, sources.find(spark, str(tmp_path)), "csv", {"sep": ";"})
+        input_files.read(spark, input_files.find(spark, str(tmp_path)), "csv", {"sep": ";"})
 
 
 def test_what_is_not_of_its_format(spark: Any, tmp_path: Path):
     (tmp_path / "1.jsonl").write_text("no object\n")
     with pytest.raises(BadSource, match="no line at the beginning is a JSON object"):
-        sources.read(spark, sources.find(spark, str(tmp_path / "1.jsonl")), "json", {})
+        input_files.read(spark, input_files.find(spark, str(tmp_path / "1.jsonl")), "json", {})
     (tmp_path / "1.parquet").write_text("no parquet\n")
     with pytest.raises(BadSource, match=r"1\.parquet cannot be read as parquet"):
-        sources.read(spark, sources.find(spark, str(tmp_path / "1.parquet")), "parquet", {})
+        input_files.read(spark, input_files.find(spark, str(tmp_path / "1.parquet")), "parquet", {})
 
 
 def test_parquet_files_that_disagree(spark: Any, tmp_path: Path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "2.parquet")
     with pytest.raises(WrongType, match=r"different types in different files.*Load the files of each kind"):
-        sources.read(spark, sources.find(spark, str(tmp_path)), "parquet", {})
+        input_files.read(spark, input_files.find(spark, str(tmp_path)), "parquet", {})
 
 
 def test_a_token_is_of_the_files_and_of_how_they_are_read():
-    file = sources.File("a.csv", 10, 1)
-    one = sources.token_of("sales", [file], ["csv", {}])
-    assert one == sources.token_of("sales", [file], ["csv", {}])
+    file = input_files.File("a.csv", 10, 1)
+    one = input_files.token_of("sales", [file], ["csv", {}])
+    assert one == input_files.token_of("sales", [file], ["csv", {}])
     others = [("other", [file], ["csv", {}]), ("sales", [file], ["csv", {"a": "b"}])]
-    others += [("sales", [sources.File("a.csv", 10, 2)], ["csv", {}])]
-    assert len({one, *(sources.token_of(*other) for other in others)}) == 4
+    others += [("sales", [input_files.File("a.csv", 10, 2)], ["csv", {}])]
+    assert len({one, *(input_files.token_of(*other) for other in others)}) == 4
 
 
 def test_a_file_that_changes_is_noticed(spark: Any, tmp_path: Path):
     (tmp_path / "1.csv").write_text("ts\n1\n")
-    files = sources.find(spark, str(tmp_path))
-    assert sources.changed(spark, files) is None
+    files = input_files.find(spark, str(tmp_path))
+    assert input_files.changed(spark, files) is None
     (tmp_path / "1.csv").write_text("ts\n1\n2\n")
-    assert sources.changed(spark, files) == files[0].path
+    assert input_files.changed(spark, files) == files[0].path
     (tmp_path / "1.csv").unlink()
-    assert sources.changed(spark, files) == files[0].path
+    assert input_files.changed(spark, files) == files[0].path

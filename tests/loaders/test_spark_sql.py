@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from promising.errors import QueryError, Unsupported
+from promising.loaders.spark_expressions import TYPES, Writer
 from promising.query.scalar.expressions import compile_expression
 from promising.query.scalar.scope import Input, StreamScope
-from promising.query.spark_expressions import TYPES, Writer
 from promising.query.sql import parse
 from tests.query.random_expressions import COLUMNS, Generator, table
 

@@ -7,10 +7,10 @@ import pytest
 pytest.importorskip("pyspark.sql")
 
 from promising.errors import DuplicateKey, MissingColumn, NoSuchName, TableFull
-from promising.loaders.tables import load_table as load
+from promising.loaders.table_writer import load_table as load
 from promising.query.session import Session
 from promising.spark import load_table
-from promising.testing.running import running
+from promising.testing.service import running
 
 ROWS = "SELECT id AS k, concat('n', id) AS name, CAST(id AS INT) / 2 AS x, timestamp_micros(id) AS t FROM range({})"
 

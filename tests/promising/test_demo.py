@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from promising import demo, journey
+from promising.demo import __main__ as demo
+from promising.demo import journey
 
 ROOT = Path(__file__).resolve().parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
-HIDE = "import sys; sys.modules[{0!r}] = None; from promising.demo import main; sys.exit(main([]))"
+HIDE = "import sys; sys.modules[{0!r}] = None; from promising.demo.__main__ import main; sys.exit(main([]))"
 VOID = {"meta", "img", "br", "link"}
 PATIENCE = 300.0  # seconds: kernels may have to be compiled
 
@@ -229,7 +230,7 @@ def test_wrong_arguments_are_refused(arguments, complaint, capsys, tmp_path, mon
 
 def test_the_demo_compiles_nothing_itself():
     """Kernels are the service's. Whoever waits for them must be told, and here nobody would."""
-    code = "import promising.tour, sys; sys.exit('numba' in sys.modules)"
+    code = "import promising.demo.tour, sys; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0
 
 

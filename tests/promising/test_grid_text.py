@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from promising import grid_text as module
 from promising.errors import BadQuestion
-from promising.grid_text import grid_text
+from promising.grid import text as module
+from promising.grid.text import grid_text
 from promising.index import Options, Stream, SummaryIndex
 from promising.testing import ManualClock
 
@@ -177,5 +177,5 @@ def test_columns_hold_as_many_tuples_as_their_time():
 
 def test_it_needs_no_compiled_kernels():
     """A client draws what a service described."""
-    code = "import promising.grid_text, sys; sys.exit(bool({'numba', 'matplotlib'} & set(sys.modules)))"
+    code = "import promising.grid.text, sys; sys.exit(bool({'numba', 'matplotlib'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

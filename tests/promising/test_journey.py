@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from promising import journey
+from promising.demo import journey
 
 
 @pytest.fixture(scope="module")

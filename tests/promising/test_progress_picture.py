@@ -2,7 +2,7 @@
 
 import pytest
 
-from promising import journey, progress_picture
+from promising.demo import journey, progress_picture
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -5,11 +5,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from promising import journey, replay
+from promising.demo import journey, replay
+from promising.demo.local_service import LocalService
+from promising.demo.replay import Parts, Replay
 from promising.errors import Unavailable
 from promising.index.regions import Appended
-from promising.local_service import LocalService
-from promising.replay import Parts, Replay
 
 
 class Recorder:

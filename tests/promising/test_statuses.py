@@ -6,10 +6,10 @@ from google.rpc import error_details_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promising import errors, statuses, wire
+from promising import errors, wire, wire_errors
 from promising.errors import BadRequest, LimitReached, PromisingError, StatementError
 
-CLASSES = sorted(statuses.CLASSES.values(), key=lambda kind: kind.__name__)
+CLASSES = sorted(wire_errors.CLASSES.values(), key=lambda kind: kind.__name__)
 FAULTS = {  # nothing that a client sends leads to these; if one comes up, it is a fault
     errors.PromisingError,
     errors.BadSize,
@@ -52,18 +52,18 @@ def known(problem):
 
 @given(problems())
 def test_every_error_survives_the_wire(problem):
-    status = statuses.to_status(problem)
-    assert known(statuses.from_status(status)) == known(problem)
-    assert status.code == statuses.code_of(problem).value[0]
-    assert statuses._size(status) <= statuses.ROOM
+    status = wire_errors.to_status(problem)
+    assert known(wire_errors.from_status(status)) == known(problem)
+    assert status.code == wire_errors.code_of(problem).value[0]
+    assert wire_errors._size(status) <= wire_errors.ROOM
 
 
 @given(problems(), st.sampled_from("aé€😀\n%"), st.integers(0, 100_000))
 def test_however_long_it_fits_into_the_trailers(problem, letter, length):
     long = type(problem)("so: " + letter * length)
-    status = statuses.to_status(long)
-    assert statuses._size(status) <= statuses.ROOM
-    back = statuses.from_status(status)
+    status = wire_errors.to_status(long)
+    assert wire_errors._size(status) <= wire_errors.ROOM
+    back = wire_errors.from_status(status)
     assert type(back) is type(problem)
     told = str(back)
     assert told == str(long) or (told.endswith("...") and str(long).startswith(told[:-3]) and len(told) >= 200)
@@ -71,13 +71,13 @@ def test_however_long_it_fits_into_the_trailers(problem, letter, length):
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_every_class_has_a_code_on_purpose(kind):
-    code = statuses.code_of(kind("no"))
+    code = wire_errors.code_of(kind("no"))
     assert (code is grpc.StatusCode.INTERNAL) == (kind in FAULTS)
 
 
 @given(st.floats(0, 1e6))
 def test_when_to_try_again_is_a_duration_that_can_be(seconds):
-    (_, packed) = statuses.to_status(LimitReached("full", seconds)).details
+    (_, packed) = wire_errors.to_status(LimitReached("full", seconds)).details
     retry = error_details_pb2.RetryInfo()
     assert packed.Unpack(retry)
     assert 0 <= retry.retry_delay.nanos < 1_000_000_000
@@ -92,7 +92,7 @@ def test_seconds_become_a_duration_and_back(seconds):
 
 
 def test_a_statement_error_without_a_place_names_no_field():
-    (info,) = statuses.to_status(errors.NoSuchName("no query is open")).details
+    (info,) = wire_errors.to_status(errors.NoSuchName("no query is open")).details
     assert info.Is(error_details_pb2.ErrorInfo.DESCRIPTOR)
 
 
@@ -115,11 +115,11 @@ class _Ended(grpc.RpcError):
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
 @pytest.mark.parametrize("said", ["", "too many pings"])
 def test_what_grpc_itself_says_is_an_error_of_ours(code, said):
-    problem = statuses.from_rpc_error(_Ended(code, said))
+    problem = wire_errors.from_rpc_error(_Ended(code, said))
     assert isinstance(problem, PromisingError)
     assert said in str(problem)
     assert str(problem)
-    assert not statuses.was_told(_Ended(code, said))
+    assert not wire_errors.was_told(_Ended(code, said))
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_what_grpc_itself_says_is_an_error_of_ours(code, said):
     ],
 )
 def test_a_service_that_goes_away_in_the_middle_of_a_call_can_be_tried_again(code, details, kind):
-    assert type(statuses._plain(code, details)) is kind
+    assert type(wire_errors._plain(code, details)) is kind

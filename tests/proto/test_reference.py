@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from promising import statuses
+from promising import wire_errors
 from promising.server.access import METHODS
 from promising.settings import Limits
 
@@ -25,8 +25,8 @@ def test_every_reason_is_listed_under_its_code():
     unexpected = dict.fromkeys(re.findall(r"`(\w+)`", paragraph[1]), "INTERNAL")
     assert told.keys() & unexpected.keys() == set()
     true = {
-        reason: next(statuses.CODES[base] for base in kind.__mro__ if base in statuses.CODES).name
-        for reason, kind in statuses.CLASSES.items()
+        reason: next(wire_errors.CODES[base] for base in kind.__mro__ if base in wire_errors.CODES).name
+        for reason, kind in wire_errors.CLASSES.items()
     }
     assert told | unexpected == true
 

@@ -12,7 +12,7 @@ import pytest
 from promising.errors import Overflow
 from promising.query.aggregate.aggregates import Aggregate, Function, Groups, check
 from promising.query.aggregate.grouping import SEED, Strings, Table
-from promising.query.kernels.table import hash_text
+from promising.query.kernels.intern_table import hash_text
 from promising.query.scalar.types import ARROW, Kind
 from promising.summaries.kernels.hashing import P1, P2, remix
 from tests.conftest import NO_JIT

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from promising.index.auto import Auto
+from promising.index.auto_structure import Auto
 from promising.query import Session
 from tests.query.stores import Stores, filled, pieces, rows_of, tuples
 from tests.query.test_resume import PREFERENCES, STRUCTURES, arriving, query

@@ -9,7 +9,7 @@ import pytest
 
 import promising.errors as e
 from promising.query import Session
-from promising.query.tokens import KEPT, MOST
+from promising.query.resume_tokens import KEPT, MOST
 from promising.testing import ManualClock
 
 SECOND = 1_000_000

@@ -10,7 +10,7 @@ import pytest
 
 from promising.errors import BadClause
 from promising.query import Progress
-from promising.query.operators.base import Guess
+from promising.query.operators.operator import Guess
 from tests.query.stores import MS, Row, Stores, as_rows, filled, frames, pieces, rows_of, stores, tuples
 from tests.query.test_resume import PREFERENCES, STRUCTURES, query
 

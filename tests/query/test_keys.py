@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import promising.query.keys
+import promising.query.key_rows
 from promising.errors import TokenExpired
 from promising.index import Stream
 from promising.index.snapshot import Snapshot, postings_of
-from promising.query.keys import Keys, Lists
+from promising.query.key_rows import Keys, Lists
 from promising.query.planner import column_hasher
 from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
@@ -103,7 +103,7 @@ def crowd(monkeypatch: pytest.MonkeyPatch, old: int, lately: int, slices: int) -
     world.append(np.full(lately, 45), np.arange(10_000, 10_000 + lately))
     snapshot = world.snapshot(start=45)
     keys = world.keys(snapshot)
-    monkeypatch.setattr(promising.query.keys, "LINES", keys.postings.lines // slices)
+    monkeypatch.setattr(promising.query.key_rows, "LINES", keys.postings.lines // slices)
     return world, snapshot, keys
 
 
@@ -184,7 +184,7 @@ def test_the_rows_of_keys_are_those_of_the_snapshot(monkeypatch, steps, start):
     world.append(times.astype(np.int64), keys_of)
     snapshot = world.snapshot(start, 58)
     keys = world.keys(snapshot)
-    monkeypatch.setattr(promising.query.keys, "STEPS", steps)
+    monkeypatch.setattr(promising.query.key_rows, "STEPS", steps)
     asked = [*rng.permutation(25).tolist(), 3, 3, 99]
     lists, pauses = drive(keys.load(world.hashes(asked)))
     expected = world.expected(snapshot)
@@ -222,7 +222,7 @@ def test_the_stream_goes_on_while_rows_are_loaded(monkeypatch, seed):
     world.append(np.sort(rng.integers(0, 40, 60)), rng.integers(0, 6, 60))
     world.append(np.sort(rng.integers(40, 60, 60)), rng.integers(0, 6, 60))
     snapshot = world.snapshot(start=60 - int(rng.integers(1, 20)), end=60 - int(rng.integers(0, 3)))
-    monkeypatch.setattr(promising.query.keys, "STEPS", int(rng.integers(1, 12)))
+    monkeypatch.setattr(promising.query.key_rows, "STEPS", int(rng.integers(1, 12)))
     now = 60
 
     def go_on(step: int) -> None:
@@ -245,7 +245,7 @@ def test_a_chain_that_loses_its_end_is_followed_anew(monkeypatch):
     world = World(4, monkeypatch)
     world.append([0] * 20 + [45] * 20, [7] * 40)
     snapshot = world.snapshot(start=45)
-    monkeypatch.setattr(promising.query.keys, "STEPS", 8)
+    monkeypatch.setattr(promising.query.key_rows, "STEPS", 8)
 
     def age(step: int) -> None:
         if step == 2:
@@ -260,7 +260,7 @@ def test_a_chain_of_which_nothing_is_left_is_an_empty_list(monkeypatch):
     world = World(4, monkeypatch)
     world.append([0] * 20 + [45] * 4, [7] * 20 + [8] * 4)
     snapshot = world.snapshot(start=45)
-    monkeypatch.setattr(promising.query.keys, "STEPS", 8)
+    monkeypatch.setattr(promising.query.key_rows, "STEPS", 8)
 
     def age(step: int) -> None:
         if step == 1:
@@ -274,7 +274,7 @@ def test_loading_stops_when_something_needed_has_gone(monkeypatch):
     world = World(4, monkeypatch)
     world.append([0] * 4 + [45] * 20, [7] * 24)
     snapshot = world.snapshot(start=45)
-    monkeypatch.setattr(promising.query.keys, "STEPS", 4)
+    monkeypatch.setattr(promising.query.key_rows, "STEPS", 4)
     keys = world.keys(snapshot)
     for working in (keys.load(world.hashes([7])), keys.load(world.hashes([8, 9, 10, 11, 7]))):
         next(working)
@@ -290,7 +290,7 @@ def test_loading_stops_when_something_needed_has_gone(monkeypatch):
 # --- building ----------------------------------------------------------------------------------------------------
 
 
-def hasher_of(snapshot: Snapshot) -> promising.query.keys.Hasher:
+def hasher_of(snapshot: Snapshot) -> promising.query.key_rows.Hasher:
     return lambda rows: (snapshot.hashes("other", rows), snapshot.nulls("other", rows))
 
 
@@ -298,8 +298,8 @@ def hasher_of(snapshot: Snapshot) -> promising.query.keys.Hasher:
 @pytest.mark.parametrize("size", [3, 16, 1 << 14])
 def test_a_directory_built_for_a_query_has_the_snapshot_alone(monkeypatch, window, size):
     """Without the tuples that have no key, and without those that come while it is built."""
-    monkeypatch.setattr(promising.query.keys, "ENTERED", size)
-    monkeypatch.setattr(promising.query.keys, "STEPS", 5)
+    monkeypatch.setattr(promising.query.key_rows, "ENTERED", size)
+    monkeypatch.setattr(promising.query.key_rows, "STEPS", 5)
     world = World(8, monkeypatch)
     rng = np.random.default_rng(5)
     other = [None if i % 7 == 0 else int(k) for i, k in enumerate(rng.integers(0, 9, 100))]
@@ -326,7 +326,7 @@ def test_a_directory_that_is_built_has_room_from_the_start(monkeypatch):
 
 
 def test_building_stops_when_something_needed_has_gone(monkeypatch):
-    monkeypatch.setattr(promising.query.keys, "ENTERED", 4)
+    monkeypatch.setattr(promising.query.key_rows, "ENTERED", 4)
     world = World(4, monkeypatch)
     world.append([45] * 20, [7] * 20)
     snapshot = world.snapshot()

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import promising.query.many
+import promising.query.bulk_selections
 from promising.errors import DivisionByZero, NoSuchName, Unsupported
 from promising.query import Answer, Session
 from promising.testing import ManualClock
@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 
 @pytest.fixture(autouse=True)
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(promising.query.many, "FEWEST", FEWEST)
+    monkeypatch.setattr(promising.query.bulk_selections, "FEWEST", FEWEST)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
 
-from promising import journey
+from promising.demo import journey
 from promising.query import Session
 from tests.query.stores import SECOND, Stores, filled, rows_of, stores, tuples
 

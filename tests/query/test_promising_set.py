@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import promising.query.queue
-from promising.query.promising import ANY, READY, ROUGH, PromisingSet
+import promising.query.priority_queue
+from promising.query.promising_set import ANY, READY, ROUGH, PromisingSet
 
 MANY = 1 << 62
 
@@ -149,7 +149,7 @@ def test_any_turn_of_events(turns, seed):
     """As a list of entries would have it; `tie` numbers them, in a shuffled way."""
     rng = np.random.default_rng(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(promising.query.queue, "FIRST", 3)
+        patch.setattr(promising.query.priority_queue, "FIRST", 3)
         made = PromisingSet(1)
         inside: set[int] = set()
         for fresh, what, count in turns:

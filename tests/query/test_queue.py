@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import promising.query.queue
-from promising.query.queue import Queue
+import promising.query.priority_queue
+from promising.query.priority_queue import Queue
 
 INF, NAN = math.inf, math.nan
 ANY = np.uint8(255)
@@ -21,8 +21,8 @@ LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 def small(first: int, sampled: int) -> Iterator[None]:
     """Queues that put `first` entries in order at first, and look at `sampled` to choose the next."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(promising.query.queue, "FIRST", first)
-        patch.setattr(promising.query.queue, "SAMPLED", sampled)
+        patch.setattr(promising.query.priority_queue, "FIRST", first)
+        patch.setattr(promising.query.priority_queue, "SAMPLED", sampled)
         yield
 
 
@@ -161,7 +161,7 @@ def test_only_what_is_reached_is_put_in_order():
     best = queue.pop(priority, tie, state, ANY, units, 1 << 62, 10, NAN)
     order = np.lexsort((tie, -priority))
     assert best.tolist() == order[:10].tolist()
-    assert promising.query.queue.FIRST // 2 < queue.heaped[0] < 2 * promising.query.queue.FIRST
+    assert promising.query.priority_queue.FIRST // 2 < queue.heaped[0] < 2 * promising.query.priority_queue.FIRST
     taken = [best]
     while queue.size:
         taken.append(queue.pop(priority, tie, state, ANY, units, 1 << 62, 3000, NAN))

@@ -15,8 +15,8 @@ import pytest
 import promising.index.log
 from promising.errors import BadQuestion, NoSummary, TokenExpired, Unsupported
 from promising.index.scan_plan import Scan, ScanPlan
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.query import Session
 from promising.summaries.hashing import hash_keys
 
@@ -253,7 +253,7 @@ def test_what_went_cold_since_is_fetched(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_fetch_gives_slices(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(promising.index.log, "CHUNK", 64)
-    monkeypatch.setattr("promising.query.scan.FETCHED", 40)
+    monkeypatch.setattr("promising.query.scan_planner.FETCHED", 40)
     session = Session(clock=lambda: 1 << 60, seed=1)
     stream(session, "a")
     grow(session, "a", random.Random(1), 0, 300, 0, 9)

@@ -6,16 +6,16 @@ from typing import Final
 from promising.query.standing import plan
 from promising.query.standing.deltas import Mode
 from promising.query.standing.labels import Label, label, retracts
-from promising.query.standing.operators.base import Body, Node
-from promising.query.standing.operators.counted import Rule
 from promising.query.standing.operators.distinct import DistinctNode
 from promising.query.standing.operators.exists import ExistsNode
 from promising.query.standing.operators.group import GroupNode
 from promising.query.standing.operators.join import JoinNode
-from promising.query.standing.operators.kept import KeptNode
 from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.multiplicity import Rule
+from promising.query.standing.operators.past_rows import KeptNode
 from promising.query.standing.operators.project import ProjectNode
 from promising.query.standing.operators.sets import SetNode
+from promising.query.standing.operators.step import Body, Node
 from promising.query.standing.operators.table_join import TableJoinNode
 from promising.query.standing.operators.union import UnionNode
 from promising.query.standing.operators.window_join import WindowJoinNode

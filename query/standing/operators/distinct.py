@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 
 from promising.query.kernels.standing_join import admit
 from promising.query.standing.deltas import NEG_EXP, POS, Deltas, Ids, Mode, nothing
-from promising.query.standing.operators.base import Node, Tick, rows_of, split, told
-from promising.query.standing.operators.counted import NO_ENDS, Counted
-from promising.query.standing.operators.entries import LEAST, Coder, Codes, Entries, slot_width
+from promising.query.standing.operators.entry_store import LEAST, Coder, Codes, Entries, slot_width
+from promising.query.standing.operators.multiplicity import NO_ENDS, Counted
+from promising.query.standing.operators.step import Node, Tick, rows_of, split, told
 
 NOT_YET = -(1 << 62)  # the end of a spare that is none
 

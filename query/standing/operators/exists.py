@@ -6,9 +6,9 @@ import numpy as np
 
 from promising.query.scalar.compiled import Compiled
 from promising.query.standing.deltas import POS, Deltas
-from promising.query.standing.operators.base import Body, Tick, chosen, missing, split, told
-from promising.query.standing.operators.counted import NO_ENDS, Counted
 from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.multiplicity import NO_ENDS, Counted
+from promising.query.standing.operators.step import Body, Tick, chosen, missing, split, told
 
 
 class ExistsNode(Body):

@@ -8,16 +8,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from promising.query.aggregate.aggregates import Aggregate
-from promising.query.aggregate.arrays import present, raw
+from promising.query.aggregate.arrow_memory import present, raw
 from promising.query.bound import RESULT
 from promising.query.scalar.compiled import Compiled, Frame
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW, Kind
 from promising.query.standing.deltas import NEG_INV, NEVER, POS, Deltas, Ids, Mode
-from promising.query.standing.operators.base import Body, Node, Tick, rows_of, split, told, truth
-from promising.query.standing.operators.counted import NO_ENDS
-from promising.query.standing.operators.entries import LEAST, Coder, Codes, Entries, Places, slot_width
-from promising.query.standing.operators.running import Argument, Running, grown, kept_up, running, worked_out
+from promising.query.standing.operators.entry_store import LEAST, Coder, Codes, Entries, Places, slot_width
+from promising.query.standing.operators.multiplicity import NO_ENDS
+from promising.query.standing.operators.running_aggregates import Argument, Running, grown, kept_up, running, worked_out
+from promising.query.standing.operators.step import Body, Node, Tick, rows_of, split, told, truth
 
 BEGINNING = -(1 << 62)
 """A time at which nothing has ended: that of a group over nothing, where no time was told yet."""

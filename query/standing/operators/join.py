@@ -8,10 +8,10 @@ from promising.query.kernels import standing_join as kernels
 from promising.query.preference import Preference
 from promising.query.scalar.compiled import Compiled
 from promising.query.standing.deltas import POS, Deltas, Ids, Mode, Times
-from promising.query.standing.operators.base import Body, Tick, chosen, missing, rows_of, split, told
-from promising.query.standing.operators.entries import Coder, Entries, Places, slot_width
+from promising.query.standing.operators.deferred_probes import Waiting
+from promising.query.standing.operators.entry_store import Coder, Entries, Places, slot_width
 from promising.query.standing.operators.leaf import Leaf
-from promising.query.standing.operators.waiting import Waiting
+from promising.query.standing.operators.step import Body, Tick, chosen, missing, rows_of, split, told
 
 NO_ENDS: Times = np.empty(0, np.int64)
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from promising.query.scalar.compiled import Compiled
 from promising.query.standing.deltas import Deltas, Ids
-from promising.query.standing.operators.base import Body, Node, Tick
+from promising.query.standing.operators.step import Body, Node, Tick
 
 
 class ProjectNode(Node):

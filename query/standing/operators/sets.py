@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from promising.query.standing.deltas import Deltas, Ids
-from promising.query.standing.operators.base import Node, Tick, split, told
-from promising.query.standing.operators.counted import NO_ENDS, Counted, Rule
+from promising.query.standing.operators.multiplicity import NO_ENDS, Counted, Rule
+from promising.query.standing.operators.step import Node, Tick, split, told
 
 
 class SetNode(Node):

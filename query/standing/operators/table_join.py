@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from promising.index.table import Table
 from promising.query.scalar.compiled import Compiled
 from promising.query.standing.deltas import NEG_INV, POS, Deltas, Ids, Mode, Times
-from promising.query.standing.operators.base import Body, Tick, chosen, missing, rows_of, split, told
-from promising.query.standing.operators.entries import Coder, Entries, Places, slot_width
+from promising.query.standing.operators.entry_store import Coder, Entries, Places, slot_width
 from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.step import Body, Tick, chosen, missing, rows_of, split, told
 
 Versions = NDArray[np.int64]
 

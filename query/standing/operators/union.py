@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from promising.query.standing.deltas import Deltas, Ids, Mode, joined, nothing
-from promising.query.standing.operators.base import Node, Tick, handed
+from promising.query.standing.operators.step import Node, Tick, handed
 
 
 class UnionNode(Node):

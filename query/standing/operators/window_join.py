@@ -9,9 +9,9 @@ from promising.query.kernels import windows as kernels
 from promising.query.kernels.windows import FIELDS, LATEST, METAS, ORDERED, START, STOP
 from promising.query.scalar.compiled import Compiled
 from promising.query.standing.deltas import NEVER, POS, Deltas, Ids, Times
-from promising.query.standing.operators.base import Body, Tick, chosen, missing, rows_of, told
-from promising.query.standing.operators.entries import Coder, Codes
+from promising.query.standing.operators.entry_store import Coder, Codes
 from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.step import Body, Tick, chosen, missing, rows_of, told
 
 LEAST = 64
 NO_ENDS: Times = np.empty(0, np.int64)

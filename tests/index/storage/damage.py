@@ -3,8 +3,8 @@
 import hashlib
 from pathlib import Path
 
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.index.summary import SummaryState
 from tests.crash import feed
 from tests.index.storage.lives import LIMITS, opened, populate

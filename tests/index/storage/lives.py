@@ -8,8 +8,8 @@ from typing import Any
 import promising.index.log
 import promising.index.storage.store
 from promising.index.storage.disk import Disk
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from tests.crash import feed
 
 SEED = 77

@@ -25,10 +25,10 @@ from promising.errors import (
 from promising.index.check import check_stream
 from promising.index.load_plan import LoadPlan, Shape
 from promising.index.storage.checksums import crc32c
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.package import read_manifest, remove, write_manifest, write_part
 from promising.index.storage.repair import repair
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.index.summary import SummaryState
 from promising.query.session import Session
 from tests.index.storage.flaky import Crash, FlakyDisk

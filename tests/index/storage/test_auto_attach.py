@@ -3,7 +3,7 @@
 import pytest
 
 import promising.index.log
-from promising.index.auto import Auto
+from promising.index.auto_structure import Auto
 from promising.index.options import STRUCTURES
 from promising.query.session import Session
 from tests.index.storage.test_attach import answers, coarse, prepare, table, whole

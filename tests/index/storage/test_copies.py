@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promising.index.storage import copies
+from promising.index.storage import buffer_pool
+from promising.index.storage.buffer_pool import MOST, SMALL, Blocks, Copies
 from promising.index.storage.checksums import Bytes, total
-from promising.index.storage.copies import MOST, SMALL, Blocks, Copies
 
 SIZES = st.integers(0, 3) | st.integers(SMALL - 1, SMALL + 1) | st.integers(0, 3 * SMALL)
 
@@ -35,7 +35,7 @@ def test_large_blocks_are_used_again():
 
 
 def test_no_more_is_held_than_allowed(monkeypatch):
-    monkeypatch.setattr(copies, "MOST", 4 * SMALL)
+    monkeypatch.setattr(buffer_pool, "MOST", 4 * SMALL)
     assert MOST > 4 * SMALL
     made = Copies()
     held = [made.of([bytes(2 * SMALL)], 2 * SMALL) for _ in range(9)]

@@ -21,8 +21,8 @@ import promising.index.storage.store
 from promising.errors import StorageError, StorageFull, StorageUnavailable
 from promising.index import Stream
 from promising.index.check import check_stream
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from tests.crash import feed
 from tests.index.storage.flaky import Crash, FlakyDisk
 from tests.index.storage.lives import NOW, SEED, abandon

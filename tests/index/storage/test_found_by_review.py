@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import promising.server.storage as served
+import promising.server.store_lifecycle as served
 from promising.errors import StorageFull, StorageUnavailable, UnknownName
 from promising.index.check import check_stream
 from promising.index.storage import stream_store

@@ -12,11 +12,11 @@ import pytest
 
 from promising.errors import DataDamaged
 from promising.index.check import check_stream
+from promising.index.image_arrays import PLACED, joined, pour
 from promising.index.storage import image
 from promising.index.storage.disk import Disk, Handle
 from promising.index.storage.image import restoring, write_image
 from promising.index.storage.store import Store
-from promising.index.stored import PLACED, joined, pour
 from tests.index.storage.damage import answers, files, filled, flip, send
 from tests.index.storage.lives import LIMITS, abandon, opened, small_and_quiet
 

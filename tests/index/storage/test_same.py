@@ -18,8 +18,8 @@ import promising.index.log
 import promising.index.storage.store
 from promising.index import Stream
 from promising.index.check import check_stream
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.testing import ManualClock
 from tests.index.storage.lives import abandon
 from tests.index.storage.told import differences, told

@@ -25,8 +25,8 @@ from promising.errors import (
 from promising.index import Options
 from promising.index.check import check_stream
 from promising.index.storage import records
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.index.stream import Stream
 from promising.testing import ManualClock
 from tests.index.storage.flaky import FlakyDisk

@@ -35,9 +35,9 @@ from promising.index.schema import Fields
 from promising.index.storage import manifest as manifest_module
 from promising.index.storage import table_store
 from promising.index.storage.backup import backup, restore
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.repair import repair
 from promising.index.storage.store import MANIFEST, Store
+from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.table_file import pack, unpack
 from promising.index.storage.verify import verify
 from promising.index.table import Table

@@ -9,8 +9,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from promising import bench
-from promising.bench import DESC, DUCK, PLAIN, Joined, Plan
+from promising.bench import measurement
+from promising.bench.measurement import DESC, DUCK, PLAIN, Joined, Plan
 from promising.errors import BadQuestion, EmptyBatch
 from tests.promising.cli.running import Cli
 
@@ -54,7 +54,7 @@ def brute(data):
 
 
 def test_rows_are_cut_in_order_of_time():
-    data = bench.cut(log(), PLAN)
+    data = measurement.cut(log(), PLAN)
     assert [half.num_rows for half in data.halves] == [300, 300]
     for number, half in enumerate(data.halves):
         seconds = [(t - START) // 1_000_000 for t in half.column("when").cast(pa.int64()).to_pylist()]
@@ -62,7 +62,7 @@ def test_rows_are_cut_in_order_of_time():
 
 
 def test_rows_are_cut_by_a_column():
-    data = bench.cut(log(), Plan(KINDS, "when", "item", "price", "shop"))
+    data = measurement.cut(log(), Plan(KINDS, "when", "item", "price", "shop"))
     first, second = (set(half.column("shop").to_pylist()) for half in data.halves)
     assert first.isdisjoint(second)
     assert first | second == {"s0", "s1", "s2"}
@@ -72,30 +72,32 @@ def test_rows_are_cut_by_a_column():
 def test_rows_without_a_key_or_a_time_are_left_out_and_counted():
     table = log(10)
     table = table.set_column(1, "item", pa.array([None, None, *range(8)], pa.int64()))
-    assert bench.cut(table, PLAN).left_out == 2
+    assert measurement.cut(table, PLAN).left_out == 2
     with pytest.raises(EmptyBatch):
-        bench.cut(table.slice(0, 3), PLAN)
+        measurement.cut(table.slice(0, 3), PLAN)
     with pytest.raises(BadQuestion, match="one value only"):
         same = log().set_column(2, "shop", pa.array(["s"] * ROWS))
-        bench.cut(same, Plan(KINDS, "when", "item", split="shop"))
+        measurement.cut(same, Plan(KINDS, "when", "item", split="shop"))
 
 
 def test_the_key_repeats_and_has_many_values():
     table = log()
-    assert bench.choose_key(table, KINDS, "when") == "item"
-    assert bench.choose_key(table.drop(["item"]), {k: v for k, v in KINDS.items() if k != "item"}, "when") == "shop"
+    assert measurement.choose_key(table, KINDS, "when") == "item"
+    assert (
+        measurement.choose_key(table.drop(["item"]), {k: v for k, v in KINDS.items() if k != "item"}, "when") == "shop"
+    )
     with pytest.raises(BadQuestion, match="--key"):
-        bench.choose_key(table.select(["when", "price"]), {"when": "timestamp", "price": "float"}, "when")
-    assert bench.choose_value(KINDS) == "price"
-    assert bench.choose_value({"item": "int"}) is None
+        measurement.choose_key(table.select(["when", "price"]), {"when": "timestamp", "price": "float"}, "when")
+    assert measurement.choose_value(KINDS) == "price"
+    assert measurement.choose_value({"item": "int"}) is None
 
 
 @pytest.mark.parametrize("split", [None, "shop"])
 def test_every_way_finds_the_whole_join_and_the_average(split):
-    data = bench.cut(log(), Plan(KINDS, "when", "item", "price", split))
+    data = measurement.cut(log(), Plan(KINDS, "when", "item", "price", split))
     pairs, average = brute(data)
     said: list[str] = []
-    result = bench.measure(data, 10.0, said.append, runs=2)
+    result = measurement.measure(data, 10.0, said.append, runs=2)
     assert result.pairs == data.pairs == pairs
     assert [joined.name for joined in result.joins] == [DESC, PLAIN, DUCK]
     for joined in result.joins:
@@ -105,7 +107,7 @@ def test_every_way_finds_the_whole_join_and_the_average(split):
             assert curve[-1][1] == pairs
             assert curve == sorted(curve)
         assert joined.reached == 1
-        times = [joined.seconds(share) for share in (0.0, *bench.SHARES)]
+        times = [joined.seconds(share) for share in (0.0, *measurement.SHARES)]
         assert times == sorted(t for t in times if t is not None)
     assert [a.name for a in result.averages] == ["to 1%", "exact", "DuckDB, exact"]
     for found in result.averages[1:]:
@@ -123,14 +125,16 @@ def test_a_run_that_is_broken_off_says_how_far_it_got():
     assert joined.seconds(0.0) == 0.2
     assert joined.seconds(0.5) == 0.3
     assert joined.seconds(0.9) is None
-    times, shares = bench.points(Joined(DESC, curves[:1], 100))
+    times, shares = measurement.points(Joined(DESC, curves[:1], 100))
     assert (times.tolist(), shares.tolist()) == ([0.0, 0.1, 0.2], [0.0, 0.4, 0.6])
 
 
 def test_a_join_of_nothing():
     table = pa.table({"when": pa.array([1, 2], pa.timestamp("us")), "item": [1, 2], "price": [1.0, 2.0]})
     kinds = {"when": "timestamp", "item": "int", "price": "float"}
-    result = bench.measure(bench.cut(table, Plan(kinds, "when", "item", "price")), 1.0, lambda _: None, runs=1)
+    result = measurement.measure(
+        measurement.cut(table, Plan(kinds, "when", "item", "price")), 1.0, lambda _: None, runs=1
+    )
     assert result.pairs == 0
     assert [joined.seconds(0.0) for joined in result.joins] == [None] * 3
     assert result.averages == []
@@ -138,13 +142,13 @@ def test_a_join_of_nothing():
 
 def test_without_duckdb(monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    result = bench.measure(bench.cut(log(), PLAN), 10.0, lambda _: None, runs=1)
+    result = measurement.measure(measurement.cut(log(), PLAN), 10.0, lambda _: None, runs=1)
     assert [joined.name for joined in result.joins] == [DESC, PLAIN]
     assert [a.name for a in result.averages] == ["to 1%", "exact"]
 
 
 def test_the_log_that_is_made_up_is_the_same_each_time():
-    one, two = (bench.generated(500)[0] for _ in range(2))
+    one, two = (measurement.generated(500)[0] for _ in range(2))
     assert one == two
     assert one.num_rows == 500
 
@@ -169,7 +173,7 @@ def test_json_for_programs(csv):
     assert (told.code, told.err) == (0, "")
     facts = json.loads(told.out)
     assert (facts["rows"], facts["key"], facts["time"], facts["budget"]) == (500, "item", "when", 2.0)
-    data = bench.cut(log().slice(0, 500), Plan(KINDS, "when", "item", "price", "shop"))
+    data = measurement.cut(log().slice(0, 500), Plan(KINDS, "when", "item", "price", "shop"))
     assert facts["pairs"] == data.pairs
     assert [(j["name"], j["reached"]) for j in facts["joins"]] == [(DESC, 1), (PLAIN, 1), (DUCK, 1)]
     assert set(facts["joins"][0]) == {
@@ -233,7 +237,7 @@ def test_a_budget_that_is_too_small_is_told(tmp_path):
     ],
 )
 def test_what_cannot_be_is_refused(words, code, said, csv, monkeypatch):
-    monkeypatch.setattr(bench, "measure", lambda *_, **__: pytest.fail("nothing is measured"))
+    monkeypatch.setattr(measurement, "measure", lambda *_, **__: pytest.fail("nothing is measured"))
     told = NOBODY("bench", *(word.format(csv=csv) for word in words))
     assert told.code == code
     assert said in " ".join(told.err.replace("│", " ").split())
@@ -253,4 +257,4 @@ def test_a_picture_needs_matplotlib(csv, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
     told = NOBODY("bench", csv, "--png", "x.png")
     assert told.code == 1
-    assert "pictures need matplotlib: pip install 'promising[demo]'" in told.err
+    assert "pictures need matplotlib: pip install 'promising-tuples[demo]'" in told.err

@@ -11,8 +11,8 @@ import pytest
 
 from promising.cli import files
 from promising.cli.choices import Format, Unit
+from promising.cli.column_mapping import columns_of, match, shaped, types_of
 from promising.cli.files import Source, format_of
-from promising.cli.mapping import columns_of, match, shaped, types_of
 from promising.errors import BadSchema, BatchError, MissingColumn, UnknownColumn
 
 KINDS = {"ts": "timestamp", "item": "int", "price": "float", "name": "string", "ok": "bool"}

@@ -9,11 +9,11 @@ import typer
 from typer.testing import CliRunner
 
 from promising import errors
-from promising.cli import failures
+from promising.cli import exit_codes
 from promising.cli.app import app
-from promising.cli.failures import Code, code_of
-from promising.cli.group import Root, _ordered
-from promising.cli.state import State
+from promising.cli.context import State
+from promising.cli.exit_codes import Code, code_of
+from promising.cli.root_command import Root, _ordered
 
 ROOT: Any = typer.main.get_command(app)
 
@@ -121,7 +121,7 @@ def test_ctrl_c_ends_with_130():
 
 
 def test_every_exit_code_has_a_meaning():
-    assert set(failures.MEANING) == set(Code)
+    assert set(exit_codes.MEANING) == set(Code)
 
 
 def test_help_loads_nothing_slow():

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 import promising
-from promising.cli.loading import _tell
+from promising.cli.ingest import _tell
 
 HEAD = "Time,Item,Price,Note\n"
 ROWS = "2024-05-01 12:00:00,7,1.5,a\n2024-05-01 12:00:01,8,2.5,b\n"

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from promising.cli.app import app
-from promising.cli.failures import MEANING
+from promising.cli.exit_codes import MEANING
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")

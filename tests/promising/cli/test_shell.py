@@ -11,8 +11,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import promising
+from promising.cli.context import State
 from promising.cli.shell import Names, Shell, complete, quoted
-from promising.cli.state import State
 from promising.errors import Unavailable
 
 

@@ -15,16 +15,16 @@ from rich.console import Console
 
 import promising
 from promising import errors
-from promising.cli.spark import Cluster
-from promising.testing.running import running
+from promising.cli.spark_session import Cluster
+from promising.testing.service import running
 from tests.promising.cli.running import PROGRAM, ROWS, START, Cli, Ended
 
 pytest.importorskip("pyspark")
 
 from promising.loaders import bulk, scale_out
 from promising.loaders.bulk import Report
-from promising.loaders.running import Progress
 from promising.loaders.scale_out import Figures
+from promising.loaders.spark_jobs import Progress
 
 LOAD = ("load", "--stream", "store1", "--source", "a.csv", "--staging", "staging")
 REPORT = Report(
@@ -172,7 +172,7 @@ def test_how_a_load_ends_that_fails(cli, loads, problem, code):
 def test_a_bar_shows_the_stages_on_a_terminal(cli, loads, monkeypatch):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120)
-    monkeypatch.setattr("promising.cli.bulk.err", lambda: console)
+    monkeypatch.setattr("promising.cli.load_command.err", lambda: console)
     ended = cli(*LOAD)
     assert (ended.code, ended.err) == (0, "Starting Spark ...\n")
     assert "writing" in screen.getvalue()
@@ -311,7 +311,7 @@ def test_without_pyspark_it_says_what_to_install(cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     ended = cli(*LOAD)
     assert ended.code == 2
-    assert ended.err == 'error: Spark is not installed here; install it with pip install "promising[spark]"\n'
+    assert ended.err == 'error: Spark is not installed here; install it with pip install "promising-tuples[spark]"\n'
 
 
 def test_settings_of_a_local_master_keep_it_to_this_machine():

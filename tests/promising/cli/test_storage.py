@@ -8,7 +8,7 @@ import pytest
 
 import promising
 from promising.settings import Settings
-from promising.testing.running import running
+from promising.testing.service import running
 from tests.promising.cli.running import START, Cli, finished
 
 NOBODY = Cli("127.0.0.1:1")  # commands that need no service

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pyarrow as pa
 
-from promising import statuses, wire
+from promising import wire, wire_errors
 from promising.errors import PromisingError, Unavailable
 from promising.index.regions import Guess
 from promising.query import Session
@@ -81,7 +81,7 @@ class Flaky(
                 )
                 response.appended.CopyFrom(wire.appended_to(added))
             except PromisingError as problem:
-                response.refusal.reason = statuses.reason_of(type(problem))
+                response.refusal.reason = wire_errors.reason_of(type(problem))
                 response.refusal.message = str(problem)
             if lost == "after":
                 end(context, Unavailable("lost before it was acknowledged"))
@@ -129,9 +129,9 @@ def flaky_service(**how: Any) -> Flaky:
 
 def end(context: Any, problem: PromisingError) -> None:
     """End a call as the service does."""
-    status = statuses.to_status(problem)
-    context.set_trailing_metadata(((statuses.DETAILS, status.SerializeToString()),))
-    context.abort(statuses.code_of(problem), status.message)
+    status = wire_errors.to_status(problem)
+    context.set_trailing_metadata(((wire_errors.DETAILS, status.SerializeToString()),))
+    context.abort(wire_errors.code_of(problem), status.message)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import pytest
 
 from promising import wire
 from promising.client.batches import PIECE, ROWS, Numbering, pieces
-from promising.client.feed import BATCHES, BYTES, Feed
+from promising.client.ingest_feed import BATCHES, BYTES, Feed
 from promising.errors import BatchTooLarge, InternalError, NullKey
 from promising.index import Appended
 from promising.v1 import common_pb2, streams_pb2

@@ -28,7 +28,7 @@ from promising.errors import (
     UnknownName,
 )
 from promising.index.load_plan import LoadPlan
-from promising.index.loaded import Attached
+from promising.index.prepared_load import Attached
 from promising.index.scan_plan import ScanPlan
 from promising.v1 import queries_pb2, streams_pb2
 from tests.promising.client.flaky import Flaky, end, serving

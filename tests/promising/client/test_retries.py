@@ -25,7 +25,7 @@ from promising.errors import (
 from promising.index import Appended
 from promising.query import Session
 from promising.settings import Settings
-from promising.testing.running import running
+from promising.testing.service import running
 from tests.promising.client.flaky import Flaky, flaky_service, lossy, serving
 
 STREAM = "CREATE STREAM s (ts TIMESTAMP, n INT) TIMESTAMP BY ts"

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 import promising
-from promising.client.bar import shown
 from promising.client.channels import place
-from promising.client.statements import many
+from promising.client.progress_bar import shown
+from promising.client.scripts import many
 from promising.errors import (
     BadSettings,
     BadSyntax,
@@ -25,9 +25,9 @@ from promising.errors import (
 )
 from promising.index.regions import Guess
 from promising.query.answers import Frame, Progress
-from promising.server.tokens import TokenStore
+from promising.server.access_tokens import TokenStore
 from promising.settings import Auth, Settings, Tls
-from promising.testing.running import running
+from promising.testing.service import running
 from tests.promising.client.flaky import NOTHING, SCHEMA, flaky_service, serving
 from tests.promising.server.certificates import Authority
 
@@ -228,7 +228,7 @@ def test_the_bar_is_asked_for_by_the_session_or_the_query(monkeypatch: pytest.Mo
         asked.append(True)
         return frames
 
-    monkeypatch.setattr("promising.client.bar.shown", noted)
+    monkeypatch.setattr("promising.client.progress_bar.shown", noted)
     with serving(flaky_service()) as target:
         for default, wish, count in ((False, None, 0), (False, True, 1), (True, None, 1), (True, False, 0)):
             asked.clear()

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import promising
-from promising.client import aio, watching
+from promising.client import aio, subscription_state
 from promising.errors import BadToken, InternalError, NoSuchName, PromisingError, Unavailable
 from promising.settings import Settings, Standing
-from promising.testing.running import running
+from promising.testing.service import running
 from tests.promising.cli.running import Serving
 from tests.promising.client.proxy import Proxy
 from tests.promising.server.serving import WAIT, stocked
@@ -138,13 +138,13 @@ def test_a_token_stands_for_what_was_looked_at_and_not_for_what_has_come():
 
 def test_what_cannot_be_read_is_an_error_and_no_silence(monkeypatch):
     with served("q") as (target, _), promising.connect(target) as session:
-        monkeypatch.setattr(watching.Board, "add", lambda *_: 1 / 0)
+        monkeypatch.setattr(subscription_state.Board, "add", lambda *_: 1 / 0)
         with pytest.raises(InternalError, match="ZeroDivisionError"):
             session.subscribe("q")
 
 
 def test_one_that_nobody_looks_at_holds_little_and_goes_on_when_somebody_does(monkeypatch):
-    monkeypatch.setattr(watching, "MANY", 100)
+    monkeypatch.setattr(subscription_state, "MANY", 100)
     with served("idle", "busy") as (target, engine), promising.connect(target) as session:
         idle, busy = session.subscribe("idle"), session.subscribe("busy")
         for item in range(30):

@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from promising import sections
-from promising.client.watching import Board
+from promising import wire_changes
+from promising.client.subscription_state import Board
 from promising.query.standing.subscription import Delta
 from promising.v1 import queries_pb2
 
@@ -17,7 +17,7 @@ def told(board, watched, section):
 
 
 def opened(board, watched, endless=False):
-    made = sections.opened_to(sections.Opened(SCHEMA, 1, False, endless))
+    made = wire_changes.opened_to(wire_changes.Opened(SCHEMA, 1, False, endless))
     told(board, watched, queries_pb2.SubscriptionSection(opened=made))
 
 
@@ -25,7 +25,7 @@ def send(board, watched, items, reset=False, shed=0.0):
     ids = np.array(items, np.int64).reshape(-1, 1)
     rows, ends, gone = pa.table({"item": ids[:, 0]}), np.full(len(ids), 1 << 61), np.empty((0, 1), np.int64)
     delta = Delta(1, 5, reset, rows, ids, ends, gone, "t", shed, 0)
-    for part in sections.section_parts(watched.number, delta):
+    for part in wire_changes.section_parts(watched.number, delta):
         told(board, watched, part)
 
 

@@ -14,11 +14,11 @@ import pytest
 from google.protobuf.any_pb2 import Any as Packed
 from google.rpc import error_details_pb2, status_pb2
 
-from promising import statuses, wire
+from promising import wire, wire_errors
 from promising.index.stream import Stream
 from promising.query.answers import Frame
 from promising.query.session import Session
-from promising.server import running
+from promising.server import open_calls
 from promising.server.service import Service
 from promising.settings import Auth, Limits, Settings
 from promising.v1 import (
@@ -130,7 +130,7 @@ class ReaderClock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(running, "time", self)
+        monkeypatch.setattr(open_calls, "time", self)
 
     def monotonic(self) -> float:
         return self.now
@@ -204,7 +204,7 @@ class Details:
 
 def details(problem: Any) -> Details:
     """The rich details of an error, every one of which must be known and decode."""
-    (packed,) = [value for key, value in problem.trailing_metadata() or () if key == statuses.DETAILS]
+    (packed,) = [value for key, value in problem.trailing_metadata() or () if key == wire_errors.DETAILS]
     status = status_pb2.Status.FromString(packed)
     assert status.code == problem.code().value[0]
     assert status.message == problem.details()
@@ -213,7 +213,7 @@ def details(problem: Any) -> Details:
         found[detail.TypeName()] = _unpacked(detail)
     info = found.pop("google.rpc.ErrorInfo")
     assert info.domain == "promising"
-    assert info.reason in statuses.CLASSES
+    assert info.reason in wire_errors.CLASSES
     bad = found.pop("google.rpc.BadRequest", None)
     retry = found.pop("google.rpc.RetryInfo", None)
     assert not found

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from google.protobuf import wrappers_pb2
 
-from promising import statuses
+from promising import wire_errors
 from promising.errors import (
     BadSettings,
     Forbidden,
@@ -24,8 +24,8 @@ from promising.errors import (
 )
 from promising.server import access, logs
 from promising.server.access import METHODS, AccessInterceptor, Caller
+from promising.server.access_tokens import TokenStore
 from promising.server.metrics import Metrics
-from promising.server.tokens import TokenStore
 from promising.settings import Auth, Settings, Tls
 from tests.promising.server.certificates import Authority
 
@@ -147,7 +147,7 @@ async def refused(channel, full, kind="unary_unary", **options):
     """The error that a call ends with, as a client of ours would raise it."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call(channel, full, kind, **options)
-    return statuses.from_rpc_error(caught.value)
+    return wire_errors.from_rpc_error(caught.value)
 
 
 def bearer(secret):

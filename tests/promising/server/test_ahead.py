@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from promising.server import ahead
-from promising.server.ahead import EOF, Ahead
+from promising.server import read_ahead
+from promising.server.read_ahead import EOF, Ahead
 from promising.v1 import streams_pb2
 
 
@@ -44,8 +44,8 @@ def test_all_come_once_and_in_order():
 
 
 def test_no_more_waits_than_is_enough_and_one_message(monkeypatch):
-    monkeypatch.setattr(ahead, "ENOUGH", 100)
-    monkeypatch.setattr(ahead, "EACH", 0)
+    monkeypatch.setattr(read_ahead, "ENOUGH", 100)
+    monkeypatch.setattr(read_ahead, "EACH", 0)
 
     async def main() -> None:
         sender = Sender(*[30] * 50)

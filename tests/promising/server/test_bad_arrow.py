@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promising import statuses, wire
+from promising import wire, wire_errors
 from promising.errors import BatchError, BatchTooLarge
 from promising.query.session import Session
 from promising.server.arrow import read_batch
@@ -193,7 +193,7 @@ def test_what_is_wrong_is_refused_with_a_reason_and_the_call_goes_on():
             assert (name, told.refusal.reason) == (name, reason)
             assert message in told.refusal.message, name
             assert len(told.refusal.message) <= 2000
-            assert issubclass(statuses.CLASSES[reason], BatchError)
+            assert issubclass(wire_errors.CLASSES[reason], BatchError)
         stats = await remote.stats()
         assert stats.batches == len(BAD) + 1
 
@@ -256,7 +256,7 @@ def test_bits_flip_on_the_wire():
         told = await remote.ingest(*sent)
         assert len(told) == len(sent)
         assert remote.stream.count == before + sum(one.appended.accepted for one in told)
-        assert {statuses.CLASSES[one.refusal.reason] for one in told if one.HasField("refusal")}
+        assert {wire_errors.CLASSES[one.refusal.reason] for one in told if one.HasField("refusal")}
         await remote.well()
 
     run(body, max_batch_rows=ROWS, max_message_bytes=BYTES)

@@ -11,13 +11,13 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from promising import statuses, wire
+from promising import wire, wire_errors
 from promising.errors import StatementError, Unavailable
 from promising.index import ledger
-from promising.query import tokens
-from promising.server.ahead import EACH, ENOUGH, Ahead
+from promising.query import resume_tokens
+from promising.server.access_tokens import TokenStore
 from promising.server.queries import QueryService
-from promising.server.tokens import TokenStore
+from promising.server.read_ahead import EACH, ENOUGH, Ahead
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2
 from tests.promising.server.serving import (
     EOF,
@@ -306,9 +306,9 @@ def test_broken_statements_are_told_where_they_are():
             ):
                 problem = await failed(call)
                 told = details(problem)
-                kind = statuses.CLASSES[told.info.reason]
+                kind = wire_errors.CLASSES[told.info.reason]
                 assert issubclass(kind, StatementError)
-                assert problem.code() == statuses.code_of(kind("")), sql[:50]
+                assert problem.code() == wire_errors.code_of(kind("")), sql[:50]
                 assert told.violations.keys() == {"sql"}
                 assert int(told.info.metadata["line"]) == 1
                 assert int(told.info.metadata["column"]) <= len(sql) + 1
@@ -454,7 +454,7 @@ def test_tokens_are_good_once(monkeypatch):
         both = await token()
         got = await asyncio.gather(resume(both), resume(both), return_exceptions=True)
         assert sorted(type(one).__name__ for one in got) == ["AioRpcError", "list"]
-        monkeypatch.setattr(tokens, "KEPT", -1)
+        monkeypatch.setattr(resume_tokens, "KEPT", -1)
         problem = await failed(resume(await token()))
         assert details(problem).info.reason == "TOKEN_EXPIRED"
         await remote.well()

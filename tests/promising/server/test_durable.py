@@ -26,15 +26,15 @@ from promising.errors import (
 )
 from promising.index import Appended
 from promising.index.storage.disk import Disk, translated
-from promising.index.storage.options import StoreOptions
 from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
 from promising.query.session import Session
-from promising.server.ahead import Batch
-from promising.server.plain import BatchReader
+from promising.server.access_tokens import TokenStore
+from promising.server.batch_reader import BatchReader
+from promising.server.read_ahead import Batch
 from promising.server.streams import StreamService
-from promising.server.tokens import TokenStore
 from promising.settings import Auth, Settings, Storage
-from promising.testing.running import running
+from promising.testing.service import running
 from tests.promising.cli.running import Serving, finished
 from tests.promising.server.serving import (
     CREATE,

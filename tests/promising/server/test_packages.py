@@ -16,7 +16,7 @@ from promising.errors import (
     StorageUnavailable,
     TokenReused,
 )
-from promising.index.loaded import Attached
+from promising.index.prepared_load import Attached
 from promising.server.service import Service
 from promising.settings import Settings
 from promising.v1 import streams_pb2, streams_pb2_grpc

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from promising.errors import BadRequest
-from promising.server.places import check_place
+from promising.server.package_locations import check_place
 
 
 @pytest.fixture

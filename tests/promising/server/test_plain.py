@@ -14,7 +14,7 @@ from promising.index import Stream
 from promising.index.schema import Schema
 from promising.server import arrow
 from promising.server.arrow import read_batch
-from promising.server.plain import END, BatchReader
+from promising.server.batch_reader import END, BatchReader
 from tests.promising.server.test_arrow_read import big_endian, several
 
 ROWS, BYTES = 1000, 1 << 16

@@ -15,8 +15,8 @@ from google.protobuf import empty_pb2
 from promising.errors import BadSettings
 from promising.server import logs, tls
 from promising.server.access import METHODS
+from promising.server.access_tokens import TokenStore
 from promising.server.service import Service
-from promising.server.tokens import TokenStore
 from promising.settings import Auth, Settings, Tls
 from promising.v1 import (
     common_pb2,

@@ -15,7 +15,7 @@ from promising.errors import LimitReached, NoSuchName
 from promising.query.answers import Answer
 from promising.server import memory, service
 from promising.server.access import Caller
-from promising.server.running import Calls
+from promising.server.open_calls import Calls
 from promising.v1 import common_pb2, queries_pb2, streams_pb2_grpc
 from tests.promising.server.serving import (
     EOF,

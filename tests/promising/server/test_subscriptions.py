@@ -8,12 +8,12 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from promising import sections, wire
-from promising.client.watching import view_of
+from promising import wire, wire_changes
+from promising.client.subscription_state import view_of
 from promising.errors import DivisionByZero
 from promising.query.standing.subscription import LiveView
 from promising.server import subscriptions
-from promising.server.tokens import TokenStore
+from promising.server.access_tokens import TokenStore
 from promising.v1 import admin_pb2, queries_pb2
 from tests.promising.server.serving import (
     EOF,
@@ -39,7 +39,7 @@ class Watcher:
 
     def __init__(self, remote: Any, **metadata: str) -> None:
         self.call = remote.queries.Subscribe(timeout=WAIT, metadata=tuple(metadata.items()))
-        self.parts: dict[int, sections.Sections] = {}
+        self.parts: dict[int, wire_changes.Sections] = {}
         self.views: dict[int, LiveView] = {}
         self.tokens: dict[int, str] = {}
         self.errors: dict[int, Any] = {}
@@ -63,8 +63,8 @@ class Watcher:
                 self.errors[part.number] = part.error
                 continue
             if part.HasField("opened"):
-                opened = sections.opened_from(part.opened)
-                self.parts[part.number] = sections.Sections(opened)
+                opened = wire_changes.opened_from(part.opened)
+                self.parts[part.number] = wire_changes.Sections(opened)
                 self.views.setdefault(part.number, view_of(opened))
             delta = self.parts[part.number].add(message.tick, part)
             if delta is not None:

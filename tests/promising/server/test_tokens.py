@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from promising.errors import BadRequest, BadSettings, DuplicateName, UnknownName
-from promising.server.tokens import Caller, TokenStore
+from promising.server.access_tokens import Caller, TokenStore
 from promising.testing import ManualClock
 
 
@@ -121,7 +121,7 @@ def test_what_another_process_does_is_seen_at_once(store):
     first = store.create("first", "query")
     assert store.check(first) is not None
     code = (
-        "import sys; from pathlib import Path; from promising.server.tokens import TokenStore\n"
+        "import sys; from pathlib import Path; from promising.server.access_tokens import TokenStore\n"
         "store = TokenStore(Path(sys.argv[1])); store.revoke('first'); print(store.create('second', 'ingest'))"
     )
     ran = subprocess.run([sys.executable, "-c", code, store.path], capture_output=True, text=True, check=True)

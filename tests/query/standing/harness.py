@@ -11,8 +11,8 @@ from promising.query.scalar.compiled import Compiled, column
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW, Kind
 from promising.query.standing.deltas import NEG_EXP, POS, Counters, Deltas, Mode
-from promising.query.standing.operators.base import Node, Tick
 from promising.query.standing.operators.leaf import Leaf
+from promising.query.standing.operators.step import Node, Tick
 
 
 @dataclass

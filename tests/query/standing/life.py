@@ -99,18 +99,18 @@ class Setting:
 
 
 TIGHT = {
-    "promising.query.standing.operators.entries.LEAST": 4,
-    "promising.query.standing.operators.entries.SLOTS": 8,
+    "promising.query.standing.operators.entry_store.LEAST": 4,
+    "promising.query.standing.operators.entry_store.SLOTS": 8,
     "promising.query.standing.operators.distinct.LEAST": 4,
     "promising.query.standing.operators.group.LEAST": 4,
-    "promising.query.standing.operators.waiting.CHUNK": 2,
-    "promising.query.standing.rows.LEAST": 4,
-    "promising.query.standing.source.LARGEST": 16,
+    "promising.query.standing.operators.deferred_probes.CHUNK": 2,
+    "promising.query.standing.column_cache.LEAST": 4,
+    "promising.query.standing.stream_source.LARGEST": 16,
     "promising.query.standing.stores.LEAST": 2,
     "promising.query.standing.stores.SLOTS": 4,
     "promising.query.standing.subscription.CHUNKS": 2,
     "promising.query.standing.views.REMEMBERED": 8,
-    "promising.index.versions.LEAST": 2,
+    "promising.index.row_versions.LEAST": 2,
     "promising.index.log.CHUNK": 32,
 }
 

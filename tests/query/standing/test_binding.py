@@ -20,7 +20,7 @@ from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW
 from promising.query.sql import generate, nodes, parse
 from promising.query.standing import plan
-from promising.query.standing.binding import bind_standing, budgeted, standing_budget
+from promising.query.standing.standing_binder import bind_standing, budgeted, standing_budget
 
 B = TypeVar("B", plan.Window, plan.Join, plan.TableJoin, plan.Exists)
 

@@ -10,7 +10,7 @@ from promising.query import Session
 from promising.query.standing.deltas import Mode
 from promising.query.standing.engine import Engine
 from promising.query.standing.operators.distinct import DistinctNode
-from promising.query.standing.source import BEGINNING
+from promising.query.standing.stream_source import BEGINNING
 
 SECOND = 1_000_000
 START = 10**15

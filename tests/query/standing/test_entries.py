@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from promising.query.standing.deltas import NEVER
-from promising.query.standing.operators.entries import LEAST, Coder, Entries
+from promising.query.standing.operators.entry_store import LEAST, Coder, Entries
 
 pytestmark = pytest.mark.kernel
 

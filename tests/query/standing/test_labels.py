@@ -11,10 +11,10 @@ from promising.query import Session
 from promising.query.catalog import Catalog
 from promising.query.sql import parse
 from promising.query.standing import plan
-from promising.query.standing.binding import bind_standing
 from promising.query.standing.deltas import Mode
-from promising.query.standing.explaining import explain_standing
+from promising.query.standing.explain_standing import explain_standing
 from promising.query.standing.labels import Label, label, labelled, retracts, store_name
+from promising.query.standing.standing_binder import bind_standing
 
 SECOND = 1_000_000
 MON, WKS, WK, STR = Label.MON, Label.WKS, Label.WK, Label.STR

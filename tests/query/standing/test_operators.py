@@ -18,13 +18,13 @@ from promising.query.scalar.compiled import Compiled, apply, column
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import Kind
 from promising.query.standing.deltas import POS, Mode
-from promising.query.standing.operators.base import Node, rows_of
 from promising.query.standing.operators.distinct import DistinctNode
 from promising.query.standing.operators.exists import ExistsNode
 from promising.query.standing.operators.group import GroupNode
 from promising.query.standing.operators.join import JoinNode
 from promising.query.standing.operators.project import ProjectNode
 from promising.query.standing.operators.sets import SetNode
+from promising.query.standing.operators.step import Node, rows_of
 from promising.query.standing.operators.table_join import TableJoinNode
 from promising.query.standing.operators.union import UnionNode
 from promising.query.standing.operators.window_join import Window, WindowJoinNode

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promising.index import Stream
-from promising.query.standing import rows as held_rows
-from promising.query.standing.rows import StreamRows
+from promising.query.standing import column_cache as held_rows
+from promising.query.standing.column_cache import StreamRows
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -11,9 +11,9 @@ import pytest
 
 import promising
 from promising.errors import Overflow
-from promising.query.standing.aggregating import Aggregating
+from promising.query.standing.aggregate_view import Aggregating
 from promising.query.standing.intervals import LEAST, MOST, Term, keys
-from promising.query.standing.ranges import MOST_PLACES, Asked, Cuts, Ranges, Values
+from promising.query.standing.range_sums import MOST_PLACES, Asked, Cuts, Ranges, Values
 from promising.query.standing.views import Planned
 
 SECOND = 1_000_000

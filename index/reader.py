@@ -1,0 +1,327 @@
+"""The read side of a summary: regions, estimates, probes, visits."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from promising.errors import UnknownName
+from promising.index.asked_keys import check_keys
+from promising.index.kernels.gather import expand, number
+from promising.index.kernels.probe import may_hold, medians, survivors
+from promising.index.log import TupleLog
+from promising.index.options import Sizes
+from promising.index.pyramid import descend
+from promising.index.regions import Matches, Region, Regions, Window, check_window
+from promising.index.summary import SummaryState
+from promising.index.zone import CoarseZone, buckets_of
+from promising.summaries.adt import BOUNDS, Estimates
+from promising.summaries.hashing import hash_checked
+from promising.summaries.keys import Keys
+from promising.summaries.sizing import tail_point
+
+Hashes = NDArray[np.int64]
+
+REPEATED = 16  # rows a question from which on it is worth looking for keys that are asked for more than once
+
+
+class Reader:
+    """Answers questions about one summary; the caller holds the stream's lock."""
+
+    def __init__(self, state: SummaryState) -> None:
+        self.state = state
+        self.sizes: Sizes = state.identity.sizes
+        self._reach = 1 / math.sqrt(2 * tail_point(self.sizes.depth, (1 - BOUNDS) / 2) * (self.sizes.width - 1))
+
+    def hashes(self, keys: Any) -> Hashes:
+        return hash_checked(self.keys(keys), self.state.seed).view(np.int64)
+
+    def keys(self, keys: Any) -> Keys:
+        """Keys of the type that the key column has."""
+        return check_keys(keys, self.state.identity.key, self.state.log.schema)
+
+    # --- exact ---------------------------------------------------------------------------------------------------
+
+    def probe(self, keys: Any, window: Window) -> Matches:
+        """Every tuple that has one of the keys, from the postings."""
+        asked = self.keys(keys)
+        found = self.state.postings.counts(hash_checked(asked, self.state.seed).view(np.int64))
+        return Matches(*self._walk(asked, *found, window))
+
+    def _walk(
+        self, asked: Keys, newest: NDArray[np.int32], counts: NDArray[np.int64], total: int, window: Window
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Rows of keys that the postings found: (index of the key, row), only those that belong to the answer."""
+        start, end = check_window(window)
+        start = max(start, self.state.oldest)
+        probe, rows = self.state.postings.walk(newest, counts, total)
+        if not total:
+            return probe, rows
+        earliest, latest = self.state.log.time_range
+        if start > earliest or end <= latest:
+            inside = self.state.log.between(rows, start, end)
+            probe, rows = probe[inside], rows[inside]
+        same = self.state.log.same(self.state.identity.key, rows, asked, probe)
+        return (probe, rows) if same is None else (probe[same], rows[same])
+
+    def fetch(self, keys: Any, window: Window, columns: list[str] | None) -> tuple[NDArray[np.int32], pa.Table]:
+        """`probe` and what stands there. A key asked for more than once is read once and copied."""
+        log = self.state.log
+        names = log.names(columns)
+        asked = self.keys(keys)
+        newest, counts, total = self.state.postings.counts(hash_checked(asked, self.state.seed).view(np.int64))
+        ints = isinstance(asked, np.ndarray)  # two strings may share a hash, and so a newest row
+        there = np.flatnonzero(counts) if ints and total >= REPEATED * len(counts) else np.empty(0, np.int64)
+        _, first, again = np.unique(newest[there], return_index=True, return_inverse=True)
+        if len(first) == len(there):  # nothing to copy, or too few rows for it to pay
+            probe, rows = self._walk(asked, newest, counts, total, window)
+            return probe, pa.table({name: log.array(name, rows) for name in names})
+        once = there[first]
+        which = np.full(len(counts), -1, np.int64)
+        which[there] = again
+        counts = counts[once]
+        probe, rows = self._walk(asked[once], newest[once], counts, int(counts.sum()), window)
+        counts = np.bincount(probe, minlength=len(once)).astype(np.int64)
+        copies = _Copies(counts, which)
+        return copies.probe(), pa.table({name: copies.column(log, name, rows) for name in names})
+
+    def visit(self, region: Region | tuple[int, int, int], window: Window) -> NDArray[np.int32]:
+        """Rows of one cell, given as a Region or (granularity, zone, bucket)."""
+        place = (region.granularity, region.zone, region.bucket) if isinstance(region, Region) else region
+        rows = self._cell(*place)
+        if window is None:
+            return rows.copy()
+        start, end = check_window(window)
+        return rows[self.state.log.between(rows, start, end)]
+
+    def _hasher(self, rows: NDArray[np.int32]) -> Hashes:
+        return self.state.log.hashes(self.state.identity.key, rows, self.state.seed)
+
+    def _cell(self, granularity: int, number: int, bucket: int) -> NDArray[np.int32]:
+        if not 0 <= bucket < self.sizes.buckets:
+            raise UnknownName(f"no bucket {bucket}; there are {self.sizes.buckets}")
+        if granularity == 1:
+            return self._fine_cell(number, bucket)
+        zones = self.state.coarse.levels.get(granularity)
+        zone: CoarseZone | None = None if zones is None else zones.get(number)
+        if zone is None:
+            raise UnknownName(f"no zone {number} in G_{granularity}: never there, or aged since")
+        return zone.tuples.cell(bucket, self.sizes, self._hasher)
+
+    def _fine_cell(self, number: int, bucket: int) -> NDArray[np.int32]:
+        fine = self.state.fine
+        if number == fine.number:
+            return self._of_bucket(self._hasher(fine.open_rows), fine.open_rows, bucket)
+        for block in fine.blocks.values():
+            if block.aside and number == block.late:
+                return self._of_bucket(*block.waiting(), bucket)
+            for zone in block.zones:
+                if zone.number == number:
+                    return zone.tuples.cell(bucket, self.sizes, self._hasher)
+        raise UnknownName(f"no zone {number} in G_1: never there, or aged since")
+
+    def _of_bucket(self, hashes: Hashes, rows: NDArray[np.int32], bucket: int) -> NDArray[np.int32]:
+        cell: NDArray[np.int32] = rows[buckets_of(hashes, self.sizes) == bucket]
+        return cell
+
+    # --- estimated -----------------------------------------------------------------------------------------------
+
+    def regions(self, keys: Any, window: Window, search: str) -> Regions:
+        """The cells that may hold each key. No cell that holds it is missing."""
+        return self._regions(self.hashes(keys), window, search)
+
+    def _regions(self, hashes: Hashes, window: Window, search: str) -> Regions:
+        start, end = check_window(window)
+        start = max(start, self.state.oldest)
+        found = _Found(self, hashes, start, end)
+        found.fine(search)
+        found.waiting()
+        for granularity, zones in self.state.coarse.levels.items():
+            for zone in zones.values():
+                found.coarse(granularity, zone)
+        return found.regions()
+
+    def estimate(self, keys: Any, window: Window) -> Estimates:
+        """How many tuples of each key the window holds, from the summaries of all its cells."""
+        return self.estimate_hashed(self.hashes(keys), window)
+
+    def estimate_hashed(self, hashes: Hashes, window: Window) -> Estimates:
+        """`estimate` of keys given by their hashes."""
+        regions = self._regions(hashes, window, "flat")
+        n = len(hashes)
+        sums = [
+            np.bincount(regions.key, w, n).astype(np.float64) for w in (regions.estimate, regions.lower, regions.upper)
+        ]
+        value, lower, upper = sums
+        _, known, _ = self.state.postings.counts(hashes)  # the postings never count too few
+        upper = np.minimum(upper, known.astype(np.float64))
+        return Estimates(np.minimum(value, upper), np.minimum(lower, upper), upper)
+
+    def bounds(
+        self, value: NDArray[np.float64], own: NDArray[np.float64], f2: NDArray[np.float64], tuples: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Value and bounds of a count-sketch estimate.
+
+        What disturbs it is what else is in the cell: the F2 of the counters that the key is not in. With one row,
+        nothing would show a heavy key that shares the only counter, so there it is all of F2.
+        """
+        rest = f2 if self.sizes.depth == 1 else np.maximum(f2 - own, 0.0)
+        reach = self._reach * np.sqrt(rest)
+        clipped = np.clip(value, 0.0, tuples)
+        lower = np.clip(np.ceil(value - reach), 0.0, clipped)
+        upper = np.clip(np.floor(value + reach), clipped, tuples)
+        return clipped, lower, upper
+
+
+class _Copies:
+    """What was read once per key, laid out once per question."""
+
+    def __init__(self, counts: NDArray[np.int64], which: NDArray[np.int64]) -> None:
+        self.counts, self.which = counts, which
+        self.starts = np.cumsum(counts) - counts
+        self.total = int(counts[which[which >= 0]].sum())
+
+    def probe(self) -> NDArray[np.int32]:
+        out = np.empty(self.total, np.int32)
+        number(self.counts, self.which, out)
+        return out
+
+    def column(self, log: TupleLog, name: str, rows: NDArray[np.int32]) -> pa.Array:
+        if log.plain(name):
+            return log.to_arrow(name, self._expand(log.values(name, rows)), None)
+        places = self._expand(np.arange(len(rows), dtype=np.int32))
+        return log.array(name, rows).take(pa.array(places))
+
+    def _expand(self, values: NDArray[Any]) -> NDArray[Any]:
+        out = np.empty(self.total, values.dtype)
+        expand(values, self.starts, self.counts, self.which, out)
+        return out
+
+
+class _Found:
+    """Regions as they are found, part by part."""
+
+    def __init__(self, reader: Reader, hashes: Hashes, start: int, end: int) -> None:
+        self.reader, self.hashes, self.start, self.end = reader, hashes, start, end
+        self.buckets = buckets_of(hashes, reader.sizes)
+        self.parts: list[tuple[NDArray[Any], ...]] = []
+        self.considered = self.by_window = self.by_filter = 0
+
+    def _add(
+        self,
+        key: NDArray[np.int64],
+        granularity: int,
+        zone: NDArray[np.int64],
+        counts: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+        tuples: NDArray[np.int64],
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+    ) -> None:
+        """Cells that lie across the window's edge have their share of the estimate, and no certain tuple."""
+        value, lower, upper = counts
+        inside = (first >= self.start) & (last < self.end)
+        span = np.maximum(last - first + 1, 1).astype(np.float64)
+        covered = np.minimum(last + 1, self.end) - np.maximum(first, self.start)
+        value = np.where(inside, value, value * np.clip(covered / span, 0.0, 1.0))
+        lower = np.where(inside, lower, 0.0)
+        made = np.full(len(key), granularity, np.int64)
+        self.parts.append((key, made, zone, self.buckets[key], value, lower, upper, tuples, first, last + 1))
+
+    def fine(self, search: str) -> None:
+        """Sealed zones of `G_1`."""
+        fine, sizes = self.reader.state.fine, self.reader.sizes
+        pool = fine.pool
+        zones = sum(len(b.zones) for b in fine.blocks.values())
+        wanted = ((pool.sealed > 0) & (pool.first < self.end) & (pool.last >= self.start)).astype(np.uint8)
+        possible = int(wanted.sum())
+        if search == "pyramid":
+            key, slot = descend(fine, self.hashes, wanted)
+        elif search == "flat":
+            groups = np.array([g for b in fine.blocks.values() for g in b.groups], np.int64)
+            args = (pool.sliced, groups, self.hashes, sizes.shift, sizes.probes, Sizes.lg(sizes.slots), wanted)
+            none = np.empty(0, np.int64)
+            found = survivors(*args, none, none)
+            key, slot = np.empty(found, np.int64), np.empty(found, np.int64)
+            survivors(*args, key, slot)
+        else:
+            raise UnknownName(f"no search {search!r}; there are flat and pyramid")
+        n = len(self.hashes)
+        self.considered += n * zones
+        self.by_window += n * (zones - possible)
+        self.by_filter += n * possible - len(key)
+        value, own = np.empty(len(key), np.float64), np.empty(len(key), np.float64)
+        medians(pool.counters, self.hashes, key, slot, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value, own)
+        buckets = self.buckets[key]
+        tuples = pool.cells[slot, buckets]
+        counts = self.reader.bounds(value, own, pool.cell_f2(slot, buckets), tuples)
+        self._add(key, 1, pool.numbers[slot], counts, tuples, pool.first[slot], pool.last[slot])
+
+    def waiting(self) -> None:
+        """Tuples of `G_1` that no sealed zone has yet, counted exactly."""
+        fine = self.reader.state.fine
+        if len(fine.open_rows):
+            exact = fine.open_counts(self.hashes).astype(np.float64)
+            self._exact(fine.number, exact, self.reader._hasher(fine.open_rows), fine.open_rows)
+        for block in fine.blocks.values():
+            if block.aside:
+                hashes, rows = block.waiting()
+                keys, counts = np.unique(hashes, return_counts=True)
+                at = np.minimum(np.searchsorted(keys, self.hashes), len(keys) - 1)
+                exact = np.where(keys[at] == self.hashes, counts[at], 0).astype(np.float64)
+                self._exact(block.late, exact, hashes, rows)
+
+    def _exact(self, zone: int, exact: NDArray[np.float64], hashes: Hashes, rows: NDArray[np.int32]) -> None:
+        n = len(self.hashes)
+        self.considered += n
+        first, last = self.reader.state.log.span(rows)
+        if first >= self.end or last < self.start:
+            self.by_window += n
+            return
+        key = np.flatnonzero(exact)
+        self.by_filter += n - len(key)
+        held = np.bincount(buckets_of(hashes, self.reader.sizes), minlength=self.reader.sizes.buckets)
+        count = exact[key]
+        self._add_one(key, 1, zone, (count, count, count), held[self.buckets[key]], first, last)
+
+    def coarse(self, granularity: int, zone: CoarseZone) -> None:
+        """One zone of `G_2..G_m`."""
+        n, sizes = len(self.hashes), self.reader.sizes
+        self.considered += n
+        if zone.first >= self.end or zone.last < self.start:
+            self.by_window += n
+            return
+        hit = np.empty(n, np.bool_)
+        may_hold(zone.bits, self.hashes, sizes.shift, sizes.probes, Sizes.lg(sizes.coarse_slots), hit)
+        key = np.flatnonzero(hit)
+        self.by_filter += n - len(key)
+        value, own = np.empty(len(key), np.float64), np.empty(len(key), np.float64)
+        grid = zone.counters.reshape(1, -1)
+        at = np.zeros(len(key), np.int64)
+        medians(grid, self.hashes, key, at, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value, own)
+        buckets = self.buckets[key]
+        tuples = zone.cells[buckets]
+        counts = self.reader.bounds(value, own, zone.cell_f2(sizes)[buckets], tuples)
+        self._add_one(key, granularity, zone.number, counts, tuples, zone.first, zone.last)
+
+    def _add_one(
+        self,
+        key: NDArray[np.int64],
+        granularity: int,
+        zone: int,
+        counts: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+        tuples: NDArray[np.int64],
+        first: int,
+        last: int,
+    ) -> None:
+        def full(value: int) -> NDArray[np.int64]:
+            return np.full(len(key), value, np.int64)
+
+        self._add(key, granularity, full(zone), counts, tuples.astype(np.int64), full(first), full(last))
+
+    def regions(self) -> Regions:
+        columns: list[Any] = [np.concatenate(c) for c in zip(*self.parts, strict=True)]
+        order = np.lexsort((columns[2], columns[1], columns[0]))
+        counts: list[Any] = [self.considered, self.by_window, self.by_filter]
+        return Regions(*(c[order] for c in columns), *counts)

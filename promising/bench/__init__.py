@@ -1,0 +1,1 @@
+"""Measurements on your own data and machine: what `promising bench` runs."""

@@ -1,0 +1,75 @@
+"""How far an answer has come, in words and as a bar."""
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from promising.cli.durations import short
+from promising.cli.formats import count
+
+if TYPE_CHECKING:
+    from promising.query.answers import Progress
+
+BAR = 24  # characters
+CUTS = {
+    "budget": "cut by its budget",
+    "limit": "as many as its LIMIT",
+    "cancelled": "cancelled",
+    "error": "as exact as WITH ERROR asks",
+    "deadline": "cut by the deadline of the call",
+}
+
+
+def bar(share: float, lower: float, upper: float, width: int = BAR) -> Text:
+    """A bar that is full up to `lower`, shaded up to `upper`, with the value somewhere between."""
+    sure = int(min(max(lower, 0.0), 1.0) * width)
+    maybe = max(min(-int(-min(max(upper, 0.0), 1.0) * width // 1), width) - sure, 0)
+    style = "green" if share >= 1 else "cyan"
+    return Text.assemble(("█" * sure, style), ("▒" * maybe, style), ("░" * (width - sure - maybe), "dim"))
+
+
+def percent(share: float) -> str:
+    """A share; only all of it is 100 %, and only nothing 0 %.
+
+    >>> percent(0.99999), percent(1), percent(0.00001), percent(0), percent(0.423)
+    ('over 99.9 %', '100 %', 'under 0.1 %', '0 %', '42.3 %')
+    """
+    if share in (0.0, 1.0):
+        return f"{share:.0%}".replace("%", " %")
+    if not 0.001 <= share <= 0.999:
+        return "under 0.1 %" if share < 0.5 else "over 99.9 %"
+    return f"{share * 100:.1f} %"
+
+
+def covered(progress: "Progress") -> str:
+    """Coverage, with its bounds where they are apart."""
+    value, lower, upper = progress.coverage
+    if percent(lower) == percent(upper):
+        return percent(value)
+    return f"{percent(value)} ({percent(lower)} to {percent(upper)})"
+
+
+def meter(progress: "Progress") -> Text:
+    """One line: a bar of coverage, rows, CPU time and the granularities read."""
+    parts = [
+        Text.assemble(bar(*progress.coverage), " ", (covered(progress), "bold")),
+        Text(count(progress.rows, "row")),
+        Text(f"{short(round(progress.cpu_seconds * 1e6))} CPU"),
+    ]
+    if progress.granularities:
+        parts.append(Text(" ".join(f"G{g}" for g in progress.granularities)))
+    return Text("  ").join(parts)
+
+
+def verdict(progress: "Progress", aggregated: bool) -> str:
+    """What an answer is worth, when it has ended. Coverage of aggregates is of what goes into them."""
+    spent = f"{short(round(progress.cpu_seconds * 1e6))} of CPU"
+    rows = count(progress.rows, "row")
+    if progress.complete:
+        how = f", {CUTS['limit']}" if progress.cut == "limit" else ""
+        return f"{rows}{how}, complete; {spent}"
+    value, lower, upper = progress.total
+    about = f"{value:,.0f}" if round(lower) == round(upper) else f"about {value:,.0f} ({lower:,.0f} to {upper:,.0f})"
+    what = "tuples or pairs that go in" if aggregated else "rows in all"
+    why = CUTS.get(progress.cut or "", "not complete")
+    return f"{rows}, {why} after {spent}: covers {covered(progress)} of {about} {what}"

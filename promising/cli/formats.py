@@ -1,0 +1,270 @@
+"""Data on stdout: a table for people, or JSON lines, CSV or an Arrow stream for programs."""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from promising.cli.console import clean, out
+from promising.cli.context import Output
+from promising.cli.durations import short
+
+ZERO = timedelta(0)
+
+
+class Writer:
+    """Writes one table to stdout, part by part; nothing of it is kept, except what a table must know its widths from.
+
+    shown: rows that a table shows; None for all.
+    """
+
+    def __init__(self, output: Output, schema: pa.Schema, shown: int | None = None) -> None:
+        self.output = output
+        self.schema = schema
+        self.shown = shown
+        self.rows = 0
+        self._kept: list[pa.Table] = []
+        self._sink: Any = None
+
+    def write(self, rows: pa.Table) -> None:
+        """Further rows."""
+        self.rows += rows.num_rows
+        if self.output is Output.TABLE:
+            left = rows.num_rows if self.shown is None else self.shown - sum(t.num_rows for t in self._kept)
+            if left > 0:
+                self._kept.append(rows.slice(0, left))
+        elif self.output is Output.JSON:
+            write_lines(rows)
+        elif rows.num_rows:
+            self._open().write_table(_plain(rows) if self.output is Output.CSV else rows)
+
+    def finish(self) -> None:
+        """No more rows."""
+        if self.output is Output.TABLE:
+            print_table(pa.concat_tables(self._kept) if self._kept else self.schema.empty_table())
+            if self.shown is not None and self.rows > self.shown:
+                out().print(Text(f"... {self.rows - self.shown:,} more rows", style="dim"))
+        elif self.output is not Output.JSON:
+            self._open().close()
+            sys.stdout.buffer.flush()
+
+    def _open(self) -> Any:
+        if self._sink is None:
+            sys.stdout.flush()
+            if self.output is Output.CSV:
+                self._sink = pyarrow.csv.CSVWriter(sys.stdout.buffer, _plain(self.schema.empty_table()).schema)
+            else:
+                self._sink = pa.ipc.new_stream(sys.stdout.buffer, self.schema)
+        return self._sink
+
+
+def write_table(output: Output, table: pa.Table) -> None:
+    """A whole table."""
+    writer = Writer(output, table.schema)
+    writer.write(table)
+    writer.finish()
+
+
+def write_lines(rows: pa.Table) -> None:
+    """Rows as JSON, an object a line."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type):
+            rows = rows.set_column(place, field.name, _iso(rows.column(place)))
+    for row in rows.to_pylist():
+        print_json(row)
+
+
+def _iso(column: pa.ChunkedArray) -> pa.Array:
+    """Instants as text, in UTC. Neither Python nor Arrow can write those of all years."""
+    micros = column.cast(pa.timestamp("us")).cast(pa.int64())
+    text = np.datetime_as_string(pc.fill_null(micros, 0).to_numpy().astype("datetime64[us]"))
+    return pa.array(text.tolist(), pa.string(), mask=micros.is_null().to_numpy())
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on a line of its own."""
+    sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def jsonable(value: Any) -> Any:
+    """A value as JSON has it: times in ISO 8601, spans in seconds, numbers that are none as strings."""
+    if isinstance(value, dict):
+        return {str(name): jsonable(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value / timedelta(seconds=1)
+    return value
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The table with spans of time as seconds: Arrow's CSV has no way to write them."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_duration(field.type):
+            micros = table.column(place).cast(pa.duration("us")).cast(pa.int64())
+            table = table.set_column(place, field.name, pc.divide(micros.cast(pa.float64()), 1e6))
+    return table
+
+
+# --- for people --------------------------------------------------------------------------------------------------
+
+
+def print_table(table: pa.Table, bounds: tuple[pa.Table, pa.Table] | None = None) -> None:
+    """A table, folded to the terminal, or in full width where there is none."""
+    columns = [[clean(field.name, ""), *cells(table, place, bounds)] for place, field in enumerate(table.schema)]
+    print_columns(columns, [right(field.type) for field in table.schema])
+
+
+def print_columns(columns: Sequence[Sequence[str]], rights: Sequence[bool]) -> None:
+    """Columns of text, the first of each its heading, side by side."""
+    console = out()
+    if console.is_terminal:
+        console.print(rich_columns(columns, rights))
+        return
+    widths = [max(map(len, column)) for column in columns]
+    rows = list(zip(*columns, strict=True))
+    rows.insert(1, tuple("-" * width for width in widths))
+    for row in rows:
+        line = "  ".join(
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(row, widths, rights, strict=True)
+        )
+        sys.stdout.write(line.rstrip() + "\n")
+
+
+def rich_table(table: pa.Table, bounds: tuple[pa.Table, pa.Table] | None = None) -> Table:
+    """A table to show on a terminal."""
+    columns = [[clean(field.name, ""), *cells(table, place, bounds)] for place, field in enumerate(table.schema)]
+    return rich_columns(columns, [right(field.type) for field in table.schema])
+
+
+def rich_columns(columns: Sequence[Sequence[str]], rights: Sequence[bool]) -> Table:
+    """Columns of text, the first of each its heading, to show on a terminal."""
+    made = plain_table()
+    for column, is_right in zip(columns, rights, strict=True):
+        made.add_column(Text(column[0]), justify="right" if is_right else "left", overflow="fold")
+    for row in zip(*(column[1:] for column in columns), strict=True):
+        made.add_row(*map(Text, row))
+    return made
+
+
+def plain_table() -> Table:
+    """A table as all commands draw it."""
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+
+
+def right(kind: pa.DataType) -> bool:
+    """Whether values of a type line up at their right end."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_duration(kind))
+
+
+def cells(table: pa.Table, place: int, bounds: tuple[pa.Table, pa.Table] | None = None) -> list[str]:
+    """The values of a column as text; with bounds, where they are known and apart, behind each."""
+    values = _pylist(table.column(place))
+    if bounds is None:
+        return [cell(value) for value in values]
+    lower, upper = (_pylist(bound.column(place)) for bound in bounds)
+    return [
+        cell(value) if low is None or high is None or low == high else f"{rough(value)} ({rough(low)} to {rough(high)})"
+        for value, low, high in zip(values, lower, upper, strict=True)
+    ]
+
+
+def _pylist(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        return [None if v is None else Micros(v) for v in column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()]
+    return list(column.to_pylist())
+
+
+class Micros(int):
+    """An instant, in microseconds since the epoch."""
+
+
+def cell(value: Any) -> str:
+    """A value as a table shows it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return clean(value, "")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Micros):
+        return time_text(value)
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, timedelta):
+        sign = "-" if value < ZERO else ""
+        return sign + short(round(abs(value) / timedelta(microseconds=1)))
+    return clean(str(value), "")
+
+
+def rough(value: Any) -> str:
+    """A value that is not known exactly: more digits would say nothing."""
+    return f"{value:.5g}" if isinstance(value, float) and abs(value) < 1e5 else cell(value)
+
+
+def time_text(micros: int) -> str:
+    """An instant in UTC, to the second if it is a whole one.
+
+    >>> time_text(86_400_000_000), time_text(1_500_000)
+    ('1970-01-02 00:00:00', '1970-01-01 00:00:01.500000')
+    """
+    return str(np.datetime64(micros, "us")).replace("T", " ").removesuffix(".000000")
+
+
+def count(number: float, one: str, many: str | None = None) -> str:
+    """How many of something.
+
+    >>> count(1, "row"), count(1234, "row"), count(2, "summary", "summaries")
+    ('1 row', '1,234 rows', '2 summaries')
+    """
+    return f"{number:,.0f} {one if number == 1 else many or one + 's'}"
+
+
+def size(number: float) -> str:
+    """Bytes for people.
+
+    >>> size(512), size(1_500_000)
+    ('512 B', '1.5 MB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}" if number < 100 else f"{number:.0f} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"
+
+
+def print_damages(found: list[str]) -> None:
+    """What cannot be read, and what to do about it."""
+    for what in found:
+        out().print(Text.assemble(("damaged    ", "bold red"), clean(what)), soft_wrap=True)
+    if found:
+        out().print(Text("Answers leave that out. See `promising verify` and `promising repair`."), soft_wrap=True)
+
+
+def write_facts(output: Output, facts: dict[str, Any], show: Callable[[], None]) -> None:
+    """One thing with many sides: shown to people, an object in JSON, one row in CSV and Arrow."""
+    if output is Output.TABLE:
+        show()
+    elif output is Output.JSON:
+        print_json(facts)
+    else:
+        flat = {
+            name: json.dumps(jsonable(value)) if isinstance(value, dict | list | tuple) else value
+            for name, value in facts.items()
+        }
+        write_table(output, pa.Table.from_pylist([flat]))

@@ -1,0 +1,147 @@
+"""A Spark session for a command: how it is asked for, how it starts, and how it ends."""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from promising import errors
+from promising.cli.common_options import pairs
+from promising.errors import BadSettings, PromisingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+INSTALL = 'Spark is not installed here; install it with pip install "promising-tuples[spark]"'
+JAVA = "Spark needs Java 17 or newer; install it, or let JAVA_HOME say where it is"
+
+Master = Annotated[
+    str | None, typer.Option(metavar="URL", help=f"Where Spark runs, such as spark://HOST:7077; {LOCAL} if left out.")
+]
+SparkConf = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; once for each.")]
+DriverMemory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Memory of the Spark driver, such as 4g; locally, all that Spark has."),
+]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a Spark session runs, and with which settings."""
+
+    master: str
+    settings: dict[str, str]
+
+    @classmethod
+    def of(cls, master: str | None, conf: list[str] | None, memory: str | None) -> "Cluster":
+        """What the options say. A local one is reached from this machine alone."""
+        place = master or LOCAL
+        settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": _level()}
+        if place.startswith("local"):
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        if memory is not None:
+            settings["spark.driver.memory"] = memory
+        return cls(place, settings | pairs(conf, "--spark-conf"))
+
+    @contextmanager
+    def session(self, name: str, failure: type[PromisingError]) -> Iterator["SparkSession"]:
+        """A session, until the block ends. What Spark raises in it is raised as ours, or as a `failure`."""
+        try:
+            from pyspark.errors import PySparkException  # noqa: PLC0415  # for those who have it
+            from pyspark.sql import SparkSession  # noqa: PLC0415  # as above
+        except ImportError:
+            raise BadSettings(INSTALL) from None
+        from py4j.protocol import Py4JError  # noqa: PLC0415  # comes with pyspark
+
+        _check_java()
+        if self.master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder: Any = SparkSession.builder.appName(name).master(self.master)
+        for setting, value in self.settings.items():
+            builder = builder.config(setting, value)
+        with _aside() as said:
+            try:
+                spark: SparkSession = builder.getOrCreate()
+            except Exception as problem:
+                raise BadSettings(self._not_started(problem, said())) from problem
+        try:
+            yield spark
+        except (PySparkException, Py4JError) as problem:
+            raise _ours(problem) or failure(f"Spark failed: {_line(problem)}") from problem
+        finally:
+            spark.stop()
+
+    def _not_started(self, problem: BaseException, said: str) -> str:
+        """Why there is no session. If not even Java could tell, the reason is in what it wrote to stderr."""
+        why = _line(problem)
+        if "JAVA_GATEWAY_EXITED" in str(problem):
+            lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("WARNING:", "\tat "))]
+            why = f"{lines[0] if lines else why}\n{JAVA}"
+        return f"Spark does not start with --master {self.master}: {why}"
+
+
+def _level() -> str:
+    """What Spark logs: as a rule nothing, since what goes wrong is raised, too."""
+    return "WARN" if os.environ.get("PROMISING_DEBUG") == "1" else "OFF"
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
+        raise BadSettings(f"JAVA_HOME is {home}, where there is no bin/java. {JAVA}")
+    if not home and shutil.which("java") is None:
+        raise BadSettings(f"no java is found. {JAVA}")
+
+
+@contextmanager
+def _aside() -> Iterator[Any]:
+    """While it lasts stderr goes to a file, and for good with what is started meanwhile; gives what reads it.
+
+    Spark writes to it whatever its settings say, which would go through the bars.
+    """
+    if os.environ.get("PROMISING_DEBUG") == "1":
+        yield lambda: ""
+        return
+    sys.stderr.flush()
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+
+        def said() -> str:
+            file.seek(0)
+            return file.read().decode("utf-8", "replace")
+
+        try:
+            yield said
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def _ours(problem: BaseException) -> PromisingError | None:
+    """The error of ours that a task ended with, if it did.
+
+    >>> _ours(Exception("Job aborted\\npromising.errors.DataDamaged: a.parquet fails its checksum\\n  at org"))
+    DataDamaged('a.parquet fails its checksum')
+    >>> _ours(Exception("Job aborted"))
+    """
+    found = re.findall(r"^promising\.errors\.([A-Z]\w+): (.+)$", str(problem), re.MULTILINE)
+    kind = vars(errors).get(found[-1][0]) if found else None
+    return kind(found[-1][1]) if isinstance(kind, type) and issubclass(kind, PromisingError) else None
+
+
+def _line(problem: BaseException) -> str:
+    """The first line that says something, without the classes and the places in Java."""
+    java = getattr(problem, "java_exception", None)
+    text = str(problem if java is None else java.toString())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:500] if lines else type(problem).__name__

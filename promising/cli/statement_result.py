@@ -1,0 +1,66 @@
+"""What `execute` gives, on stdout."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from rich.text import Text
+
+from promising.cli.console import clean, out
+from promising.cli.context import Output, State
+from promising.cli.formats import print_json, write_facts, write_table
+from promising.query.answers import Done, Explanation
+
+if TYPE_CHECKING:
+    from promising.query.answers import Answer
+
+
+def show_result(state: State, found: "Done | pa.Table | Explanation | Answer") -> None:
+    """Anything but an answer that is under way."""
+    if isinstance(found, Done):
+        show_done(state, found)
+    elif isinstance(found, Explanation):
+        if state.output in (Output.CSV, Output.ARROW):
+            write_table(state.output, found.to_arrow())
+        else:
+            write_facts(state.output, explanation_facts(found), lambda: show_explanation(found))
+    elif isinstance(found, pa.Table):
+        write_table(state.output, found)
+    else:
+        write_table(state.output, found.to_arrow())
+
+
+def show_done(state: State, done: Done) -> None:
+    """A statement that defines something gives no data: people get a message, JSON an object, CSV and Arrow nothing."""
+    if state.output is Output.TABLE:
+        out().print(Text(clean(done.message)), soft_wrap=True)
+    elif state.output is Output.JSON:
+        print_json({"message": done.message, "changed": done.changed})
+    else:
+        state.say(done.message)
+
+
+def show_explanation(told: Explanation) -> None:
+    """The text of a plan."""
+    out().print(Text(clean(str(told))), soft_wrap=True)
+
+
+def explanation_facts(told: Explanation) -> dict[str, Any]:
+    """A plan as one object."""
+    return {
+        "steps": told.steps,
+        "total": told.total._asdict(),
+        "warnings": list(told.warnings),
+        "regions": told.regions.to_pylist(),
+        "considered": told.considered,
+        "pruned": told.pruned,
+        "listed": told.listed,
+        "progress": None if told.progress is None else _progress(told),
+    }
+
+
+def _progress(told: Explanation) -> dict[str, Any]:
+    assert told.progress is not None
+    facts = asdict(told.progress)
+    facts.update(total=told.progress.total._asdict(), coverage=told.progress.coverage._asdict())
+    return facts

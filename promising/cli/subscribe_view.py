@@ -1,0 +1,158 @@
+"""A continuous query on stdout: its view, drawn again with each change, or the changes."""
+
+from dataclasses import dataclass
+from itertools import count as numbers
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from promising.cli.console import clean, interactive, out
+from promising.cli.context import Output, State
+from promising.cli.durations import short
+from promising.cli.formats import cells, count, jsonable, print_json, rich_table, time_text, write_table
+from promising.errors import Unsupported
+from promising.index.time_text import instant
+from promising.wire_changes import BEGINNING
+
+if TYPE_CHECKING:
+    from promising.client.session import RemoteSession
+    from promising.client.subscriptions import RemoteSubscription
+    from promising.query.standing.subscription import Delta
+
+LOOK = 0.25  # seconds between two looks at whether the connection is there
+FOREVER = 1 << 60  # ends after this are none
+
+
+def show_once(asked: State, session: "RemoteSession", query: str) -> None:
+    """The view as it stands."""
+    with session.subscribe(query) as subscription:
+        subscription.poll(None)
+        write_table(asked.output, subscription.snapshot())
+
+
+def show_view(asked: State, session: "RemoteSession", query: str, rows: int, changes: int | None) -> bool:
+    """The view on a terminal, drawn again with each change; False if there is none to draw it on, or no view."""
+    if not interactive() or asked.output is Output.JSON:
+        return False
+    with session.subscribe(query) as subscription:
+        subscription.poll(None)
+        try:
+            subscription.snapshot()
+        except Unsupported as problem:
+            asked.say(clean(str(problem)))
+            return False
+        screen = _Screen(subscription, rows)
+        with Live(screen, console=out(), auto_refresh=False, vertical_overflow="ellipsis") as live:
+            try:
+                for seen in numbers(1):
+                    live.refresh()
+                    if seen == changes:
+                        break
+                    while (delta := subscription.poll(LOOK)) is None:
+                        live.refresh()
+                    screen.take(delta)
+            except KeyboardInterrupt:
+                pass
+    return True
+
+
+def show_changes(
+    asked: State, session: "RemoteSession", query: str, changes: int | None, token: str | None = None
+) -> None:
+    """What changes, as it comes."""
+    with session.subscribe(query, token) as subscription:
+        try:
+            for seen, delta in enumerate(subscription, 1):
+                if asked.output is Output.JSON:
+                    print_json(_facts(delta))
+                else:
+                    _print(delta)
+                out().file.flush()
+                if seen == changes:
+                    break
+        except KeyboardInterrupt:
+            pass
+        if subscription.token:
+            repeated = f"{asked.repeated}{clean(query, '')} --deltas --resume {subscription.token}"
+            asked.say(f"Go on with: promising subscribe {repeated}")
+
+
+def _facts(delta: "Delta") -> dict[str, Any]:
+    return {
+        "watermark": instant(delta.watermark) if delta.watermark > BEGINNING else None,
+        "reset": delta.reset,
+        "inserts": [
+            {"id": number, "end": _end(end), "row": row}
+            for number, end, row in zip(delta.ids.tolist(), delta.exp.tolist(), delta.inserts.to_pylist(), strict=True)
+        ],
+        "retractions": delta.retractions.tolist(),
+        "shed": delta.shed,
+        "lag": delta.lag / 1e6,
+        "token": delta.token,
+    }
+
+
+def _end(end: int) -> Any:
+    return None if end > FOREVER else jsonable(instant(end))
+
+
+def _print(delta: "Delta") -> None:
+    """A line for the time, and one for each row that came or went."""
+    said = time_text(delta.watermark) if delta.watermark > BEGINNING else "no tuple yet"
+    if delta.reset:
+        said += ", the whole view"
+    if delta.lag:
+        said += f", {short(delta.lag)} behind"
+    if delta.shed:
+        said += f", {delta.shed:,.0f} shed"
+    lines = [said]
+    lines += [f"- {_id(number)}" for number in delta.retractions.tolist()]
+    shown = _lines(delta.inserts)
+    for number, end, row in zip(delta.ids.tolist(), delta.exp.tolist(), shown, strict=True):
+        lines.append(f"+ {_id(number)}  {row}" + ("" if end > FOREVER else f"  until {time_text(end)}"))
+    out().print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def _id(number: list[int]) -> str:
+    return "#" + ".".join(map(str, number))
+
+
+def _lines(table: pa.Table) -> list[str]:
+    columns = [
+        [f"{clean(field.name, '')}={value}" for value in cells(table, place)]
+        for place, field in enumerate(table.schema)
+    ]
+    return [" ".join(row) for row in zip(*columns, strict=True)] if columns else [""] * table.num_rows
+
+
+@dataclass
+class _Screen:
+    """A view, to be seen."""
+
+    subscription: "RemoteSubscription"
+    rows: int
+    last: "Delta | None" = None
+
+    def take(self, delta: "Delta") -> None:
+        """A change that is in the view."""
+        self.last = delta
+
+    def __rich__(self) -> Group:
+        view = self.subscription.snapshot()
+        mark = self.subscription.watermark
+        said = [clean(self.subscription.name, ""), count(view.num_rows, "row")]
+        if mark is not None and mark > BEGINNING:
+            said.append(f"at {time_text(mark)} UTC")
+        if self.last is not None and self.last.lag:
+            said.append(f"{short(self.last.lag)} behind")
+        if self.last is not None and self.last.shed:
+            said.append(f"{self.last.shed:,.0f} shed")
+        parts: list[Any] = [Text(", ".join(said), style="bold"), rich_table(view.slice(0, self.rows))]
+        if view.num_rows > self.rows:
+            parts.append(Text(f"... {view.num_rows - self.rows:,} more rows", style="dim"))
+        if self.subscription.interrupted is not None:
+            parts.append(Text("no connection; the view is as it was", style="yellow"))
+        return Group(*parts)

@@ -1,0 +1,82 @@
+"""The value x time grid of a summary in numbers: what every picture of it is drawn from."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from promising.errors import BadQuestion
+from promising.index.regions import Description, ZoneInfo
+from promising.index.time_text import UNITS
+
+REASONS = {
+    "error": "its error grew too large",
+    "behaviour": "behaviour changed",
+    "maxlength": "it was full",
+    "boundary": "end of a T_1 block",
+    "open": "still open",
+    "late": "late tuples, waiting",
+    "calendar": "fixed length, by the calendar",
+}
+"""Why a zone ends where it does."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A zone, and the part of the timeline it is drawn on. `shared`: other zones have tuples of that time too."""
+
+    zone: ZoneInfo
+    start: int
+    end: int
+    shared: bool
+
+
+def stretches(zones: list[ZoneInfo]) -> list[Stretch]:
+    """The zones of one granularity by time.
+
+    Zones cut by arrival touch: tuples of one instant may be in two of them. An overlap of less than 1 % of the earlier
+    zone is drawn as a common border; a greater one is due to late tuples.
+    """
+    out: list[Stretch] = []
+    reached = -(1 << 62)
+    for zone in sorted(zones, key=lambda z: (z.start, z.zone)):
+        shared = zone.reason == "late" or zone.start < reached
+        if shared and zone.reason != "late" and reached - zone.start <= (out[-1].end - out[-1].start) // 100:
+            out[-1] = Stretch(out[-1].zone, out[-1].start, zone.start, out[-1].shared)
+            shared = False
+        out.append(Stretch(zone, zone.start, zone.end, shared))
+        reached = max(reached, zone.end)
+    return [s for s in out if s.end > s.start]
+
+
+def by_granularity(told: Description) -> dict[int, list[Stretch]]:
+    """The stretches of each granularity that has zones, the oldest granularity first.
+
+    Raises `BadQuestion` if there is nothing to draw: no tuples, no zones (`STRUCTURE none`), or no cells told.
+    """
+    if not told.zones:
+        raise BadQuestion(f"summary {told.name!r} has no zones to draw ({told.tuples} tuples, {told.structure})")
+    if told.cells is None:
+        raise BadQuestion(f"the description of {told.name!r} has no cells to draw; ask for it with cells=True")
+    return {
+        g: stretches([z for z in told.zones if z.granularity == g])
+        for g in range(len(told.spans), 0, -1)
+        if any(z.granularity == g for z in told.zones)
+    }
+
+
+def rate_unit(told: Description) -> str:
+    """The unit of time in which to say how busy a cell is: the largest that `T_1` is not shorter than."""
+    return next((name for name, length in UNITS.items() if told.spans[0] >= length), "second")
+
+
+def densities(told: Description, zones: list[Stretch], unit: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Edges in time, and [bucket][stretch]: tuples per unit of time, summed over the zones that share a stretch."""
+    assert told.cells is not None
+    rows = {(z.granularity, z.zone): cells for z, cells in zip(told.zones, told.cells, strict=True)}
+    edges = np.unique([t for s in zones for t in (s.start, s.end)]).astype(np.int64)
+    grid = np.zeros((told.cells.shape[1], len(edges) - 1))
+    for s in zones:
+        first, last = np.searchsorted(edges, (s.start, s.end))
+        grid[:, first:last] += (rows[s.zone.granularity, s.zone.zone] * unit / (s.end - s.start))[:, None]
+    return edges, grid

@@ -1,0 +1,253 @@
+"""The value x time grid of a summary for the terminal: a panel per granularity, the oldest on the left."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+
+from promising.grid.cells import REASONS, Stretch, by_granularity, densities, rate_unit
+from promising.index.regions import Description
+from promising.index.time_text import SECOND, UNITS, instant, readable
+
+PLAIN = ".:-=+*#%@"  # busier to the right; a space is no tuple at all
+FULL = "█"
+SHADES = ("#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")  # of viridis
+LETTERS = {reason: reason[0] for reason in REASONS} | {"boundary": "t"}  # of T_1; b is behaviour
+INK = {"e": "red", "b": "magenta", "m": "blue", "t": "yellow", "o": "green", "l": "cyan", "c": "default"}
+NARROWEST = 12  # columns of a panel
+
+
+def grid_text(told: Description, width: int = 100, buckets: int = 16, colour: bool = True) -> "GridText":
+    """The grid, for rich to print: time across, value buckets up, `buckets` rows at most, `width` columns at most.
+
+    A shade says how many tuples a unit of time there are, on a logarithmic scale. Under the heading of a granularity
+    stands a letter for each zone: why it ends where it does. Without colour the shades are characters.
+    Raises `BadQuestion` if there is nothing to draw: no tuples, no zones (`STRUCTURE none`), or no cells told.
+    """
+    return GridText(told, by_granularity(told), width, buckets, colour)
+
+
+@dataclass
+class _Panel:
+    """A granularity on its columns: `shown` is [row][column], tuples per unit of time, the highest bucket on top."""
+
+    granularity: int
+    part: list[Stretch]
+    columns: int
+    shown: NDArray[np.float64]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.part[0].start, max(s.end for s in self.part)
+
+    def columns_of(self, s: Stretch) -> tuple[int, int]:
+        """First and last column of a stretch. Stretches that touch have columns that touch."""
+        start, end = self.span
+        first, after = ((t - start) * 2 * self.columns // (end - start) + 1 >> 1 for t in (s.start, s.end))
+        first = min(first, self.columns - 1)
+        return first, max(first, after - 1)
+
+
+@dataclass
+class GridText:
+    """See `grid_text`."""
+
+    told: Description
+    parts: dict[int, list[Stretch]]
+    width: int
+    buckets: int
+    colour: bool
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.lines(min(self.width, options.max_width), self.colour and console.color_system is not None):
+            yield from line.render(console)
+            yield Segment.line()
+
+    def lines(self, width: int, colour: bool) -> list[Text]:
+        """The whole, line by line, none wider than `width`."""
+        assert self.told.cells is not None
+        held = self.told.cells.shape[1]
+        rows = 1 << (max(1, min(self.buckets, held)).bit_length() - 1)  # buckets are a power of two
+        axis = len(str(held - 1)) + 1
+        room = max(width - axis, NARROWEST)
+        most = max(1, (room + 1) // (NARROWEST + 1))
+        panels = self._panels(rows, room, most)
+        busy = np.concatenate([p.shown[p.shown > 0] for p in panels])
+        scale = _Scale(float(busy.min()), float(busy.max()), colour)
+        out = [Text(line) for line in self._title(width)]
+        hidden = sorted(set(self.parts) - {p.granularity for p in panels})
+        if hidden:
+            out.append(Text(_cut(f"too narrow for {', '.join(f'G_{g}' for g in hidden)}", width)))
+        lead = " " * axis
+        out.append(_beside(lead, [Text(_heading(self.told, p)) for p in panels], panels))
+        out.append(_beside(lead, [_strip(p, colour, shared=False) for p in panels], panels))
+        if any(s.shared for p in panels for s in p.part):
+            out.append(_beside(lead, [_strip(p, colour, shared=True) for p in panels], panels))
+        for row in range(rows):
+            top = held - 1 - row * (held // rows)
+            label = str(top if row == 0 else top - held // rows + 1) if row in (0, rows // 2 - 1, rows - 1) else ""
+            out.append(_beside(f"{label:>{axis - 1}} ", [scale.row(p.shown[row]) for p in panels], panels))
+        out.append(_beside(lead, [Text(_dates(p)) for p in panels], panels))
+        return [*out, *self._legend(scale, held // rows, width)]
+
+    def _panels(self, rows: int, room: int, most: int) -> list[_Panel]:
+        """The finest granularities that there is room for, oldest first."""
+        chosen = dict(list(self.parts.items())[-most:])
+        unit = UNITS[rate_unit(self.told)]
+        columns, rest = divmod(room - (len(chosen) - 1), len(chosen))
+        out = []
+        for place, (g, part) in enumerate(chosen.items()):
+            mine = columns + (place < rest)
+            edges, grid = densities(self.told, part, unit)
+            summed = grid.reshape(rows, -1, grid.shape[1]).sum(axis=1)[::-1]
+            out.append(_Panel(g, part, mine, _resampled(edges, summed, mine)))
+        return out
+
+    def _title(self, width: int) -> list[str]:
+        told = self.told
+        first = f"{told.name} on {told.key}: {told.tuples:,} tuples of {told.keys:,} keys in {len(told.zones):,} zones"
+        second = "" if told.watermark is None else f"watermark {instant(told.watermark)[:16]} UTC"
+        second += f", {told.expired:,} tuples have expired" if told.expired else ""
+        return [_cut(line, width) for line in (first, second) if line]
+
+    def _legend(self, scale: "_Scale", summed: int, width: int) -> list[Text]:
+        """What shades and letters mean, broken into lines."""
+        cell = "cell" if summed == 1 else f"{summed} cells"
+        words = [Text(f"tuples a {rate_unit(self.told)} in {cell}: "), *scale.samples()]
+        lines = _fill(words, width)
+        seen = {z.reason for z in self.told.zones}
+        words = [Text("a zone ends by ")]
+        for reason, meaning in REASONS.items():
+            if reason in seen:
+                style = INK[LETTERS[reason]] if scale.colour else ""
+                words.append(Text.assemble((LETTERS[reason], style), f" {reason} ({meaning})  "))
+        return [*lines, *_fill(words, width)]
+
+
+class _Scale:
+    """Shades, by the logarithm of how busy a cell is."""
+
+    def __init__(self, least: float, most: float, colour: bool) -> None:
+        self.colour = colour
+        self.steps = len(SHADES) if colour else len(PLAIN)
+        self.edges = np.geomspace(least, max(most, least * 1.01), self.steps + 1)
+
+    def level(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """0 for the least busy; -1 for nothing."""
+        found = np.clip(np.searchsorted(self.edges, values, side="right") - 1, 0, self.steps - 1)
+        return np.where(values > 0, found, -1)
+
+    def shade(self, level: int, width: int = 1) -> Text:
+        if level < 0:
+            return Text(" " * width)
+        return Text(FULL * width, SHADES[level]) if self.colour else Text(PLAIN[level] * width)
+
+    def row(self, values: NDArray[np.float64]) -> Text:
+        out = Text()
+        levels = self.level(values).tolist()
+        at = 0
+        while at < len(levels):  # runs of one shade
+            stop = at
+            while stop < len(levels) and levels[stop] == levels[at]:
+                stop += 1
+            out.append_text(self.shade(levels[at], stop - at))
+            at = stop
+        return out
+
+    def samples(self) -> list[Text]:
+        """Some shades, each with what it begins at."""
+        levels = range(0, self.steps, 2) if self.steps > 4 else range(self.steps)
+        return [Text.assemble(self.shade(i, 2), f" {_figure(float(self.edges[i]))}+  ") for i in levels]
+
+
+def _figure(value: float) -> str:
+    """
+    >>> _figure(0.0123), _figure(3.21), _figure(1234.5)
+    ('0.012', '3.2', '1,234')
+    """
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _resampled(edges: NDArray[np.int64], grid: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
+    """Densities on columns of equal time; each holds as many tuples as its time does."""
+    # the mass up to each edge is a line between edges, so what a column holds is a difference of two of its points
+    places = (edges - edges[0]).astype(np.float64)  # from the start: floats are too coarse for times since the epoch
+    borders = places[-1] * np.arange(columns + 1) / columns
+    mass = np.concatenate((np.zeros((len(grid), 1)), np.cumsum(grid * np.diff(places), axis=1)), axis=1)
+    at = np.stack([np.interp(borders, places, line) for line in mass])
+    out: NDArray[np.float64] = np.diff(at, axis=1) / np.diff(borders)
+    return np.where(out > mass[:, -1:] / places[-1] * 1e-9, out, 0.0)  # what rounding leaves is nothing
+
+
+def _strip(panel: _Panel, colour: bool, shared: bool) -> Text:
+    """A letter for each zone, in the middle of its columns; a bar where it ends."""
+    cells = [" "] * panel.columns
+    letters: dict[int, str] = {}
+    for s in panel.part:
+        if s.shared == shared:
+            first, last = panel.columns_of(s)
+            for at in range(first, last + 1):
+                cells[at] = "-"
+            if last > first:
+                cells[last] = "|"
+            letters[(first + last) // 2] = LETTERS[s.zone.reason]
+    for at, letter in letters.items():
+        cells[at] = letter
+    out = Text()
+    for cell in cells:
+        out.append(cell, INK.get(cell, "dim") if colour else "")
+    return out
+
+
+def _heading(told: Description, panel: _Panel) -> str:
+    g, n = panel.granularity, len(panel.part)
+    zones = f"{n:,} zone" + ("s" if n != 1 else "")
+    length = "cut by the stream" if g == 1 else f"of {readable(told.spans[g - 2])}"
+    tries = (f"G_{g}: {zones} {length}", f"G_{g}: {zones}", f"G_{g}")
+    return next((text for text in tries if len(text) <= panel.columns), tries[-1][: panel.columns])
+
+
+def _dates(panel: _Panel) -> str:
+    """Where a panel begins and ends, as exactly as there is need and room for."""
+    start, end = panel.span
+    days = (end - start) / UNITS["day"]
+    form = "%d %b" if days >= 3 else "%d %b %H:%M" if days >= 1 / 12 else "%H:%M:%S"
+    first, last = (_moment(t, form) for t in (start, end))
+    space = panel.columns - len(first) - len(last)
+    return first + " " * space + last if space > 0 else first[: panel.columns]
+
+
+def _moment(time: int, form: str) -> str:
+    moment = np.datetime64(time // SECOND, "s").item()
+    return moment.strftime(form) if isinstance(moment, datetime) else instant(time)  # before the year 1, after 9999
+
+
+def _beside(lead: str, texts: list[Text], panels: list[_Panel]) -> Text:
+    """What the panels have on one line, each on its own columns."""
+    out = Text(lead)
+    for place, (text, panel) in enumerate(zip(texts, panels, strict=True)):
+        out.append(" " if place else "")
+        out.append_text(text)
+        out.append(" " * (panel.columns - text.cell_len))
+    out.rstrip()
+    return out
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: max(width - 3, 0)] + "..."
+
+
+def _fill(words: list[Text], width: int) -> list[Text]:
+    """Words one after the other, on as many lines as they need."""
+    lines = [Text()]
+    for word in words:
+        if lines[-1].cell_len and lines[-1].cell_len + len(word.plain.rstrip()) > width:
+            lines.append(Text())
+        lines[-1].append_text(word)
+    for line in lines:
+        line.rstrip()
+    return lines

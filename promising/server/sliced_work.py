@@ -1,0 +1,50 @@
+"""Work in steps, so that it takes turns with other work and can be let go of between two of them."""
+
+import time
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from promising.errors import LimitReached
+from promising.server.worker_threads import Work
+
+Step = TypeVar("Step")
+
+
+class Steps(Generic[Step]):
+    """The steps of a question, one at a time, up to the CPU time in seconds that it may cost.
+
+    When its `with` block ends the work is let go of, after the step that is under way: an error that was raised in the
+    block, and outlives it, does not hold on to it.
+    """
+
+    def __init__(self, work: Work, steps: Iterator[Step], most: float) -> None:
+        self._work = work
+        self._steps = steps
+        self._most = most
+        self._spent = 0.0
+
+    def __enter__(self) -> "Steps[Step]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._steps = iter(())
+
+    def __aiter__(self) -> "Steps[Step]":
+        return self
+
+    async def __anext__(self) -> Step:
+        done = await self._work.query(self._next)
+        if done is None:
+            raise StopAsyncIteration
+        step, took = done
+        self._spent += took
+        if self._spent > self._most:
+            raise LimitReached(f"more than {self._most:g} seconds of CPU time; ask for less at once")
+        return step
+
+    def _next(self) -> tuple[Step, float] | None:
+        """The next step, and the CPU time it took in seconds; None at the end."""
+        began = time.thread_time()
+        for step in self._steps:
+            return step, time.thread_time() - began
+        return None

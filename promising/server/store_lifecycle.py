@@ -1,0 +1,82 @@
+"""The store of a service: opened before calls are taken, closed when the last of them has ended."""
+
+import asyncio
+import logging
+import time
+
+from promising.errors import BadOptions, BadSettings, PromisingError
+from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
+from promising.query.session import Session
+from promising.server import logs
+from promising.settings import Settings
+
+TELL = 5.0  # seconds after which a start that takes long says that it goes on
+
+
+async def opened(settings: Settings) -> Session:
+    """A session over the data that the settings name. What recovery did is in the log.
+
+    Raises StorageError if it cannot be had: another process has it, a newer release wrote it, it cannot be written.
+    """
+    logs.event("opening", data=str(settings.data), sync=settings.storage.sync)
+    if settings.storage.sync == "relaxed":
+        logs.event("sync_relaxed", level=logging.WARNING, what="a crash of the machine may lose what was acknowledged")
+    began = time.monotonic()
+    job = asyncio.ensure_future(asyncio.to_thread(_open, settings))
+    while not (await asyncio.wait([job], timeout=TELL))[0]:
+        logs.event("opening", data=str(settings.data), seconds=time.monotonic() - began)
+    store = job.result()
+    try:
+        _tell(settings, store, began)
+    except BaseException:
+        store.close()
+        raise
+    return Session(store=store)
+
+
+def _tell(settings: Settings, store: Store, began: float) -> None:
+    """What recovery did."""
+    for what in store.report:
+        for name in store.streams:
+            what = what.replace(repr(name), "...")  # noqa: PLW2901  # no name of a stream is ever in the log
+        logs.event("recovery", level=logging.WARNING, what=what)
+    streams = list(store.streams.values())
+    logs.event(
+        "opened",
+        data=str(settings.data),
+        seconds=time.monotonic() - began,
+        streams=len(streams),
+        tuples=sum(stream.kept for stream in streams),
+        found=len(store.report),
+        damaged_streams=len(store.damages),
+    )
+
+
+async def closed(session: Session) -> None:
+    """Close the store of a session. Without its last checkpoint the next start takes longer, and loses nothing."""
+    began = time.monotonic()
+    try:
+        await asyncio.to_thread(session.close)
+    except PromisingError as problem:
+        logs.event("not_closed", level=logging.ERROR, error=type(problem).__name__, seconds=time.monotonic() - began)
+    else:
+        logs.event("closed", seconds=time.monotonic() - began)
+
+
+def _open(settings: Settings) -> Store:
+    assert settings.data is not None
+    kept = settings.storage
+    seed = None if settings.seed is None else settings.seed.get_secret_value()
+    options = StoreOptions(
+        sync=kept.sync,
+        segment_bytes=kept.segment_bytes,
+        checkpoint_bytes=kept.checkpoint_bytes,
+        hot_tuples=kept.hot_tuples,
+        cache_bytes=kept.cache_bytes,
+        cold=kept.cold,
+    )
+    try:
+        return Store.open(settings.data, seed=seed, options=options)
+    except BadOptions as problem:  # another seed, another place for cold tuples
+        raise BadSettings(str(problem)) from None

@@ -1,0 +1,79 @@
+"""Ranges that the conditions of a query give its columns: what lies outside is not in the answer."""
+
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from promising.query.bound import Bound
+from promising.query.scalar.coercion import unify
+from promising.query.scalar.compiled import column, value_of
+from promising.query.scalar.expressions import compile_expression
+from promising.query.scalar.positions import Place
+
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+Range = tuple[int, int]
+
+_LOW, _HIGH = (exp.EQ, exp.GT, exp.GTE), (exp.EQ, exp.LT, exp.LTE)
+_TURNED: dict[type[exp.Expression], type[exp.Expression]] = {
+    exp.EQ: exp.EQ,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+
+
+def ranges(bound: Bound, side: int) -> dict[str, Range]:
+    """By column of whole numbers or times of one stream: the least and the greatest value that can be in the answer.
+
+    Only conditions that all must hold count, of a column and constants.
+    """
+    found: dict[str, Range] = {}
+    for condition in bound.conditions:
+        for name, (low, high) in _read(condition.unnest(), bound, side):
+            least, most = found.get(name, (LEAST, MOST))
+            found[name] = max(low, least), min(high, most)
+    return found
+
+
+def _read(node: exp.Expr, bound: Bound, side: int) -> list[tuple[str, Range]]:
+    kind = type(node)
+    if kind in _TURNED:
+        one, other = node.this, node.args["expression"]
+        for how, column_of, constant in ((kind, one, other), (_TURNED[kind], other, one)):
+            name, values = _values(column_of, [constant], bound, side)
+            if values and values[0] is not None:
+                return [(name, (values[0] if how in _LOW else LEAST, values[0] if how in _HIGH else MOST))]
+    elif kind is exp.Between:
+        name, values = _values(node.this, [node.args["low"], node.args["high"]], bound, side)
+        if values:
+            low, high = values
+            return [(name, (LEAST if low is None else low, MOST if high is None else high))]
+    elif kind is exp.In and node.expressions:
+        name, values = _values(node.this, node.expressions, bound, side)
+        known = [value for value in values if value is not None]
+        if values and len(known) == len(values):
+            return [(name, (min(known), max(known)))]
+    return []
+
+
+def _values(one: exp.Expression, others: list[exp.Expression], bound: Bound, side: int) -> tuple[str, list[int | None]]:
+    """A column of that stream, and what it is compared with as its files have it, None for what is no constant.
+
+    Nothing if it is no such column, or if they are compared as anything but values of its kind.
+    """
+    found = bound.scope.resolve(one) if isinstance(one, exp.Column) else None
+    if found is None or found.source != side or found.kind not in ("int", "timestamp"):
+        return "", []
+    parts = [column(found), *(compile_expression(other, bound.scope) for other in others)]
+    kind, (_, *made) = unify(parts, "compare", Place.of(one, bound.scope.sql))
+    if kind != found.kind:
+        return "", []
+    return found.name, [_number(value_of(part)) for part in made]
+
+
+def _number(value: Any) -> int | None:
+    if value is None or not value.is_valid:
+        return None
+    return int(value.value if isinstance(value, pa.TimestampScalar) else value.as_py())

@@ -1,0 +1,410 @@
+"""Statements that define and describe: CREATE, ALTER, DROP, SHOW, DESCRIBE."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from promising.errors import (
+    BadClause,
+    BadGranularity,
+    BadOptions,
+    BadStructure,
+    CeilingTooLow,
+    InUse,
+    NoSuchName,
+    PromisingError,
+    StorageUnavailable,
+)
+from promising.index import Options, Stream
+from promising.query.answers import Done
+from promising.query.catalog import Catalog, ContinuousQuery, SummaryEntry
+from promising.query.error_places import placed
+from promising.query.scalar.positions import offset_of
+from promising.query.scalar.scope import suggest
+from promising.query.scalar.types import kind_of_type
+from promising.query.sql import generate, nodes, parse
+from promising.query.standing.engine import Engine
+from promising.query.standing.plan import Standing
+from promising.query.standing.standing_binder import bind_standing, budgeted, standing_budget
+from promising.query.table_statements import Tables
+
+if TYPE_CHECKING:
+    from promising.index.storage.store import Store
+
+STREAM_OPTIONS = {"max_tuples": int, "max_string_bytes": int, "max_future_seconds": float}
+SUMMARY_OPTIONS = {f.name: (float if f.type in (float, "float") else int) for f in fields(Options)}
+
+
+class Definitions:
+    """Carries out statements on a catalog. One that fails changes nothing.
+
+    With a store, what a statement does is in it before it is done here.
+    """
+
+    def __init__(
+        self, catalog: Catalog, standing: Engine, clock: Callable[[], int], seed: int, store: "Store | None" = None
+    ) -> None:
+        self.catalog = catalog
+        self.tables = Tables(catalog, standing, store)
+        self.standing = standing
+        self.store = store
+        self.clock = clock
+        self.seed = seed
+
+    def run(self, node: exp.Expression, sql: str) -> Done | pa.Table:
+        """Any statement that is not a query."""
+        with self.catalog.lock:
+            if isinstance(node, nodes.CreateStream):
+                return self._create_stream(node, sql)
+            if isinstance(node, nodes.CreateSummary):
+                return self._create_summary(node, sql)
+            if isinstance(node, nodes.CreateContinuousQuery):
+                return self._create_query(node, sql)
+            if isinstance(node, nodes.CreateTable):
+                return self._there(node, "table") or self.tables.create(node, sql)
+            if isinstance(node, nodes.TableChange):
+                return self.tables.change(node, sql)
+            if isinstance(node, nodes.AlterQuery):
+                return self._alter_query(node, sql)
+            if isinstance(node, nodes.Drop):
+                return self._drop(node, sql)
+            if isinstance(node, nodes.Show):
+                return self._show(node)
+            assert isinstance(node, nodes.Describe)
+            return self._describe(node, sql)
+
+    # --- CREATE --------------------------------------------------------------------------------------------------
+
+    def _there(self, node: exp.Expression, kind: str) -> Done | None:
+        """Whether IF NOT EXISTS has nothing to do."""
+        if node.args.get("exists") and self.catalog.what(node.this.name) == kind:
+            return Done(f"{kind} {node.this.name} was there already", False)
+        return None
+
+    def _create_stream(self, node: nodes.CreateStream, sql: str) -> Done:
+        if (done := self._there(node, "stream")) is not None:
+            return done
+        name = node.this.name
+        with placed(sql, node.this):
+            key = self.catalog.claim(name, "stream")
+        types: dict[str, str] = {}
+        for column in node.args["columns"]:
+            if column.this.name.lower() in map(str.lower, types):
+                raise BadClause(f"column {column.this.name} is given twice", sql, offset_of(column.this))
+            types[column.this.name] = kind_of_type(column.args["kind"], sql)
+        time = node.args["time"]
+        found = [c for c in types if c.lower() == time.name.lower()]
+        if not found:
+            raise NoSuchName(
+                f"TIMESTAMP BY {time.name}: no such column{suggest(time.name, types)}", sql, offset_of(time)
+            )
+        lateness = node.args.get("lateness")
+        options = _options(node, STREAM_OPTIONS, sql)
+        if "max_future_seconds" in options:
+            options["max_future"] = round(options.pop("max_future_seconds") * 1_000_000)
+        given = (node.args.get("options") or [lateness or time])[0]
+        with placed(sql, lateness or time, {BadOptions: given}):
+            options["lateness"] = 0 if lateness is None else lateness.micros
+            if self.store is not None:
+                made = self.store.create_stream(name, types, found[0], **options)
+            else:
+                made = Stream(name, types, found[0], clock=self.clock, seed=self.seed, **options)
+        self.catalog.streams[key] = made
+        return Done(f"stream {name} created", True)
+
+    def _create_summary(self, node: nodes.CreateSummary, sql: str) -> Done:
+        if (done := self._there(node, "summary")) is not None:
+            return done
+        name = node.this.name
+        with placed(sql, node.this):
+            key = self.catalog.claim(name, "summary")
+        stream = self.catalog.stream(node.args["stream"], sql)
+        wanted = node.args["key"]
+        found = [c for c in stream.schema.types if c.lower() == wanted.name.lower()]
+        if not found:
+            hint = suggest(wanted.name, stream.schema.types)
+            raise NoSuchName(f"no column {wanted.name!r} in {stream.name}{hint}", sql, offset_of(wanted))
+        options = _options(node, SUMMARY_OPTIONS, sql)
+        rate, depth = (_whole(node.args[part], part, sql) for part in ("rate", "depth"))
+        with placed(sql, node.args["granularity"]):
+            granularity = node.args["granularity"].micros
+        with placed(sql, wanted):
+            stream.schema.check_key(found[0])
+        given = (node.args.get("options") or [node.this])[0]
+        places = {
+            BadGranularity: node.args["granularity"],
+            BadStructure: node.args.get("structure") or node.this,
+            BadOptions: given,
+            CeilingTooLow: given,
+        }
+        before = stream.kept
+        try:
+            with placed(sql, node.args["rate"] if rate < 2 else node.args["depth"], places):
+                stream.create_summary(
+                    name,
+                    found[0],
+                    granularity=granularity,
+                    collapse=(rate, depth),
+                    structure=node.text("structure").lower() or "adaptive",
+                    options=Options(**options),
+                )
+        finally:
+            made = stream.summaries.get(name)
+            if made is not None:  # also if it is not known to be on disk yet
+                self.catalog.summaries[key] = SummaryEntry(stream.name, made)
+        gone = before - stream.kept
+        aged = f"; {gone:,} tuples were older than it keeps, and are gone" if gone else ""
+        return Done(f"summary {name} created on {stream.name} ({found[0]}){aged}", True)
+
+    def _create_query(self, node: nodes.CreateContinuousQuery, sql: str) -> Done:
+        if (done := self._there(node, "query")) is not None:
+            return done
+        name = node.this.name
+        with placed(sql, node.this):
+            key = self.catalog.claim(name, "query")
+        made = bind_standing(node.args["query"], sql, self.catalog)
+        number = secrets.token_hex(8)
+        self.standing.create(name, made, number)
+        try:
+            if self.store is not None:
+                self.store.put_query(name, made.statement, sorted(made.reads), number)
+        except BaseException:
+            self.standing.drop(name)
+            raise
+        self.catalog.queries[key] = ContinuousQuery(name, made.statement, made.reads, number)
+        return Done("; ".join([f"query {name} created", *made.warnings]), True)
+
+    def stand_again(self) -> None:
+        """Let the queries of a store stand again. One that cannot any more says so to whoever asks for it."""
+        for query in self.catalog.queries.values():
+            try:
+                made = bind_standing(parse(query.statement), query.statement, self.catalog)
+                self.standing.create(query.name, made, query.number)
+            except PromisingError as problem:
+                self.standing.broken(query.name, query.statement, problem)
+            except (OSError, MemoryError) as problem:
+                told = StorageUnavailable(f"its window cannot be read: {problem}")
+                self.standing.broken(query.name, query.statement, told)
+
+    def _alter_query(self, node: nodes.AlterQuery, sql: str) -> Done:
+        name, span = node.this.name, node.args.get("budget")
+        query = self.catalog.queries.get(name.lower())
+        if query is None:
+            raise self.catalog.missing("query", node.this, sql, (q.name for q in self.catalog.queries.values()))
+        if span is not None:
+            standing_budget(span, sql)
+        statement = generate(budgeted(parse(query.statement), span))
+        before = bind_standing(parse(query.statement), query.statement, self.catalog)
+        made = bind_standing(parse(statement), statement, self.catalog)
+        number = secrets.token_hex(8)
+        try:
+            self._stand(query.name, made, number)
+            if self.store is not None:
+                self.store.put_query(query.name, statement, sorted(made.reads), number)
+        except BaseException:
+            self._stand(query.name, before, secrets.token_hex(8))  # a view that no token knows
+            raise
+        self.catalog.queries[name.lower()] = ContinuousQuery(query.name, statement, made.reads, number)
+        return Done(f"query {query.name} has {'no budget' if span is None else 'another budget'}", True)
+
+    def _stand(self, name: str, made: Standing, number: str) -> None:
+        """Have a query stand in the place of the one of its name."""
+        with self.standing.lock:
+            self.standing.drop(name)
+            self.standing.create(name, made, number)
+
+    # --- DROP ----------------------------------------------------------------------------------------------------
+
+    def _drop(self, node: nodes.Drop, sql: str) -> Done:
+        kind, name = node.args["kind"].lower(), node.this.name
+        known: dict[str, Any] = {
+            "stream": self.catalog.streams,
+            "summary": self.catalog.summaries,
+            "table": self.catalog.tables,
+            "query": self.catalog.queries,
+        }[kind]  # type: ignore[assignment]  # by name
+        key = name.lower()
+        if key not in known:
+            if node.args.get("exists"):
+                return Done(f"there is no {kind} {name}", False)
+            names: dict[str, Callable[[Any], str]] = {"summary": lambda s: str(s.index.name)}
+            shown = [names.get(kind, lambda s: str(s.name))(v) for v in known.values()]
+            raise self.catalog.missing(kind, node.this, sql, shown)
+        users = self.catalog.readers(name)
+        below: list[str] = []
+        if kind == "stream":
+            stream = self.catalog.streams[key]
+            below = sorted(s.index.name for s in self.catalog.summaries.values() if s.stream == stream.name)
+        if (users or below) and not node.args.get("cascade"):
+            needed = [f"summary {b}" for b in below] + [f"query {u}" for u in users]
+            raise InUse(
+                f"{kind} {name} is needed by {', '.join(needed)}; drop those first, or add CASCADE",
+                sql,
+                offset_of(node.this),
+            )
+        if kind == "query":
+            users = [self.catalog.queries[key].name]
+        if kind == "summary":
+            self._drop_summary(key)
+        if self.store is not None:
+            self.store.drop(
+                self.catalog.streams[key].name if kind == "stream" else None,
+                users,
+                table=self.catalog.tables[key].name if kind == "table" else None,
+            )
+        for user in users:
+            del self.catalog.queries[user.lower()]
+            self.standing.drop(user)
+        for summary in below:
+            self.catalog.summaries.pop(summary.lower()).index.dropped = True
+        if kind == "table":
+            del self.catalog.tables[key]
+        if kind == "stream":
+            for table in self.catalog.tables.values():
+                table.cap(self.catalog.streams[key].name, 0)  # the next one of that name counts from 0
+            del self.catalog.streams[key]
+        return Done(f"{kind} {name} dropped", True)
+
+    def _drop_summary(self, key: str) -> None:
+        entry = self.catalog.summaries[key]
+        try:
+            self.catalog.streams[entry.stream.lower()].drop_summary(entry.index.name)
+        finally:
+            if entry.index.dropped:  # also if it is not known to be on disk yet
+                del self.catalog.summaries[key]
+
+    # --- SHOW, DESCRIBE ------------------------------------------------------------------------------------------
+
+    def _show(self, node: nodes.Show) -> pa.Table:
+        if node.args["kind"] == "STREAMS":
+            streams = [s for _, s in sorted(self.catalog.streams.items())]
+            return pa.table(
+                {
+                    "name": pa.array([s.name for s in streams], pa.string()),
+                    "time": pa.array([s.schema.time for s in streams], pa.string()),
+                    "tuples": pa.array([s.kept for s in streams], pa.int64()),
+                    "refused": pa.array([sum(s.refused.values()) for s in streams], pa.int64()),
+                    "watermark": pa.array([s.watermark for s in streams], pa.timestamp("us")),
+                    "bytes": pa.array([s.nbytes for s in streams], pa.int64()),
+                    "summaries": pa.array([len(s.summaries) for s in streams], pa.int64()),
+                }
+            )
+        if node.args["kind"] == "SUMMARIES":
+            entries = [(s.stream, s.index.describe()) for _, s in sorted(self.catalog.summaries.items())]
+            return pa.table(
+                {
+                    "name": pa.array([d.name for _, d in entries], pa.string()),
+                    "stream": pa.array([s for s, _ in entries], pa.string()),
+                    "key": pa.array([d.key for _, d in entries], pa.string()),
+                    "structure": pa.array([d.told for _, d in entries], pa.string()),
+                    "granularity": pa.array([d.spans[0] for _, d in entries], pa.duration("us")),
+                    "granularities": pa.array([len(d.spans) for _, d in entries], pa.int64()),
+                    "zones": pa.array([len(d.zones) for _, d in entries], pa.int64()),
+                    "tuples": pa.array([d.tuples for _, d in entries], pa.int64()),
+                    "bytes": pa.array([d.bytes for _, d in entries], pa.int64()),
+                    "ceiling": pa.array([d.ceiling for _, d in entries], pa.int64()),
+                }
+            )
+        if node.args["kind"] == "TABLES":
+            tables = [t for _, t in sorted(self.catalog.tables.items())]
+            return pa.table(
+                {
+                    "name": pa.array([t.name for t in tables], pa.string()),
+                    "key": pa.array([t.key for t in tables], pa.string()),
+                    "retroactive": pa.array([t.retroactive for t in tables], pa.bool_()),
+                    "rows": pa.array([len(t) for t in tables], pa.int64()),
+                    "changes": pa.array([t.changes for t in tables], pa.int64()),
+                    "bytes": pa.array([t.nbytes for t in tables], pa.int64()),
+                }
+            )
+        queries = [q for _, q in sorted(self.catalog.queries.items())]
+        return pa.table(
+            {
+                "name": pa.array([q.name for q in queries], pa.string()),
+                "statement": pa.array([q.statement for q in queries], pa.string()),
+            }
+        )
+
+    def _describe(self, node: nodes.Describe, sql: str) -> pa.Table:
+        kind, key = self.catalog.what(node.this.name), node.this.name.lower()
+        if kind == "stream":
+            stream = self.catalog.streams[key]
+            known = {s.key: s.name for s in stream.summaries.values()}
+            return pa.table(
+                {
+                    "column": pa.array(list(stream.schema.types), pa.string()),
+                    "type": pa.array(list(stream.schema.types.values()), pa.string()),
+                    "time": pa.array([c == stream.schema.time for c in stream.schema.types], pa.bool_()),
+                    "summary": pa.array([known.get(c) for c in stream.schema.types], pa.string()),
+                }
+            )
+        if kind == "summary":
+            zones = self.catalog.summaries[key].index.describe().zones
+            return pa.table(
+                {
+                    "granularity": pa.array([z.granularity for z in zones], pa.int64()),
+                    "zone": pa.array([z.zone for z in zones], pa.int64()),
+                    "start": pa.array([z.start for z in zones], pa.timestamp("us")),
+                    "end": pa.array([z.end for z in zones], pa.timestamp("us")),
+                    "tuples": pa.array([z.tuples for z in zones], pa.int64()),
+                    "reason": pa.array([z.reason for z in zones], pa.string()),
+                }
+            )
+        if kind == "table":
+            table = self.catalog.tables[key]
+            return pa.table(
+                {
+                    "column": pa.array(list(table.schema.types), pa.string()),
+                    "type": pa.array(list(table.schema.types.values()), pa.string()),
+                    "key": pa.array([c == table.key for c in table.schema.types], pa.bool_()),
+                }
+            )
+        if kind == "query":
+            query = self.catalog.queries[key]
+            return pa.table(
+                {
+                    "name": pa.array([query.name], pa.string()),
+                    "statement": pa.array([query.statement], pa.string()),
+                    "reads": pa.array([", ".join(sorted(query.reads))], pa.string()),
+                }
+            )
+        every = [s.name for s in self.catalog.streams.values()]
+        every += [s.index.name for s in self.catalog.summaries.values()]
+        every += [t.name for t in self.catalog.tables.values()]
+        every += [q.name for q in self.catalog.queries.values()]
+        raise self.catalog.missing("stream, summary, table or query", node.this, sql, every)
+
+
+def _options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[str, Any]:
+    """OPTIONS by name, each of the type it must have."""
+    out: dict[str, Any] = {}
+    for option in node.args.get("options") or []:
+        name = option.this.name.lower()
+        if name not in known:
+            hint = suggest(name, known) or f"; there are {', '.join(known)}"
+            raise BadClause(f"no option {option.this.name!r}{hint}", sql, offset_of(option.this))
+        if name in out:
+            raise BadClause(f"option {name} is given twice", sql, offset_of(option.this))
+        value = option.args["value"]
+        negative = isinstance(value, exp.Neg)
+        literal = value.this if negative else value
+        try:
+            if not isinstance(literal, exp.Literal) or literal.is_string:
+                raise ValueError
+            out[name] = known[name](literal.this) * (-1 if negative else 1)
+        except ValueError:
+            kind = "whole number" if known[name] is int else "number"
+            raise BadClause(f"option {name} takes a {kind}", sql, offset_of(option.this)) from None
+    return out
+
+
+def _whole(node: exp.Expression, what: str, sql: str) -> int:
+    negative = isinstance(node, exp.Neg)
+    literal = node.this if negative else node
+    if not isinstance(literal, exp.Literal) or literal.is_string or not literal.this.isdigit():
+        raise BadClause(f"COLLAPSE(rate, depth): the {what} is a whole number", sql, offset_of(node))
+    return -int(literal.this) if negative else int(literal.this)

@@ -1,0 +1,65 @@
+"""Reading a stream in order of arrival, or in random order."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from promising.index.snapshot import Snapshot
+from promising.query.kernels.draw import permuted
+from promising.query.operators.operator import Batch, Guess, Operator, Pace, Sampler, Slices
+
+
+class Scan(Operator):
+    """Every tuple of the snapshot, in order of arrival."""
+
+    def __init__(self, snapshot: Snapshot, pace: Pace) -> None:
+        super().__init__([snapshot], pace)
+        self.snapshot = snapshot
+
+    def work(self) -> Slices:
+        while self.done < self.snapshot.size:
+            last = min(self.done + self.pace(), self.snapshot.size)
+            with self.snapshot.holding():
+                rows = self.snapshot.rows_in(self.done, last)
+            self.read += len(rows)
+            self.done = last
+            yield Batch((rows,))
+
+    def remaining(self) -> Guess:
+        return _left(self.snapshot, self.done)
+
+
+class RandomScan(Sampler):
+    """Every tuple of the snapshot, in a uniformly random order fixed by the seed: any prefix is a fair sample."""
+
+    def __init__(self, snapshot: Snapshot, pace: Pace, seed: int) -> None:
+        super().__init__([snapshot], pace)
+        self.snapshot = snapshot
+        self.seed = np.uint64(seed & ((1 << 64) - 1))
+        self._numbers: list[NDArray[np.int64]] = []
+
+    def work(self) -> Slices:
+        while self.done < self.snapshot.size:
+            drawn = min(self.pace(), self.snapshot.size - self.done)
+            numbers = np.empty(drawn, np.int64)
+            permuted(self.done, self.snapshot.size, self.seed, numbers)
+            self._numbers.append(numbers)
+            batch = Batch((self.snapshot.rows_at(numbers),), np.arange(self.done, self.done + drawn))
+            if not self.snapshot.whole:
+                with self.snapshot.holding():
+                    kept = self.snapshot.admitted(batch.rows[0])
+                batch = batch.where(kept)
+            self.read += len(batch)
+            self.done += drawn
+            yield batch
+
+    def rest(self, worker: Operator) -> tuple[NDArray[np.bool_], float]:
+        self._numbers = [np.concatenate(self._numbers)] if self._numbers else [np.empty(0, np.int64)]
+        return self._numbers[0] >= worker.done, float(self.snapshot.size - worker.done)
+
+    def remaining(self) -> Guess:
+        return _left(self.snapshot, self.done)
+
+
+def _left(snapshot: Snapshot, done: int) -> Guess:
+    left = float(snapshot.size - done)
+    return Guess(left, left if snapshot.whole else 0.0, left)

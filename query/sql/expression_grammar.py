@@ -1,0 +1,423 @@
+"""The grammar of expressions, by precedence climbing.
+
+From loose to tight: OR, AND, NOT, IS, comparisons, BETWEEN IN LIKE, ||, + -, * / %, unary minus, ::. Comparisons and
+BETWEEN, IN, LIKE do not chain. This is DuckDB's order, and Postgres'. Parentheses leave no node: the tree says it.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from promising.errors import BadSyntax
+from promising.query.sql import nodes
+from promising.query.sql.literal_grammar import Literals
+from promising.query.sql.token_cursor import DEEPEST, END, NUMBER, QUOTED, STRING, placed
+from promising.query.sql.words import CALL_BY_NAME, CALLABLE, LITERALS, RESERVED
+
+OR, AND, NOT, IS, COMPARE, MATCH, JOIN, SUM, PRODUCT, MINUS, CAST, ATOM = range(12)
+"""Levels of precedence; a higher one binds tighter."""
+
+_BINARY: dict[str, tuple[int, type[exp.Expression]]] = {
+    **dict.fromkeys(("=", "=="), (COMPARE, exp.EQ)),
+    **dict.fromkeys(("<>", "!="), (COMPARE, exp.NEQ)),
+    "<": (COMPARE, exp.LT),
+    "<=": (COMPARE, exp.LTE),
+    ">": (COMPARE, exp.GT),
+    ">=": (COMPARE, exp.GTE),
+    "||": (JOIN, exp.DPipe),
+    "+": (SUM, exp.Add),
+    "-": (SUM, exp.Sub),
+    **dict.fromkeys(("*", "×"), (PRODUCT, exp.Mul)),
+    "/": (PRODUCT, exp.Div),
+    "%": (PRODUCT, exp.Mod),
+}
+MATCHES = ("IN", "LIKE", "ILIKE", "BETWEEN")
+_LEVELS: dict[str, int] = {
+    **{sign: level for sign, (level, _) in _BINARY.items()},
+    **{"OR": OR, "AND": AND, "IS": IS, "::": CAST, "NOT": MATCH},
+    **dict.fromkeys(MATCHES, MATCH),
+}
+
+_PARAMETER = "a parameter"
+_REFUSED_SIGNS: dict[str, str] = {
+    **{sign: f"the operator {sign}" for sign in ("^", "**", "//", "&", "|", "<<", ">>", "~", "!~", "!", "<=>")},
+    **{"->": "-> (lambdas and JSON)", "->>": "->> (JSON)", ":": "a path into JSON", "#": "the operator #"},
+    **{":=": "a named argument", "=>": "a named argument", "[": "an array", "{": "a struct"},
+    **{"?": _PARAMETER, "@": _PARAMETER, "$": _PARAMETER},
+}
+_REFUSED_WORDS: dict[str, str] = {
+    **{word: word for word in ("COLLATE", "REGEXP", "RLIKE", "GLOB", "OVERLAPS", "XOR", "DIV")},
+    **{"SIMILAR": "SIMILAR TO", "AT": "AT TIME ZONE"},
+}
+_REFUSED_CALLS: dict[str, str] = {
+    **{word: f"{word} over a subquery" for word in ("ANY", "ALL", "SOME")},
+    **{word: word for word in ("ROLLUP", "CUBE", "VALUES", "TRY_CAST", "SAFE_CAST")},
+    **{"INTERVAL": "INTERVAL of an expression", "ROW": "a row of several values"},
+}
+_REFUSED_STARTS = _REFUSED_SIGNS | {":": _PARAMETER, "#": _PARAMETER}
+_ENDS = frozenset({",", ")", "FROM", "AS", ";", END})
+"""Before one of these there is no operator: a word is a name there."""
+
+_ESTIMATES = ("COUNT", "LOWER", "UPPER")
+
+
+class Scalars(Literals):
+    """Reads one expression at a time."""
+
+    preferring = False
+    """Whether this is the inside of a PREFERENCE: only there summaries are asked."""
+    nested = 0
+    """Parentheses, calls and the like that are open."""
+    recursion = 0
+    """Expressions that are being read."""
+
+    def expression(self, floor: int = OR) -> exp.Expression:
+        """Reads an expression of operators that bind at least as tightly as `floor`."""
+        self.recursion += 1
+        # A tree of the allowed height, written with as few parentheses as can be, needs no more than this.
+        if self.recursion > 3 * DEEPEST:
+            self.too_deep()
+        start = self.start
+        left = self.prefix(floor)
+        chained = ATOM
+        while (level := _LEVELS.get(self.word, -1)) >= floor:
+            if level == chained:
+                self.fail(BadSyntax, f"{self.word} after another comparison: use parentheses, or AND")
+            if level <= AND:
+                left = placed(self.connected(left, level), start)
+            elif level == MATCH:
+                if self.word == "NOT" and self.peek() not in MATCHES:
+                    break
+                left = placed(self.match(left, start), start)
+            elif level == IS:
+                left = placed(self.test(left, start), start)
+            elif level == CAST:
+                self.advance()
+                left = placed(exp.Cast(this=left, to=self.type()), start)
+            else:
+                kind = _BINARY[self.word][1]
+                self.advance()
+                left = placed(kind(this=left, expression=self.expression(level + 1)), start)
+            if level in (COMPARE, MATCH):
+                chained = level
+        self.refuse_infix()
+        self.recursion -= 1
+        return left
+
+    def inside(self) -> None:
+        """One parenthesis, call or the like more is open; `self.nested` goes down again when it is closed."""
+        self.nested += 1
+        if self.nested > DEEPEST:
+            self.too_deep()
+
+    def too_deep(self) -> None:
+        self.fail(BadSyntax, f"nested deeper than {DEEPEST} levels")
+
+    def refuse_infix(self) -> None:
+        """Fails at an operator that others have and we do not."""
+        if (sign := _REFUSED_SIGNS.get(self.word)) is not None:
+            self.refuse(sign)
+        if self.word in _REFUSED_WORDS and self.peek() not in _ENDS:
+            self.refuse(_REFUSED_WORDS[self.word])
+        if self.word in ("ISNULL", "NOTNULL"):
+            self.refuse(self.word)
+
+    def connected(self, left: exp.Expression, level: int) -> exp.Expression:
+        """Reads the rest of a chain of AND or OR."""
+        kind, word = (exp.And, "AND") if level == AND else (exp.Or, "OR")
+        found = list(nodes.operands(left)) if type(left) is kind else [left]
+        while self.take(word):
+            right = self.expression(level + 1)
+            found += nodes.operands(right) if type(right) is kind else [right]
+        return nodes.connect(kind, found)
+
+    def match(self, left: exp.Expression, start: int) -> exp.Expression:
+        """Reads [NOT] BETWEEN, IN, LIKE, ILIKE and what follows."""
+        negated = self.take("NOT")
+        word, place = self.word, self.advance().start
+        node: exp.Expression
+        if word == "BETWEEN":
+            if self.word in ("SYMMETRIC", "ASYMMETRIC") and self.operand_follows():
+                self.refuse(f"BETWEEN {self.word}", place)
+            low = self.expression(MATCH + 1)
+            self.expect("AND", "and the upper end of BETWEEN")
+            node = exp.Between(this=left, low=low, high=self.expression(MATCH + 1))
+        elif word == "IN":
+            if not self.take("("):
+                self.refuse("IN without a list in parentheses", place)
+            self.inside()
+            node = exp.In(this=left, expressions=self.listed("a value"))
+        else:
+            if self.word in ("ANY", "ALL", "SOME") and self.peek() == "(":
+                self.refuse(f"{word} {self.word}", place)
+            node = (exp.Like if word == "LIKE" else exp.ILike)(this=left, expression=self.expression(MATCH + 1))
+            if self.word == "ESCAPE" and self.peek() not in _ENDS:
+                self.refuse(f"{word} ... ESCAPE")
+        return exp.Not(this=placed(node, start)) if negated else node
+
+    def test(self, left: exp.Expression, start: int) -> exp.Expression:
+        """Reads IS [NOT] NULL, TRUE or FALSE."""
+        place = self.advance().start
+        negated = self.take("NOT")
+        if self.word not in ("NULL", "TRUE", "FALSE"):
+            if self.word in ("DISTINCT", "UNKNOWN", "JSON", "NORMALIZED", "OF"):
+                self.refuse(f"IS {self.word}" + (" FROM" if self.word == "DISTINCT" else ""), place)
+            self.unexpected("NULL, TRUE or FALSE after IS")
+        node = placed(exp.Is(this=left, expression=self.constant()), start)
+        return exp.Not(this=node) if negated else node
+
+    def prefix(self, floor: int) -> exp.Expression:
+        """Reads what an expression begins with: NOT, a sign, or what stands alone."""
+        start = self.start
+        if self.word == "NOT":
+            if floor > NOT:
+                self.fail(BadSyntax, "NOT needs parentheses here")
+            self.advance()
+            return placed(exp.Not(this=self.expression(NOT)), start)
+        if self.take("-"):
+            return placed(exp.Neg(this=self.expression(MINUS)), start)
+        if self.take("+") and self.word != NUMBER:
+            self.unexpected("a number after +")
+        return self.atom()
+
+    def atom(self) -> exp.Expression:
+        """Reads an expression that needs no parentheses anywhere."""
+        word, following = self.word, self.peek()
+        if word in (NUMBER, STRING):
+            return self.literal()
+        if word == "(":
+            return self.parenthesis()
+        if word in ("NULL", "TRUE", "FALSE"):
+            return self.constant()
+        if word == "CASE":
+            return self.case()
+        if word in _REFUSED_STARTS:
+            self.refuse(_REFUSED_STARTS[word])
+        if word == "*":
+            self.fail(BadSyntax, "* stands only in the select list and in count(*)")
+        if following == "(" and self.is_word() and (word not in RESERVED or word in CALLABLE):
+            return self.call()
+        if following == STRING and word == "TIMESTAMP":
+            return self.timestamp()
+        if following in (STRING, NUMBER) and word == "INTERVAL":
+            return self.interval()
+        if following == STRING and word in LITERALS:
+            self.refuse(f"a literal that begins with {self.shown()}")
+        if not self.at_name():
+            if word == "SELECT":
+                self.refuse("a subquery")
+            self.unexpected("an expression")
+        return self.column()
+
+    def parenthesis(self) -> exp.Expression:
+        start = self.advance().start
+        self.inside()
+        self.refuse_query()
+        inner = self.expression()
+        if self.word == ",":
+            self.refuse("a row of several values", start)
+        self.expect(")")
+        self.nested -= 1
+        return inner
+
+    def refuse_query(self) -> None:
+        """Fails at a query inside an expression."""
+        if self.word in ("SELECT", "WITH", "FROM"):
+            self.refuse("a subquery")
+
+    def operand_follows(self) -> bool:
+        """Whether an expression begins after the next word; else that word is itself a column."""
+        following = self.peek()
+        return following in (NUMBER, STRING, QUOTED) or (following.isidentifier() and following not in _LEVELS)
+
+    def listed(self, what: str) -> list[exp.Expression]:
+        """Reads expressions between commas, and the parenthesis that ends them."""
+        self.refuse_query()
+        if self.word == ")":
+            self.unexpected(what)
+        found = [self.expression()]
+        while self.take(","):
+            found.append(self.expression())
+        if self.word != ")":
+            self.unexpected(", or )")
+        self.advance()
+        self.nested -= 1
+        return found
+
+    def column(self) -> exp.Expression:
+        """Reads `column`, `stream.column` or an estimate."""
+        start, of_summary = self.start, (self.word, self.peek(2)) == ("SUMMARY", "ESTIMATE")
+        first = self.identifier()
+        if self.word == "(":
+            self.refuse("a function with its name in quotes", start)
+        if not self.take("."):
+            return placed(exp.Column(this=first), start)
+        if self.word == "*":
+            self.fail(BadSyntax, "* stands only in the select list and in count(*)")
+        # After a dot every word is a name.
+        if self.word != QUOTED and not self.is_word():
+            self.unexpected("a name after the dot")
+        second = self.identifier()
+        if self.word == "(":
+            self.refuse(f"a function of '{first.name}'", start)
+        if self.word == ".":
+            if not of_summary:
+                self.refuse("a name of more than two parts", start)
+            return self.estimate(start)
+        return placed(exp.Column(this=second, table=first), start)
+
+    def estimate(self, start: int) -> exp.Expression:
+        """Reads the rest of `SUMMARY.Estimate.Count(column)`."""
+        self.advance()
+        what = self.word
+        if not self.is_word():
+            self.unexpected("Count, Lower or Upper")
+        if what not in _ESTIMATES:
+            self.refuse(f"SUMMARY.Estimate.{self.shown()}, other than Count, Lower and Upper,", start)
+        self.advance()
+        if not self.preferring:
+            self.refuse(f"SUMMARY.Estimate.{what.title()} outside of PREFERENCE", start)
+        self.expect("(", "and a column")
+        self.inside()
+        place = self.start
+        inner = self.expression()
+        if not isinstance(inner, exp.Column):
+            self.fail(BadSyntax, f"SUMMARY.Estimate.{what.title()} takes a column", place)
+        self.expect(")")
+        self.nested -= 1
+        return placed(nodes.SummaryEstimate(this=inner, what=what), start)
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    def call(self) -> exp.Expression:
+        """Reads a word before a parenthesis, and what is in it."""
+        word, token = self.word, self.advance()
+        start = token.start
+        if word in _REFUSED_CALLS:
+            self.refuse(_REFUSED_CALLS[word], start)
+        self.advance()
+        self.inside()
+        readers = {"COUNT": self.count, "CAST": self.cast, "EXTRACT": self.extract, "EXISTS": self.exists}
+        reader = readers.get(word)
+        node = reader() if reader is not None else self.function(token.text, word, start)
+        if self.word == "OVER" and self.peek() not in _ENDS:
+            self.refuse("OVER (a window function)")
+        if self.word == "FILTER" and self.peek() == "(":
+            self.refuse("FILTER after an aggregate")
+        if (self.word, self.peek()) in {("WITHIN", "GROUP"), ("IGNORE", "NULLS"), ("RESPECT", "NULLS")}:
+            self.refuse(f"{self.word} {self.peek()}")
+        return placed(node, start)
+
+    def arguments(self, name: str) -> list[exp.Expression]:
+        """Reads arguments up to the closing parenthesis."""
+        if self.word in ("DISTINCT", "ALL"):
+            self.refuse(f"{self.word} in {name}()")
+        self.refuse_query()
+        found: list[exp.Expression] = []
+        if self.word != ")":
+            found.append(self.expression())
+            while self.take(","):
+                found.append(self.expression())
+        if self.word in ("FROM", "FOR", "USING", "SEPARATOR", "ORDER", "LIMIT"):
+            self.refuse(f"{self.word} inside of {name}()")
+        if self.word != ")":
+            self.unexpected(", or )")
+        self.advance()
+        self.nested -= 1
+        return found
+
+    def function(self, name: str, word: str, start: int) -> exp.Expression:
+        """Reads the arguments of a function and puts them where they belong."""
+        if self.word == "*":
+            self.refuse(f"{name}(*)", start)
+        arguments = self.arguments(name)
+        if word == "MOD" and len(arguments) == 2:
+            return exp.Mod(this=arguments[0], expression=arguments[1])
+        call = CALL_BY_NAME.get(word)
+        if call is None:
+            return exp.Anonymous(this=name, expressions=arguments)
+        most = len(call.args)
+        if len(arguments) < call.least or (len(arguments) > most and call.rest is None):
+            self.fail(BadSyntax, f"{call.name} takes {call.takes}, not {len(arguments)}", start)
+        args: dict[str, object] = dict(zip(call.args, arguments, strict=False))
+        if call.rest is not None:
+            args[call.rest] = arguments[most:]
+        if call.node is exp.DateTrunc:
+            unit = arguments[0]
+            if not (isinstance(unit, exp.Literal) and unit.is_string and unit.this.isascii() and unit.this.isalpha()):
+                self.fail(BadSyntax, "the first argument of date_trunc is a unit in quotes", unit.meta["start"])
+            # Left to itself, sqlglot reads 'M' as minutes. It makes the unit anew.
+            args["unabbreviate"] = False
+        node = call.node(**args)
+        if isinstance(node, exp.DateTrunc):
+            placed(node.args["unit"], arguments[0].meta["start"])
+        return node
+
+    def count(self) -> exp.Expression:
+        """Reads the argument of count: `*`, or an expression, which may be DISTINCT."""
+        place = self.start
+        if self.take("*"):
+            self.expect(")")
+            self.nested -= 1
+            return exp.Count(this=placed(exp.Star(), place))
+        distinct = self.take("DISTINCT")
+        if self.word == "*":
+            self.refuse("count(DISTINCT *)", place)
+        if self.peek() == "." and self.peek(2) == "*":
+            self.refuse("count of all columns of a stream", place)
+        arguments = self.arguments("count")
+        if not arguments:
+            self.fail(BadSyntax, "count takes * or an expression", place)
+        if len(arguments) > 1:
+            self.refuse("count of several expressions", place)
+        return exp.Count(this=placed(exp.Distinct(expressions=arguments), place) if distinct else arguments[0])
+
+    def cast(self) -> exp.Expression:
+        inner = self.expression()
+        self.expect("AS", "and a type")
+        to = self.type()
+        if self.word == "FORMAT":
+            self.refuse("CAST ... FORMAT")
+        self.expect(")")
+        self.nested -= 1
+        return exp.Cast(this=inner, to=to)
+
+    def extract(self) -> exp.Expression:
+        place = self.start
+        if self.word != STRING and not self.is_word():
+            self.unexpected("a unit of time")
+        unit = self.advance().text.upper()
+        if not (unit.isascii() and unit.isidentifier()):
+            self.fail(BadSyntax, "EXTRACT takes a unit of time", place)
+        self.expect("FROM", "in EXTRACT")
+        inner = self.expression()
+        self.expect(")")
+        self.nested -= 1
+        return exp.Extract(this=placed(exp.Var(this=unit), place), expression=inner)
+
+    def exists(self) -> exp.Expression:
+        inner = self.subquery()
+        self.expect(")")
+        self.nested -= 1
+        return exp.Exists(this=inner)
+
+    def subquery(self) -> exp.Expression:
+        """Reads a query inside of an expression; whoever knows queries says how."""
+        return self.unexpected("an expression")
+
+    def case(self) -> exp.Expression:
+        start = self.advance().start
+        self.inside()
+        this = None if self.word == "WHEN" else self.expression()
+        ifs: list[exp.Expression] = []
+        while self.word == "WHEN":
+            place = self.advance().start
+            condition = self.expression()
+            self.expect("THEN")
+            ifs.append(placed(exp.If(this=condition, true=self.expression()), place))
+        if not ifs:
+            self.unexpected("WHEN")
+        default = self.expression() if self.take("ELSE") else None
+        self.expect("END", "of CASE")
+        self.nested -= 1
+        return placed(exp.Case(this=this, ifs=ifs, default=default), start)

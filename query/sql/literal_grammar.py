@@ -1,0 +1,131 @@
+"""The grammar of what stands for itself: numbers, constants, types, times and spans of time."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from promising.errors import BadClause, BadSyntax
+from promising.query.sql import nodes
+from promising.query.sql.token_cursor import NUMBER, STRING, Cursor, placed
+from promising.query.sql.words import OTHER_UNITS, TYPES, UNITS
+
+_PART = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
+
+
+class Literals(Cursor):
+    """Reads one literal at a time."""
+
+    def number(self, what: str) -> exp.Expression:
+        """Reads a number, which may have a sign."""
+        start = self.start
+        if self.word == "-" and self.peek() == NUMBER:
+            self.advance()
+            return placed(exp.Neg(this=self.number(what)), start)
+        if self.word == "+" and self.peek() == NUMBER:
+            self.advance()
+        if self.word != NUMBER:
+            self.unexpected(what)
+        return self.literal()
+
+    def literal(self) -> exp.Expression:
+        """Takes the next token, a number or a string."""
+        token = self.advance()
+        return placed(exp.Literal(this=token.text, is_string=token.token_type is TokenType.STRING), token.start)
+
+    def constant(self) -> exp.Expression:
+        """Takes the next word: NULL, TRUE or FALSE."""
+        word, start = self.word, self.advance().start
+        return placed(exp.Null() if word == "NULL" else exp.Boolean(this=word == "TRUE"), start)
+
+    def type(self) -> exp.DataType:
+        """Reads the name of a type."""
+        if not self.is_word():
+            self.unexpected("a type")
+        shown, word, start = self.shown(), self.word, self.advance().start
+        if word not in TYPES:
+            self.refuse(f"the type {shown}", start)
+        if word == "DOUBLE":
+            self.take("PRECISION")
+        if self.word == "(":
+            self.refuse(f"a size of the type {shown}")
+        if self.word == "[":
+            self.refuse("an array type", start)
+        if word == "TIMESTAMP" and not self.take_all("WITHOUT", "TIME", "ZONE") and self.word in ("WITH", "WITHOUT"):
+            self.refuse("TIMESTAMP WITH TIME ZONE", start)
+        return placed(exp.DataType(this=TYPES[word], nested=False), start)
+
+    def timestamp(self) -> exp.Expression:
+        """Reads TIMESTAMP '...'."""
+        start = self.advance().start
+        to = placed(exp.DataType(this=exp.DType.TIMESTAMP, nested=False), start)
+        return placed(exp.Cast(this=self.literal(), to=to), start)
+
+    def interval(self) -> exp.Interval:
+        """Reads INTERVAL '5' MINUTE, INTERVAL 5 MINUTES, INTERVAL '5 minutes' or INTERVAL '1 hour 5 minutes'."""
+        start = self.advance().start
+        token, place = self.advance(), self.tokens[self.at - 1].start
+        parts = self.parts(token.text, place)
+        if len(parts) == 1 and not parts[0][1]:
+            if not self.is_word():
+                self.unexpected("a unit of time")
+            parts = [(parts[0][0], self.unit(self.word, self.start))]
+            self.advance()
+            if self.word == "TO" and self.is_word() and self.peek() in UNITS:
+                self.refuse("an INTERVAL from one unit to another", start)
+        try:
+            total = sum(nodes.whole_micros(amount, unit) for amount, unit in parts)
+            amount, unit = parts[0]
+            if len(parts) > 1:
+                unit = next(name for name, micros in reversed(nodes.MICROS.items()) if total % micros == 0)
+                amount = str(total // nodes.MICROS[unit])
+            nodes.whole_micros(amount, unit)
+        except BadClause as problem:
+            self.misplaced(problem.problem, place)
+        literal = placed(exp.Literal(this=amount, is_string=True), place)
+        node = placed(exp.Interval(this=literal, unit=exp.Var(this=unit)), start)
+        # sqlglot makes the unit anew.
+        placed(node.args["unit"], place)
+        return node
+
+    def parts(self, text: str, place: int) -> list[tuple[str, str]]:
+        """The numbers and units of an interval's text; a number that stands alone has an empty unit."""
+        found, at = [], 0
+        while (part := _PART.match(text, at)) is not None:
+            found.append((part[1].removeprefix("+"), self.unit(part[2].upper(), place) if part[2] else ""))
+            at = part.end()
+        if at < len(text) or not found or (len(found) > 1 and not all(unit for _, unit in found)):
+            self.fail(BadSyntax, "an INTERVAL is a number and a unit of time", place)
+        return found
+
+    def unit(self, word: str, place: int) -> str:
+        """The unit that a word means."""
+        if word in UNITS:
+            return UNITS[word]
+        if word in OTHER_UNITS:
+            self.refuse(f"the unit {word}", place)
+        return self.fail(BadSyntax, f"{word.lower()} is no unit of time", place)
+
+    def span(self, clause: str) -> nodes.Span:
+        """Reads the length of time of a clause: `60 SECONDS`, `INTERVAL '1' HOUR`, or a bare number."""
+        start = self.start
+        unit = None
+        if self.word == "INTERVAL" and self.peek() in (NUMBER, STRING):
+            interval = self.interval()
+            text, unit, place = interval.this.this, interval.args["unit"].this, interval.this.meta["start"]
+            amount: exp.Expression = placed(exp.Literal(this=text.removeprefix("-"), is_string=False), place)
+            if text.startswith("-"):
+                amount = placed(exp.Neg(this=amount), place)
+        else:
+            amount = self.number(f"a length of time after {clause}")
+            if self.word in UNITS or self.word in OTHER_UNITS:
+                unit = self.unit(self.word, self.start)
+                self.advance()
+        node = placed(nodes.Span(amount=amount, unit=unit), start)
+        try:
+            _ = node.micros
+        except BadClause as problem:
+            self.misplaced(f"{clause}: {problem.problem}", start)
+        return node

@@ -1,0 +1,341 @@
+"""The grammar of SELECT and of its clauses, and of queries put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlglot import exp
+
+from promising.errors import BadSyntax
+from promising.query.sql import nodes
+from promising.query.sql.expression_grammar import MATCHES, Scalars
+from promising.query.sql.token_cursor import END, HINT, NUMBER, QUOTED, STRING, placed
+from promising.query.sql.words import keyword
+
+T = TypeVar("T")
+
+_UNION, _INTERSECT = range(2)
+"""Levels of precedence between queries; a higher one binds tighter."""
+
+SETS: dict[str, tuple[int, type[exp.SetOperation]]] = {
+    "UNION": (_UNION, exp.Union),
+    "EXCEPT": (_UNION, exp.Except),
+    "INTERSECT": (_INTERSECT, exp.Intersect),
+}
+_JOINS = ("LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF", "POSITIONAL", "STRAIGHT_JOIN")
+_AFTER_STREAM = ("TABLESAMPLE", "SAMPLE", "PIVOT", "UNPIVOT", "MATCH_RECOGNIZE", "LATERAL", "FOR", "INTO")
+_AT_THE_END = ("QUALIFY", "OFFSET", "FETCH", "INTO", "FOR", "LOCK", "SAMPLE", "USING", "MINUS")
+_CLAUSES = ("WITH", "FADE", "WINDOW", "BUDGET", "LIMIT", "PREFERENCE")
+_NO_ALIAS = frozenset((*SETS, *_CLAUSES, *_JOINS, *_AFTER_STREAM, *_AT_THE_END))
+"""Words that mean something else after the name of a stream; after AS they may be its alias."""
+
+_PLAIN = {"FROM": "FROM", "WHERE": "WHERE", "GROUP": "GROUP BY", "HAVING": "HAVING", "ORDER": "ORDER BY"}
+_NAMES = {
+    **{"from_": "FROM", "where": "WHERE", "group": "GROUP BY", "having": "HAVING", "order": "ORDER BY"},
+    **{"preference": "PREFERENCE", "target": "ERROR", "fade": "FADE FACTOR", "window": "WINDOW", "budget": "BUDGET"},
+    "limit": "LIMIT",
+}
+
+
+class Queries(Scalars):
+    """Reads one query at a time."""
+
+    def combined(self, floor: int = _UNION) -> exp.Expression:
+        """Reads SELECTs and what stands between them, from left to right; INTERSECT binds tighter than the others."""
+        start = self.start
+        left = self.branch()
+        while self.word in SETS and SETS[self.word][0] >= floor:
+            level, kind = SETS[self.word]
+            word = self.advance().start
+            distinct = not self.take("ALL")
+            if distinct:
+                self.take("DISTINCT")
+            if self.word in ("BY", "CORRESPONDING"):
+                self.refuse("UNION BY NAME" if self.word == "BY" else self.word, word)
+            left = placed(kind(this=left, expression=self.combined(level + 1), distinct=distinct), start)
+            left.meta["word"] = word
+        return left
+
+    def branch(self) -> exp.Expression:
+        """Reads one SELECT, or queries in parentheses."""
+        start = self.start
+        if self.take("("):
+            self.inside()
+            node = self.combined()
+            self.expect(")")
+            self.nested -= 1
+            if self.word in _PLAIN or self.word in _CLAUSES:
+                self.misplaced(f"{self.word} after a query in parentheses: each SELECT has its own clauses")
+            return node
+        if self.word == "WITH":
+            self.refuse("WITH before a query (a common table expression)")
+        if self.word != "SELECT":
+            self.unexpected("SELECT")
+        return placed(self.select(), start)
+
+    def select(self) -> exp.Expression:
+        """Reads a query: its clauses in SQL's order, then ours in any order."""
+        start = self.advance().start
+        word, distinct = self.start, False
+        if self.word == "ALL":
+            self.refuse("SELECT ALL")
+        if self.take("DISTINCT"):
+            distinct = True
+            if self.word == "ON":
+                self.refuse("SELECT DISTINCT ON", word)
+        if self.word == "TOP" and self.peek() == NUMBER:
+            self.refuse("TOP")
+        args: dict[str, object] = {"expressions": self.several(self.projection)}
+        if distinct:
+            args["distinct"] = True
+        if self.word != "FROM":
+            self.refuse_end()
+            ends = self.word in (END, ";") or (self.word == ")" and self.nested > 0)
+            if ends or self.word in _PLAIN or self.word in _CLAUSES or self.word in SETS:
+                self.refuse("a query without FROM", start)
+            self.unexpected(", or FROM")
+        self.sources(args)
+        place = self.start
+        if self.take("WHERE"):
+            args["where"] = placed(exp.Where(this=self.expression()), place)
+        place = self.start
+        if self.take("GROUP"):
+            args["group"] = placed(self.group(), place)
+        place = self.start
+        if self.take("HAVING"):
+            args["having"] = placed(exp.Having(this=self.expression()), place)
+        place = self.start
+        if self.take("ORDER"):
+            args["order"] = placed(self.order(), place)
+        while self.clause(args):
+            pass
+        if self.word in _PLAIN:
+            given = [_NAMES[key] for key in args if key in _NAMES]
+            wrong = "is given twice" if _PLAIN[self.word] in given else f"comes before {given[-1]}"
+            self.misplaced(f"{_PLAIN[self.word]} {wrong}")
+        self.refuse_end()
+        node = nodes.Select(**args)
+        if distinct:
+            node.meta["word"] = word
+        return node
+
+    def subquery(self) -> exp.Expression:
+        """Reads the one SELECT inside of EXISTS."""
+        start, preferring = self.start, self.preferring
+        if self.word == "WITH":
+            self.refuse("WITH before a query (a common table expression)")
+        if self.word != "SELECT":
+            self.unexpected("SELECT")
+        self.preferring = False
+        node = placed(self.select(), start)
+        self.preferring = preferring
+        if self.word in SETS:
+            self.refuse(f"{self.word} inside of EXISTS")
+        return node
+
+    def several(self, one: Callable[[], T]) -> list[T]:
+        """Reads one or more, between commas."""
+        found = [one()]
+        while self.take(","):
+            found.append(one())
+        return found
+
+    def projection(self) -> exp.Expression:
+        """Reads one item of the select list: `*`, `stream.*`, or an expression with or without a name."""
+        start = self.start
+        if self.take("*"):
+            self.refuse_star()
+            return placed(exp.Star(), start)
+        if self.peek() == "." and self.peek(2) == "*" and self.at_name():
+            table = self.identifier()
+            self.advance()
+            star = placed(exp.Star(), self.advance().start)
+            self.refuse_star()
+            return placed(exp.Column(this=star, table=table), start)
+        node = self.expression()
+        if self.take("AS"):
+            return placed(exp.Alias(this=node, alias=self.name("a name")), start)
+        if self.at_name() and not (self.word == "INTO" and self.peek() not in (",", "FROM")):
+            return placed(exp.Alias(this=node, alias=self.identifier()), start)
+        return node
+
+    def refuse_star(self) -> None:
+        """Fails at what other systems allow after a star."""
+        if self.word in ("EXCEPT", "EXCLUDE", "REPLACE", "RENAME", "ILIKE", "LIKE"):
+            self.refuse(f"* {self.word}")
+        if self.word == "AS" or self.at_name():
+            self.fail(BadSyntax, "* has no other name")
+
+    def sources(self, args: dict[str, object]) -> None:
+        """Reads FROM and one or two streams."""
+        place = self.advance().start
+        args["from_"] = placed(exp.From(this=self.stream()), place)
+        joins: list[exp.Expression] = []
+        while True:
+            place, comma = self.start, self.take(",")
+            if not comma and not self.joined():
+                break
+            if joins:
+                self.refuse("a query over more than two streams")
+            stream = self.stream()
+            on = None
+            if not comma:
+                if self.word == "USING":
+                    self.refuse("JOIN ... USING")
+                self.expect("ON", "and a condition")
+                on = self.expression()
+            joins.append(placed(exp.Join(this=stream, on=on), place))
+        if joins:
+            args["joins"] = joins
+
+    def joined(self) -> bool:
+        """Whether a JOIN comes; then the word is read. Only the inner join is one."""
+        if self.word in _JOINS:
+            words = [self.peek(i) for i in range(3)]
+            self.refuse(" ".join(words[: words.index("JOIN") + 1]) if "JOIN" in words else self.word)
+        if self.take("INNER"):
+            self.expect("JOIN")
+            return True
+        return self.take("JOIN")
+
+    def stream(self) -> exp.Table:
+        """Reads the name of a stream in FROM, and its alias."""
+        start = self.start
+        if self.word == "(":
+            self.refuse("a subquery" if self.peek() in ("SELECT", "WITH", "VALUES", "FROM") else "( ) in FROM")
+        if self.word in ("LATERAL", "VALUES", "UNNEST", "TABLE", "ONLY") and self.peek() in ("(", "SELECT", QUOTED):
+            self.refuse(f"{self.word} in FROM")
+        if self.word == STRING:
+            self.refuse("a file in FROM")
+        node = exp.Table(this=self.name("the name of a stream"))
+        if self.word == ".":
+            self.refuse("a stream's name of several parts", start)
+        if self.word == "(":
+            self.refuse("a function in FROM", start)
+        alias = None
+        if self.take("AS"):
+            alias = self.name("an alias")
+        elif self.word == QUOTED or (self.word not in _NO_ALIAS and self.at_name()):
+            alias = self.identifier()
+        if alias is not None:
+            if self.word == "(":
+                self.refuse("a list of columns after an alias")
+            node.set("alias", placed(exp.TableAlias(this=alias), alias.meta["start"]))
+        if self.word in _AFTER_STREAM:
+            self.refuse(self.word)
+        return placed(node, start)
+
+    def group(self) -> exp.Group:
+        """Reads what follows GROUP."""
+        self.expect("BY")
+        if self.word in ("ALL", "DISTINCT"):
+            self.refuse(f"GROUP BY {self.word}")
+        return exp.Group(expressions=self.several(self.grouping))
+
+    def grouping(self) -> exp.Expression:
+        if self.word == "GROUPING" and self.peek() == "SETS":
+            self.refuse("GROUPING SETS")
+        node = self.expression()
+        if self.word == "WITH" and self.peek() in ("ROLLUP", "CUBE", "TOTALS"):
+            self.refuse(f"GROUP BY ... WITH {self.peek()}")
+        return node
+
+    def order(self) -> exp.Order:
+        """Reads what follows ORDER."""
+        self.expect("BY")
+        if self.word == "ALL":
+            self.refuse("ORDER BY ALL")
+        return exp.Order(expressions=self.several(self.ordered))
+
+    def ordered(self) -> exp.Expression:
+        """Reads one item of ORDER BY. Nulls come last unless NULLS FIRST is said, whichever the direction."""
+        start = self.start
+        node = self.expression()
+        if self.word == "USING":
+            self.refuse("ORDER BY ... USING")
+        desc = self.take("DESC")
+        if not desc:
+            self.take("ASC")
+        first = False
+        if self.take("NULLS"):
+            if self.word not in ("FIRST", "LAST"):
+                self.unexpected("FIRST or LAST")
+            first = self.word == "FIRST"
+            self.advance()
+        return placed(exp.Ordered(this=node, desc=desc, nulls_first=first), start)
+
+    def refuse_end(self) -> None:
+        """Fails, by name, at what other systems allow at the end of a query."""
+        if self.word in _AT_THE_END:
+            self.refuse(self.word)
+        if self.word == HINT:
+            self.refuse("a hint")
+        if self.word == "PREFERENCE":
+            self.fail(BadSyntax, "PREFERENCE is written WITH PREFERENCE")
+
+    # --- our clauses ----------------------------------------------------------------------------------------------
+
+    def clause(self, args: dict[str, object]) -> bool:
+        """Reads one of PREFERENCE, FADE FACTOR, WINDOW, BUDGET, ERROR and LIMIT, each at most once, if one comes."""
+        start, word, following = self.start, self.word, self.peek()
+        if word == "WITH":
+            key = {"PREFERENCE": "preference", "ERROR": "target"}.get(following)
+            if key is None:
+                self.advance()
+                self.unexpected("PREFERENCE or ERROR after WITH")
+        elif word in ("FADE", "WINDOW", "BUDGET", "LIMIT"):
+            key = word.lower()
+        else:
+            return False
+        if key in args:
+            self.misplaced(f"{_NAMES[key]} is given twice", start)
+        if word == "WINDOW" and self.peek(2) == "AS":
+            self.refuse("a named WINDOW")
+        self.advance()
+        if word == "WITH":
+            self.advance()
+        if key == "fade":
+            self.expect("FACTOR")
+            args[key] = self.number("a number after FADE FACTOR")
+        elif key in ("window", "budget"):
+            args[key] = self.span(word)
+        else:
+            readers = {"preference": self.preference, "target": self.target, "limit": self.limit}
+            args[key] = placed(readers[key](), start)
+        return True
+
+    def preference(self) -> exp.Expression:
+        """Reads what follows WITH PREFERENCE."""
+        direction = "DESC"
+        if self.word in ("ASC", "DESC") or (self.word == "WEIGHTED" and self.weighs()):
+            direction = keyword(self.advance().text)
+        self.preferring = True
+        expressions = self.several(self.expression)
+        self.preferring = False
+        if self.word in ("ASC", "DESC"):
+            self.misplaced(f"{self.word} comes before the expressions of PREFERENCE")
+        return nodes.Preference(direction=direction, expressions=expressions)
+
+    def weighs(self) -> bool:
+        """Whether the next word is the direction, and no column of that name: then an expression must follow."""
+        if self.peek() == "NOT":
+            return self.peek(2) not in MATCHES
+        return self.operand_follows() or self.peek() in ("(", "-", ";", END)
+
+    def target(self) -> exp.Expression:
+        """Reads what follows WITH ERROR."""
+        error = self.number("a number after ERROR")
+        confidence = self.number("a number after CONFIDENCE") if self.take("CONFIDENCE") else None
+        return nodes.ErrorTarget(error=error, confidence=confidence)
+
+    def limit(self) -> exp.Expression:
+        """Reads what follows LIMIT."""
+        if self.word in ("ALL", "NULL", "("):
+            self.refuse("LIMIT ALL" if self.word == "ALL" else "LIMIT of an expression")
+        node = exp.Limit(expression=self.number("a number after LIMIT"))
+        if self.word in ("%", "PERCENT"):
+            self.refuse("LIMIT of a percentage")
+        if self.word == ",":
+            self.refuse("LIMIT with an offset")
+        return node

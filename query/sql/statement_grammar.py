@@ -1,0 +1,417 @@
+"""The grammar of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from promising.errors import BadSyntax
+from promising.query.sql import nodes
+from promising.query.sql.expression_grammar import MATCH
+from promising.query.sql.select_grammar import Queries
+from promising.query.sql.token_cursor import END, STRING, placed
+from promising.query.sql.words import OTHER_STATEMENTS
+
+_OTHERS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "ALTER", "INSERT", "UPSERT", "UPDATE", "DELETE")
+_CONSTRAINTS = ("UNIQUE", "FOREIGN", "CHECK", "CONSTRAINT", "EXCLUDE", "INDEX", "KEY")
+
+
+class Statements(Queries):
+    """Reads whole statements."""
+
+    def statements(self) -> list[exp.Expression]:
+        """Reads all statements, between semicolons; empty ones are left out."""
+        found: list[exp.Expression] = []
+        while True:
+            while self.take(";"):
+                pass
+            if self.word == END:
+                return found
+            found.append(self.statement())
+
+    def statement(self) -> exp.Expression:
+        """Reads one statement, up to its semicolon or the end."""
+        start = self.start
+        readers: dict[str, Callable[[], exp.Expression]] = {
+            "SELECT": self.combined,
+            "(": self.combined,
+            "CREATE": self.create,
+            "ALTER": self.alter,
+            "INSERT": self.insert,
+            "UPSERT": self.insert,
+            "UPDATE": self.update,
+            "DELETE": self.delete,
+            "DROP": self.drop,
+            "SHOW": self.show,
+            "DESCRIBE": self.describe,
+            "DESC": self.describe,
+            "EXPLAIN": self.explain,
+        }
+        reader = readers.get(self.word)
+        if reader is None:
+            self.refuse_with()
+            if self.word in OTHER_STATEMENTS:
+                self.refuse(self.word)
+            self.unexpected("a statement")
+        node = placed(reader(), start)
+        if self.word not in (";", END):
+            self.unexpected("the end of the statement")
+        return node
+
+    def refuse_with(self) -> None:
+        """Fails at a query that begins with others."""
+        if self.word == "WITH":
+            self.refuse("WITH before a query (a common table expression)")
+
+    def create(self) -> exp.Expression:
+        start = self.advance().start
+        if self.take("STREAM"):
+            return self.create_stream()
+        if self.take("SUMMARY"):
+            return self.create_summary()
+        if self.take("TABLE"):
+            return self.create_table()
+        if self.take("CONTINUOUS"):
+            self.expect("QUERY")
+            exists, name = self.if_not_exists(), self.name("the name of a query")
+            self.expect("AS", "and a query")
+            return nodes.CreateContinuousQuery(this=name, exists=exists, query=self.query("a continuous query"))
+        if self.is_word():
+            self.refuse("CREATE OR REPLACE" if self.word == "OR" else f"CREATE {self.word}", start)
+        return self.unexpected("STREAM, SUMMARY, TABLE or CONTINUOUS QUERY")
+
+    def if_not_exists(self) -> bool:
+        return self.take_all("IF", "NOT", "EXISTS")
+
+    def create_stream(self) -> exp.Expression:
+        """Reads what follows CREATE STREAM."""
+        exists, name = self.if_not_exists(), self.name("the name of a stream")
+        self.expect("(", "and the columns")
+        columns = self.several(self.column_definition)
+        if self.word != ")":
+            self.unexpected(", or )")
+        self.advance()
+        given: dict[str, object] = {}
+        while (word := self.word) in ("TIMESTAMP", "LATENESS", "OPTIONS"):
+            self.once(given, word, "TIMESTAMP BY" if word == "TIMESTAMP" else word)
+            self.advance()
+            if word == "TIMESTAMP":
+                self.expect("BY", "and the column of the event time")
+                given[word] = self.name("the column of the event time")
+            else:
+                given[word] = self.span(word) if word == "LATENESS" else self.options()
+        if "TIMESTAMP" not in given:
+            self.unexpected("TIMESTAMP BY and the column of the event time")
+        return nodes.CreateStream(
+            this=name,
+            exists=exists,
+            columns=columns,
+            time=given["TIMESTAMP"],
+            lateness=given.get("LATENESS"),
+            options=given.get("OPTIONS", []),
+        )
+
+    def column_definition(self) -> exp.Expression:
+        name = self.name("the name of a column")
+        node = exp.ColumnDef(this=name, kind=self.type())
+        if self.is_word():
+            self.refuse(f"{self.shown()} after the type of a column")
+        return placed(node, name.meta["start"])
+
+    def create_table(self) -> exp.Expression:
+        """Reads what follows CREATE TABLE."""
+        exists, name = self.if_not_exists(), self.name("the name of a table")
+        if self.word in ("AS", "LIKE"):
+            self.refuse(f"CREATE TABLE ... {self.word}")
+        self.expect("(", "and the columns")
+        columns: list[exp.Expression] = []
+        keys: list[exp.Identifier] = []
+        while True:
+            self.table_part(columns, keys)
+            if not self.take(","):
+                break
+        if self.word != ")":
+            self.unexpected(", or )")
+        if not keys:
+            self.unexpected("PRIMARY KEY (column), which a table must have")
+        if not columns:
+            self.unexpected("a column")
+        self.advance()
+        if self.word == "NON" and self.peek() != "RETROACTIVE":
+            self.advance()
+            self.unexpected("RETROACTIVE after NON")
+        retroactive = not self.take("NON")
+        self.take("RETROACTIVE")
+        return nodes.CreateTable(this=name, exists=exists, columns=columns, key=keys[0], retroactive=retroactive)
+
+    def table_part(self, columns: list[exp.Expression], keys: list[exp.Identifier]) -> None:
+        """Reads one column of a table, or which of them is its primary key."""
+        place, primary = self.start, self.take_all("PRIMARY", "KEY")
+        if primary:
+            self.expect("(", "and a column")
+            key = self.name("the name of a column")
+            if self.word == ",":
+                self.refuse("a primary key of several columns")
+            self.expect(")")
+        else:
+            if self.word in _CONSTRAINTS and self.peek() in ("(", "KEY"):
+                self.refuse(f"{self.word} in CREATE TABLE")
+            key = self.name("the name of a column")
+            columns.append(placed(exp.ColumnDef(this=key, kind=self.type()), place))
+            if primary := self.word == "PRIMARY" and self.peek() == "KEY":
+                place = self.start
+                self.take_all("PRIMARY", "KEY")
+                key = key.copy()
+            if self.is_word():
+                self.refuse(f"{self.shown()} after the type of a column")
+        if primary:
+            if keys:
+                self.misplaced("PRIMARY KEY is given twice", place)
+            keys.append(key)
+
+    def create_summary(self) -> exp.Expression:
+        """Reads what follows CREATE SUMMARY."""
+        exists, name = self.if_not_exists(), self.name("the name of a summary")
+        self.expect("ON", "and a stream")
+        stream = self.name("the name of a stream")
+        self.expect("(", "and a column")
+        key = self.name("the name of a column")
+        if self.word == ",":
+            self.refuse("a summary on several columns")
+        self.expect(")")
+        self.expect("WITH", "GRANULARITY")
+        self.expect("GRANULARITY")
+        granularity = self.span("GRANULARITY")
+        self.expect("AND", "COLLAPSE")
+        self.expect("COLLAPSE")
+        self.expect("(", "and the rate and the depth")
+        rate = self.number("the rate of COLLAPSE")
+        self.expect(",", "and the depth of COLLAPSE")
+        depth = self.number("the depth of COLLAPSE")
+        self.expect(")")
+        given: dict[str, object] = {}
+        while (word := self.word) in ("STRUCTURE", "OPTIONS"):
+            self.once(given, word, word)
+            self.advance()
+            given[word] = self.structure() if word == "STRUCTURE" else self.options()
+        return nodes.CreateSummary(
+            this=name,
+            exists=exists,
+            stream=stream,
+            key=key,
+            granularity=granularity,
+            rate=rate,
+            depth=depth,
+            structure=given.get("STRUCTURE"),
+            options=given.get("OPTIONS", []),
+        )
+
+    def structure(self) -> exp.Expression:
+        if not self.is_word():
+            self.unexpected("none, time, grid, adaptive or auto")
+        word, start = self.word, self.advance().start
+        return placed(exp.Var(this=word.lower() if word.isascii() else word), start)
+
+    def once(self, given: dict[str, object], key: str, clause: str) -> None:
+        """Fails if this clause was read before."""
+        if key in given:
+            self.misplaced(f"{clause} is given twice")
+
+    def options(self) -> list[exp.Expression]:
+        self.expect("(", "and options")
+        found = self.several(self.option)
+        if self.word != ")":
+            self.unexpected(", or )")
+        self.advance()
+        return found
+
+    def option(self) -> exp.Expression:
+        """Reads one `name = value`."""
+        name = self.name("the name of an option")
+        self.expect("=", "and a value")
+        value: exp.Expression
+        if self.word == STRING:
+            value = self.literal()
+        elif self.word in ("TRUE", "FALSE"):
+            value = self.constant()
+        elif self.is_word() and self.at_name():
+            token = self.advance()
+            value = placed(exp.Var(this=token.text), token.start)
+        else:
+            value = self.number("a number, a string, a word, TRUE or FALSE")
+        return placed(nodes.Option(this=name, value=value), name.meta["start"])
+
+    def drop(self) -> exp.Expression:
+        start = self.advance().start
+        if self.word == "CONTINUOUS" and self.peek() == "QUERY":
+            self.advance()
+        kind = self.word
+        if kind not in ("STREAM", "SUMMARY", "TABLE", "QUERY"):
+            if self.is_word():
+                self.refuse(f"DROP {kind}", start)
+            self.unexpected("STREAM, SUMMARY, TABLE or QUERY")
+        self.advance()
+        exists = self.take_all("IF", "EXISTS")
+        name = self.name(f"the name of a {kind.lower()}")
+        if self.word == ",":
+            self.refuse("DROP of several at once")
+        cascade = self.take("CASCADE")
+        if self.word == "RESTRICT":
+            self.refuse("RESTRICT")
+        return nodes.Drop(kind=kind, this=name, exists=exists, cascade=cascade)
+
+    def show(self) -> exp.Expression:
+        start = self.advance().start
+        kind = self.word
+        if kind not in ("STREAMS", "SUMMARIES", "TABLES", "QUERIES"):
+            if self.is_word():
+                self.refuse(f"SHOW {kind}", start)
+            self.unexpected("STREAMS, SUMMARIES, TABLES or QUERIES")
+        self.advance()
+        return nodes.Show(kind=kind)
+
+    def describe(self) -> exp.Expression:
+        start = self.advance().start
+        if self.word == "SELECT":
+            self.refuse("DESCRIBE of a query", start)
+        return nodes.Describe(this=self.name("the name of a stream, a summary, a table or a query"))
+
+    def explain(self) -> exp.Expression:
+        self.advance()
+        if self.word == "(" and self.peek() not in ("SELECT", "("):
+            self.refuse("EXPLAIN with options in parentheses")
+        analyze = self.take("ANALYZE")
+        if self.word == "CREATE" and self.peek() == "CONTINUOUS":
+            if analyze:
+                self.refuse("EXPLAIN ANALYZE of a continuous query")
+            start = self.start
+            return nodes.Explain(this=placed(self.create(), start), analyze=False)
+        return nodes.Explain(this=self.query("EXPLAIN"), analyze=analyze)
+
+    def query(self, what: str) -> exp.Expression:
+        """Reads the query inside of another statement."""
+        start = self.start
+        self.refuse_with()
+        if self.word in OTHER_STATEMENTS or self.word in _OTHERS:
+            self.refuse(f"{what} of {self.word}")
+        return placed(self.combined(), start)
+
+    # --- tables ---------------------------------------------------------------------------------------------------
+
+    def alter(self) -> exp.Expression:
+        start = self.advance().start
+        self.take("CONTINUOUS")
+        if self.word != "QUERY":
+            if self.is_word():
+                self.refuse(f"ALTER {self.word}", start)
+            self.unexpected("QUERY")
+        self.advance()
+        name = self.name("the name of a query")
+        if self.take("DROP"):
+            self.expect("BUDGET")
+            return nodes.AlterQuery(this=name)
+        if not self.take("SET"):
+            if self.is_word():
+                self.refuse(f"ALTER QUERY ... {self.word}")
+            self.unexpected("SET BUDGET or DROP BUDGET")
+        self.expect("BUDGET")
+        return nodes.AlterQuery(this=name, budget=self.span("BUDGET"))
+
+    def insert(self) -> exp.Expression:
+        """Reads INSERT or UPSERT."""
+        kind = self.word
+        self.advance()
+        if self.word == "OR":
+            self.refuse(f"{kind} OR (there is UPSERT)")
+        self.expect("INTO", "and a table")
+        name = self.name("the name of a table")
+        columns: list[exp.Identifier] = []
+        if self.word == "(" and self.peek() not in ("SELECT", "WITH", "("):
+            self.advance()
+            columns = self.several(lambda: self.name("the name of a column"))
+            if self.word != ")":
+                self.unexpected(", or )")
+            self.advance()
+        if self.word in ("SELECT", "WITH", "(", "FROM", "TABLE"):
+            self.refuse(f"{kind} of a query")
+        if self.word == "DEFAULT":
+            self.refuse("DEFAULT VALUES")
+        self.expect("VALUES", "and rows")
+        rows = self.several(self.row)
+        width = len(columns or rows[0])
+        for row in rows:
+            if len(row) != width:
+                self.misplaced(
+                    f"a row of {len(row)} value{'s' if len(row) > 1 else ''}, where {width} are due", row.meta["start"]
+                )
+        self.refuse_returning()
+        return nodes.TableChange(kind=kind, this=name, columns=columns, rows=rows)
+
+    def row(self) -> nodes.Row:
+        start = self.start
+        self.expect("(", "and the values of a row")
+        self.inside()
+        if self.word == "DEFAULT" and self.peek() in (",", ")"):
+            self.refuse("DEFAULT")
+        return placed(nodes.Row(expressions=[self.fixed(one) for one in self.listed("a value")]), start)
+
+    def fixed(self, node: exp.Expression) -> exp.Expression:
+        """The expression, unless it looks at anything."""
+        for part in node.walk():
+            if isinstance(part, exp.Column | exp.AggFunc | exp.Exists | nodes.SummaryEstimate):
+                self.fail(BadSyntax, "a constant is wanted here", part.meta.get("start"))
+        return node
+
+    def update(self) -> exp.Expression:
+        self.advance()
+        name = self.name("the name of a table")
+        self.expect("SET", "and a column")
+        assignments = self.several(self.assignment)
+        if self.word == "FROM":
+            self.refuse("UPDATE ... FROM")
+        key, keys = self.which("UPDATE")
+        return nodes.TableChange(kind="UPDATE", this=name, assignments=assignments, key=key, keys=keys)
+
+    def assignment(self) -> exp.Expression:
+        name = self.name("the name of a column")
+        self.expect("=", "and a value")
+        node = nodes.Assignment(this=name, value=self.fixed(self.expression()))
+        return placed(node, name.meta["start"])
+
+    def delete(self) -> exp.Expression:
+        self.advance()
+        self.expect("FROM", "and a table")
+        name = self.name("the name of a table")
+        if self.word == "USING":
+            self.refuse("DELETE ... USING")
+        key, keys = self.which("DELETE")
+        return nodes.TableChange(kind="DELETE", this=name, key=key, keys=keys)
+
+    def which(self, kind: str) -> tuple[exp.Identifier, list[exp.Expression]]:
+        """Reads WHERE and the primary keys of the rows that are meant."""
+        if self.word in (";", END):
+            self.refuse(f"{kind} without WHERE")
+        self.expect("WHERE", "and the primary key")
+        key = self.name("the primary key")
+        if kind == "DELETE" and self.take("IN"):
+            self.expect("(", "and values")
+            self.inside()
+            self.refuse_query()
+            keys = [self.fixed(one) for one in self.listed("a value")]
+        else:
+            if self.word not in ("=", "=="):
+                self.unexpected("= or IN after the primary key" if kind == "DELETE" else "= after the primary key")
+            self.advance()
+            keys = [self.fixed(self.expression(MATCH + 1))]
+        if self.word in ("AND", "OR"):
+            self.refuse(f"{kind} by more than the primary key")
+        self.refuse_returning()
+        return key, keys
+
+    def refuse_returning(self) -> None:
+        """Fails at what other systems allow at the end of a change."""
+        if self.word == "RETURNING":
+            self.refuse("RETURNING")
+        if self.word == "ON":
+            self.refuse("ON CONFLICT (there is UPSERT)")

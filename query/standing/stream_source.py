@@ -1,0 +1,318 @@
+"""One stream as standing queries read it: what arrived since the last tick, indexed once for all of them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from promising.errors import PromisingError, StorageUnavailable
+from promising.index import Stream
+from promising.query.scalar.scope import Input
+from promising.query.standing.column_cache import StreamRows
+from promising.query.standing.deltas import NEVER
+from promising.query.standing.plan import Window
+from promising.query.standing.selections import Batch, Selections
+from promising.query.standing.shared_sums import Totals
+
+BEGINNING = -(1 << 62)
+"""The time of a stream that has none yet."""
+
+LARGEST = 1 << 16  # tuples up to which batches are put together
+ENDLESS = 1 << 16  # tuples that queries without WINDOW can look back on
+
+_numbers = count()
+
+
+class Reader:
+    """What one window of one query reads of a source."""
+
+    def __init__(self, source: "Source", window: Window, columns: frozenset[str], first: int) -> None:
+        self.source = source
+        self.first = first
+        """The first arrival that could be read."""
+        self.window = window
+        self.columns = columns
+        self.number = next(_numbers)
+        self.taken = 0
+        """Arrivals up to this number have been taken in."""
+        self.late = 0
+        """Tuples that had ended before they arrived."""
+        self._indexed = bool(window.predicates)
+        if self._indexed:
+            source.selections.add(self.number, window.predicates, window.conditions)
+
+    def of(self, batch: Batch, now: int, first: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Arrivals of a batch from number `first` on that belong, and their times."""
+        first = max(first, self.first)
+        if self._indexed:
+            ids = batch.matches(self.number, first)
+        else:
+            ids = np.arange(max(first, batch.first), batch.first + batch.size)
+        times = batch.ts[ids - batch.first]
+        length = self.window.length
+        if length is not None and len(ids):
+            live = times > now - length
+            if not live.all():
+                return ids[live], times[live]
+        return ids, times
+
+    def since(self, first: int, now: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The live arrivals from number `first` on that belong, and their times."""
+        parts = [self.of(batch, now, first) for batch in self.source.since(first)]
+        if not parts:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    @property
+    def plain(self) -> bool:
+        """Whether it can be read together with others: it has conditions, and all compare columns with constants."""
+        return self._indexed and self.source.selections.plain(self.number)
+
+    def close(self) -> None:
+        if self._indexed:
+            self.source.selections.remove(self.number)
+        self.source.leave(self)
+
+
+@dataclass(frozen=True)
+class News:
+    """What is new in several selections, one after the other: arrivals, when each ends, and the rows that they show.
+
+    `ends` is where those of each selection end. `missed`: there was more, which nobody can look up any more.
+    """
+
+    ids: NDArray[np.int64]
+    exp: NDArray[np.int64]
+    rows: pa.Table
+    ends: list[int]
+    missed: bool
+
+
+class Alike:
+    """Selections of one stream that show the same columns as they are, over windows of one length.
+
+    What is new in them since the same arrival is looked up in one go, and each has its stretch of that: what a further
+    one costs is what it finds, and a slice.
+    """
+
+    def __init__(self, source: "Source", length: int | None, columns: tuple[str, ...], schema: pa.Schema) -> None:
+        self.source = source
+        self._length = length
+        self._columns = columns
+        self._schema = schema
+
+    @property
+    def changed(self) -> int:
+        """The last tick in which anything came or ended."""
+        return self.source.changed.get(self._length, 0)
+
+    def since(self, numbers: list[int], first: int) -> News:
+        """From arrival `first` on; of readers by their numbers, which are `plain` and can read what came then."""
+        source, length = self.source, self._length
+        ends, ids, times = self._found(numbers, first)
+        if length is None:
+            exp = np.full(len(ids), NEVER)
+        else:
+            live = times > source.clock - length
+            if not live.all():
+                ends = np.concatenate([[0], np.cumsum(live)])[ends]
+                ids, times = ids[live], times[live]
+            exp = times + length
+        rows = pa.Table.from_arrays([source.rows.take(name, ids) for name in self._columns], schema=self._schema)
+        return News(ids, exp, rows, ends.tolist(), length is None and first < source.oldest)
+
+    def _found(self, numbers: list[int], first: int) -> tuple[NDArray[np.int64], ...]:
+        """Where the arrivals of each reader end, these, and their times."""
+        batches = self.source.since(first)
+        if not batches:
+            return np.zeros(len(numbers), np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+        parts = [batch.gather(numbers, first) for batch in batches]
+        times = [batch.ts[ids - batch.first] for batch, (_, ids) in zip(batches, parts, strict=True)]
+        if len(parts) == 1:
+            return *parts[0], times[0]
+        sizes = np.array([np.diff(ends, prepend=0) for ends, _ in parts])
+        owners = np.concatenate([np.repeat(np.arange(len(numbers)), size) for size in sizes])
+        order = np.argsort(owners, kind="stable")  # by reader, and by arrival as before
+        ids = np.concatenate([ids for _, ids in parts])
+        return np.cumsum(sizes.sum(axis=0)), ids[order], np.concatenate(times)[order]
+
+
+class Source:
+    """A stream's arrivals in batches, for as long as the longest window needs them."""
+
+    def __init__(self, stream: Stream, number: int) -> None:
+        self.stream = stream
+        self.rows = StreamRows(stream)
+        self.selections = Selections(self.rows)
+        self.totals: dict[int, Totals] = {}
+        """By length of a window, the aggregates over it."""
+        self.batches: list[Batch] = []
+        """What is held, in order of arrival."""
+        self.fresh: Batch | None = None
+        """What came with this tick."""
+        self.problem: PromisingError | None = None
+        """Why nothing could be taken in, last time."""
+        self.opened = self.rows.end
+        """Arrivals when it was opened."""
+        self.clock = BEGINNING
+        self.number = number
+        """The tick that was last taken in."""
+        self.changed: dict[int | None, int] = {}
+        """By length of a window, the last tick in which a tuple of it came or ended."""
+        self._alike: WeakValueDictionary[tuple[object, ...], Alike] = WeakValueDictionary()
+        self._woke: tuple[int, int] | None = None  # wall clock and own clock when something last came
+        self._columns: Counter[str] = Counter()
+        self._lengths: Counter[int | None] = Counter()
+        self._ends: dict[int, int] = {}  # by length of a window, when the next of its tuples ends
+        self._before = BEGINNING  # the clock, one tick ago
+        self._set_clock()
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def _set_clock(self) -> None:
+        if self.rows.time is not None:
+            self.clock = max(self.clock, self.rows.time)
+
+    def _go_on(self, wall: int, silence: int) -> None:
+        """While nothing comes, time goes on as it does on the wall."""
+        if self._woke is None or self.fresh is not None or self.clock == BEGINNING:
+            self._woke = wall, self.clock
+            return
+        since, clock = self._woke
+        if wall - since >= silence:
+            self.clock = max(self.clock, clock + wall - since)
+
+    def _ended(self, length: int) -> bool:
+        """Whether any tuple of a window has ended with this tick."""
+        end = self._ends.get(length)
+        if end is None:
+            end = self._next_end(length, self._before)
+        self._ends[length] = self._next_end(length, self.clock) if end <= self.clock else end
+        return end <= self.clock
+
+    def _next_end(self, length: int, after: int) -> int:
+        """When the next tuple of a window ends."""
+        live = [batch.ts[batch.ts > after - length] for batch in self.batches]
+        return min((int(times.min()) + length for times in live if len(times)), default=NEVER)
+
+    @property
+    def waiting(self) -> int:
+        """Arrivals that are not taken in yet."""
+        with self.stream.reading() as log:
+            return log.arrived - self.rows.end
+
+    # --- arrivals ------------------------------------------------------------------------------------------------
+
+    def pull(self, number: int, wall: int | None = None, silence: int = 0) -> None:
+        """Take in what has arrived. With the wall clock, a stream that was silent for so long ages by it."""
+        self.number = number
+        self.fresh = None
+        self._before = self.clock
+        self.problem = None
+        try:
+            first, end = self.rows.pull()
+        except (PromisingError, OSError, MemoryError) as problem:  # it is there to be read next time
+            told = f"stream {self.stream.name!r} cannot be read: {problem}"
+            self.problem = problem if isinstance(problem, PromisingError) else StorageUnavailable(told)
+            return
+        if end > first:
+            self._ends.clear()
+            self.fresh = self._batch(first, end)
+            self.batches.append(self.fresh)
+        self._set_clock()
+        if wall is not None:
+            self._go_on(wall, silence)
+        for length in self._lengths:
+            if self.fresh is not None or (length is not None and self._ended(length)):
+                self.changed[length] = number
+
+    def _batch(self, first: int, end: int) -> Batch:
+        ids = np.arange(first, end)
+        return self.selections.index(first, self.rows.times(first, end), lambda name: self.rows.take(name, ids))
+
+    def settle(self, forget: bool) -> None:
+        """Put small batches together and, to `forget`, let go of those that no window reaches any more."""
+        batches = self.batches
+        while len(batches) > 1 and 2 * batches[-1].size >= batches[-2].size:
+            first, end = batches[-2].first, batches[-1].first + batches[-1].size
+            if end - first > LARGEST or first + batches[-2].size != batches[-1].first:  # some between are gone
+                break
+            batches[-2:] = [self._batch(first, end)]
+        if not forget:
+            return
+        gone = 0
+        longest = max((n for n in self._lengths if n is not None), default=0)
+        for batch in batches:
+            needed = None in self._lengths and batch.first + batch.size + ENDLESS > self.rows.end
+            if needed or (batch.size and int(batch.ts.max()) > self.clock - longest):
+                break
+            gone += 1
+        if gone:
+            del batches[:gone]
+            kept = batches[0].first if batches else self.rows.end
+            self.rows.trim(kept)
+            if self.fresh is not None and self.fresh.first < kept:
+                self.fresh = None
+
+    # --- readers -------------------------------------------------------------------------------------------------
+
+    def since(self, first: int) -> list[Batch]:
+        """The batches that have the arrivals from number `first` on."""
+        held = self.batches if self.fresh is None or first < self.fresh.first else [self.fresh]
+        return [batch for batch in held if batch.first + batch.size > first]
+
+    def alike(self, length: int | None, columns: tuple[str, ...], schema: pa.Schema) -> "Alike":
+        """Those that show these columns, over windows of this length."""
+        key = length, columns, tuple(schema.names)
+        found = self._alike.get(key)
+        if found is None:
+            found = self._alike[key] = Alike(self, length, columns, schema)
+        return found
+
+    def enter(self, window: Window, inputs: Iterable[Input]) -> Reader:
+        """A new reader, with everything of its window that there still is."""
+        names = frozenset(i.name for i in inputs if i.source == window.place)
+        since = self.clock - window.length if window.length is not None else self.clock
+        readable = self.rows.reach(names, since)
+        first = self.oldest
+        if self.rows.first < first:
+            self.batches.insert(0, self._batch(self.rows.first, first))
+        made = Reader(self, window, names, readable)
+        self._columns.update(names)
+        self._lengths[window.length] += 1
+        return made
+
+    def leave(self, reader: Reader) -> None:
+        self._columns.subtract(reader.columns)
+        self._lengths[reader.window.length] -= 1
+        self._lengths += Counter()  # drops those at zero
+        for known in (self.changed, self._ends, self.totals):
+            if reader.window.length not in self._lengths:
+                known.pop(reader.window.length, None)  # type: ignore[arg-type]  # None is never there
+        unused = frozenset(name for name in reader.columns if self._columns[name] <= 0)
+        self._columns += Counter()
+        self.rows.forget(unused)
+
+    def totals_of(self, window: Window) -> Totals:
+        """The aggregates over windows as long as this one."""
+        assert window.length is not None
+        return self.totals.setdefault(window.length, Totals(self.rows, window.length))
+
+    @property
+    def oldest(self) -> int:
+        """The first arrival that is held."""
+        return self.batches[0].first if self.batches else self.rows.end
+
+    @property
+    def used(self) -> bool:
+        return bool(self._lengths)
+
+    @property
+    def nbytes(self) -> int:
+        totals = sum(some.nbytes for some in self.totals.values())
+        return self.rows.nbytes + totals + sum(batch.nbytes for batch in self.batches)
