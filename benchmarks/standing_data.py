@@ -11,7 +11,7 @@ from promising.query.scalar.compiled import Compiled, column
 from promising.query.scalar.scope import Input
 from promising.query.standing.deltas import NEG_EXP, POS, Counters, Deltas
 from promising.query.standing.operators.leaf import Leaf
-from promising.query.standing.operators.step import Node, Tick
+from promising.query.standing.operators.step import Step, Tick
 from promising.query.standing.stores import Store
 
 Ints = NDArray[np.int64]
@@ -36,7 +36,7 @@ def whole(source: int, name: str) -> Compiled:
 class Running:
     """A plan at work: `times` of each leaf's tuples, and the store of what is shown."""
 
-    node: Node
+    node: Step
     leaves: Sequence[Leaf]
     times: Sequence[Ints]
     store: Store

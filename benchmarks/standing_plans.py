@@ -23,7 +23,7 @@ from promising.query.standing.deltas import Mode
 from promising.query.standing.operators.exists import ExistsNode
 from promising.query.standing.operators.join import JoinNode
 from promising.query.standing.operators.leaf import Leaf
-from promising.query.standing.operators.step import Node
+from promising.query.standing.operators.step import Step
 from promising.query.standing.operators.table_join import TableJoinNode
 from promising.query.standing.stores import store_for
 
@@ -150,14 +150,14 @@ class Order:
     name: str
     mode: Mode
     store: str
-    plan: Callable[[Leaf, Leaf, Leaf], Node]
+    plan: Callable[[Leaf, Leaf, Leaf], Step]
 
 
-def _negation_up(a: Leaf, b: Leaf, c: Leaf) -> Node:
+def _negation_up(a: Leaf, b: Leaf, c: Leaf) -> Step:
     return ExistsNode(JoinNode(a, c, [(whole(0, "k"), whole(2, "k"))]), b, [(whole(0, "k"), whole(1, "k"))], True)
 
 
-def _join_up(a: Leaf, b: Leaf, c: Leaf) -> Node:
+def _join_up(a: Leaf, b: Leaf, c: Leaf) -> Step:
     below = Below(a, b, [(whole(0, "k"), whole(1, "k"))], True)
     return JoinNode(cast(Leaf, below), c, [(whole(0, "k"), whole(2, "k"))])
 

@@ -68,7 +68,7 @@ class ColdReader(Protocol):
         """One column at these offsets, in that order."""
 
 
-class Part(NamedTuple):
+class ChunkPart(NamedTuple):
     """Places in a list of rows that lie in one run, and their offsets in it."""
 
     run: int
@@ -110,7 +110,7 @@ class Tiers:
         found: NDArray[np.bool_] = self.run[rows >> self._lg] >= 0
         return found
 
-    def parts(self, rows: NDArray[np.int32]) -> Iterator[Part]:
+    def parts(self, rows: NDArray[np.int32]) -> Iterator[ChunkPart]:
         """The cold ones among these rows, run by run."""
         chunks = rows >> self._lg
         runs = self.run[chunks]
@@ -121,7 +121,7 @@ class Tiers:
         offsets = (self.place[chunks[where]] + (rows[where] & self._local)).astype(np.int32)
         edges = np.flatnonzero(np.diff(runs[where])) + 1
         for at, offset in zip(np.split(where, edges), np.split(offsets, edges), strict=True):
-            yield Part(int(runs[at[0]]), at, offset)
+            yield ChunkPart(int(runs[at[0]]), at, offset)
 
 
 def give_back(column: NDArray[Any], first: int, last: int) -> None:

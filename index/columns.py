@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from promising.errors import UnknownName
-from promising.index.chunks import Chunk, ColdReader, Heap, Part, Tiers, give_back
+from promising.index.chunks import Chunk, ChunkPart, ColdReader, Heap, Tiers, give_back
 from promising.index.image_arrays import joined, pour
 from promising.index.kernels.gather import copy_strings, gather, string_lengths
 from promising.index.schema import TYPES, Column, Schema
@@ -125,7 +125,7 @@ class Columns:
             return self._mixed_strings(name, rows, cold)
         return self._warm_strings(name, rows)
 
-    def _mixed_strings(self, name: str, rows: NDArray[np.int32], cold: list[Part]) -> pa.LargeStringArray:
+    def _mixed_strings(self, name: str, rows: NDArray[np.int32], cold: list[ChunkPart]) -> pa.LargeStringArray:
         """Some in memory and some not: part by part, then put in order."""
         warm = np.flatnonzero(~self._tiers.cold(rows))
         found = [self._read(p.run, name, p.offsets).text.fill_null("") for p in cold]  # `nulls` tells them apart

@@ -48,7 +48,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Part:
+class LoadPart:
     """Some of the tuples, in the order in which they arrive.
 
     They can be read as `run`, or are in `columns`. hashes: of every key column that a load was planned for. nulls:
@@ -80,7 +80,7 @@ class Load:
     latest: int
     summaries: dict[str, dict[str, Any]]
     refused: dict[str, int]
-    parts: list[Part]
+    parts: list[LoadPart]
 
     @property
     def tuples(self) -> int:

@@ -53,7 +53,7 @@ class Changed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Record:
+class TableRecord:
     """One change or many, so that they can be made again: versions that came, and those that ended."""
 
     first: int
@@ -74,10 +74,10 @@ class Record:
         return self.first + len(self.positions)
 
 
-class Journal(Protocol):
+class TableJournal(Protocol):
     """Is told of each change before it is made. One that raises has taken nothing."""
 
-    def changed(self, record: Record) -> None:
+    def changed(self, record: TableRecord) -> None:
         """Return when the change will not be lost."""
 
     def done(self) -> None:
@@ -108,7 +108,7 @@ class Table:
         self.max_rows = max_rows
         self.changes = 0
         """Number of the last change."""
-        self.journal: Journal | None = None
+        self.journal: TableJournal | None = None
         self.lock = RLock()
         """Of all it has; a store's manifest may be locked under it, never the other way round."""
         self._base = 0  # the earliest change of which is known what was there
@@ -233,7 +233,7 @@ class Table:
                 self.journal.done()
             return done
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: TableRecord) -> None:
         """Make changes that follow on the last one, as they were made before."""
         with self.lock:
             if self._following == 0 and not self.changes:
@@ -244,11 +244,11 @@ class Table:
                 )
             self._apply(record)
 
-    def image(self) -> Record:
+    def image(self) -> TableRecord:
         """All that is remembered, as one record."""
         with self.lock:
             every = np.arange(self.versions)
-            return Record(
+            return TableRecord(
                 self._base,
                 [dict(positions) for positions in self._positions],
                 self._following,
@@ -347,9 +347,9 @@ class Table:
             alike[where] = same(self.schema.types[name], chosen(column, where), now)
         return alike
 
-    def _record(self, rows: dict[str, Column], size: int, ended: Ints, positions: Mapping[str, int]) -> Record:
+    def _record(self, rows: dict[str, Column], size: int, ended: Ints, positions: Mapping[str, int]) -> TableRecord:
         change, following = self.changes + 1, self._following + size
-        return Record(
+        return TableRecord(
             self.changes,
             [{stream: int(position) for stream, position in positions.items()}],
             following,
@@ -360,7 +360,7 @@ class Table:
             np.full(len(ended), change, np.int64),
         )
 
-    def _apply(self, record: Record) -> None:
+    def _apply(self, record: TableRecord) -> None:
         size, start = len(record.numbers), self.versions
         for name, column in record.rows.items():
             self._columns[name].append(column)

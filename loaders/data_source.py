@@ -57,7 +57,7 @@ SPARKS = ("checkpointlocation", "queryname")  # that Spark puts among the option
 T = TypeVar("T")
 
 
-class Service(Ingesting, Scanning, Protocol):
+class ServiceOptions(Ingesting, Scanning, Protocol):
     """What the data source needs of a service."""
 
     def load_plan(self, stream: str) -> "LoadPlan": ...
@@ -82,7 +82,7 @@ class Source(DataSource):
         return "promising"
 
     @abstractmethod
-    def connection(self) -> Callable[[], AbstractContextManager[Service]]:
+    def connection(self) -> Callable[[], AbstractContextManager[ServiceOptions]]:
         """What opens a session on the service, here or, pickled, in a task."""
 
     def schema(self) -> types.StructType:
@@ -239,7 +239,7 @@ class Source(DataSource):
             raise BadSettings(f"a preference needs a summary on {what}, which there is not; see CREATE SUMMARY")
         return direction.lower(), own
 
-    def _shape(self, connect: Callable[[], AbstractContextManager[Service]]) -> Shape:
+    def _shape(self, connect: Callable[[], AbstractContextManager[ServiceOptions]]) -> Shape:
         with connect() as service:
             told = service.execute(f"DESCRIBE {quoted(self._stream)}").to_pylist()
         if not told or "column" not in told[0]:

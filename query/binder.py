@@ -13,7 +13,7 @@ from promising.query.aggregate.aggregates import Aggregate, check
 from promising.query.bound import RESULT, Bound, Constants, JoinKey, Order, Source, Target
 from promising.query.budgets import LONGEST_BUDGET
 from promising.query.catalog import Catalog
-from promising.query.preference import Direction, Estimated, Preference
+from promising.query.preference import BoundPreference, Direction, EstimatedCount
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
 from promising.query.scalar.positions import offset_of
@@ -391,7 +391,7 @@ class Binder:
                 )
         return Target(error, confidence)
 
-    def _preference(self, bound: Bound) -> Preference | None:
+    def _preference(self, bound: Bound) -> BoundPreference | None:
         node = self.node.args.get("preference")
         fade = self.node.args.get("fade")
         if node is None:
@@ -427,7 +427,7 @@ class Binder:
         rising = all(_rising(e) for e in node.expressions)
         bare = all(isinstance(e, nodes.SummaryEstimate) and e.args["what"] == "COUNT" for e in node.expressions)
         counts_only = bare and len(scope.found) == len(node.expressions)
-        return Preference(direction, tuple(factors), tuple(scope.found), factor, side, rising, counts_only)
+        return BoundPreference(direction, tuple(factors), tuple(scope.found), factor, side, rising, counts_only)
 
     def _preferred_key(self, bound: Bound, scope: "_PreferenceScope", node: exp.Expression) -> list[str | None]:
         """The attribute whose values are the entries, on each side."""
@@ -452,7 +452,7 @@ class Binder:
             assert bound.join.attributes[side] is not None
         return list(bound.join.attributes)
 
-    def estimated(self, node: exp.Expression) -> Estimated:
+    def estimated(self, node: exp.Expression) -> EstimatedCount:
         """A `SUMMARY.Estimate.What(column)`: the column must have a summary."""
         column = node.this
         if not isinstance(column, exp.Column):
@@ -468,7 +468,7 @@ class Binder:
                 f" {stream.name} ({found.name}) WITH GRANULARITY 60 SECONDS AND COLLAPSE(4, 5) makes one",
                 node,
             )
-        return Estimated(found.source, found.name, node.args["what"])
+        return EstimatedCount(found.source, found.name, node.args["what"])
 
 
 class _GroupScope:
@@ -525,7 +525,7 @@ class _PreferenceScope:
         self.rows = rows
         self.sql = rows.sql
         self._binder = binder
-        self.found: list[Estimated] = []
+        self.found: list[EstimatedCount] = []
 
     def resolve(self, node: exp.Column) -> Input:
         return self.rows.resolve(node)

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from promising.index import Stream, SummaryIndex
 from promising.query.aggregate.aggregates import Aggregate
-from promising.query.preference import Preference
+from promising.query.preference import BoundPreference
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Scope
 
@@ -94,7 +94,7 @@ class Bound:
     having: Compiled | None = None
     order: list[Order] = field(default_factory=list)
     limit: int | None = None
-    preference: Preference | None = None
+    preference: BoundPreference | None = None
     window: int | None = None
     budget: int | None = None
     """CPU time, in microseconds."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from promising.query.answers import Explanation, Progress
 from promising.query.cursor import Cursor
-from promising.query.operators.guided import Promising
+from promising.query.operators.guided import Guided
 from promising.query.operators.random_order import Drawing
 
 ENTRIES = 10  # of the promising set that are shown
@@ -65,16 +65,16 @@ def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Ex
     yield made
 
 
-def _promising(cursor: Cursor) -> Promising | None:
+def _promising(cursor: Cursor) -> Guided | None:
     worker = cursor.plan.worker
     if isinstance(worker, Drawing):
         worker = worker.promising
-    return worker if isinstance(worker, Promising) else None
+    return worker if isinstance(worker, Guided) else None
 
 
-def _shown(promising: Promising) -> Promising:
+def _shown(promising: Guided) -> Guided:
     """The same set once more, so that its best entries are found without taking them from the query that is to run."""
-    return Promising(
+    return Guided(
         promising.sides,
         promising.preference,
         promising.pace,
@@ -84,7 +84,7 @@ def _shown(promising: Promising) -> Promising:
     )
 
 
-def _regions(promising: Promising, shown: Promising, top: NDArray[np.int32]) -> tuple[pa.Table, int, int]:
+def _regions(promising: Guided, shown: Guided, top: NDArray[np.int32]) -> tuple[pa.Table, int, int]:
     rows: list[dict[str, Any]] = []
     considered = pruned = 0
     preference = promising.preference

@@ -18,13 +18,13 @@ from promising.index.summary_index import best_summary
 from promising.query import cardinality
 from promising.query.bound import Bound, JoinKey
 from promising.query.key_rows import Hasher, Hashes, Keys
-from promising.query.operators.guided import Promising, Side
+from promising.query.operators.guided import Guided, Side
 from promising.query.operators.hash_join import HashJoin
 from promising.query.operators.operator import Operator, Pace, Sampler
 from promising.query.operators.random_order import Drawing
 from promising.query.operators.stream_scan import RandomScan, Scan
 from promising.query.pipeline import Pipeline
-from promising.query.preference import Preference, exact_counts
+from promising.query.preference import BoundPreference, exact_counts
 from promising.query.result_sinks import Aggregated, Plain, Sorted
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
@@ -122,7 +122,7 @@ class _Planner:
         self._tell("a random sample first, then every entry")
         return Drawing(worker, self.seed, self.pace, weighted=False), worker
 
-    def _worker(self, preference: Preference | None) -> Operator:
+    def _worker(self, preference: BoundPreference | None) -> Operator:
         bound = self.bound
         if preference is None:
             if bound.constants is not None:
@@ -179,7 +179,7 @@ class _Planner:
             return f"no summary on {key.attributes[side] or 'the expression'} of {self._name(side)}"
         return f"no structure{_chosen(summary)}" if summary.structure == "none" else "the window is narrow"
 
-    def _promising(self, preference: Preference | None) -> Promising:
+    def _promising(self, preference: BoundPreference | None) -> Guided:
         bound = self.bound
         # Only DESC over keys gets along with counts that are too high: it counts again before it works an entry. A
         # sample that is drawn before needs them as they are.
@@ -213,9 +213,9 @@ class _Planner:
             and lines * LISTING > self.budget / 2
         )
         value_of, extra = self._value_of(preference, sides)
-        return Promising(sides, preference, self.pace, restrict=restrict, hurry=hurry, value_of=value_of, extra=extra)
+        return Guided(sides, preference, self.pace, restrict=restrict, hurry=hurry, value_of=value_of, extra=extra)
 
-    def _say(self, preference: Preference | None, sides: list[Side]) -> None:
+    def _say(self, preference: BoundPreference | None, sides: list[Side]) -> None:
         what: Step = ("select",) if self.bound.join is None else ("join on ", self.bound.join.condition)
         if preference is None:
             self._tell(*what, ", key by key")
@@ -236,7 +236,7 @@ class _Planner:
                 how = "a directory" if side.summary is None else f"summary {side.summary.name}{_chosen(side.summary)}"
             self._tell(f"keys of {self._name(number)}.{side.attribute or '(expression)'} from {how}")
 
-    def _keyed(self, side: int, preference: Preference | None) -> tuple[str | None, SummaryIndex | None]:
+    def _keyed(self, side: int, preference: BoundPreference | None) -> tuple[str | None, SummaryIndex | None]:
         """The attribute whose values are keys on one side, and what knows it."""
         bound = self.bound
         if bound.join is not None:
@@ -264,7 +264,7 @@ class _Planner:
         return Keys(snapshot, hasher, postings, exact=snapshot.everything, summary=summary)
 
     def _value_of(
-        self, preference: Preference | None, sides: list[Side]
+        self, preference: BoundPreference | None, sides: list[Side]
     ) -> tuple[Callable[[Rows], NDArray[np.float64]] | None, list[Side]]:
         """What a tuple is worth, and the directories needed to tell."""
         if preference is None or preference.side is None:

@@ -18,7 +18,7 @@ ESTIMATE = -2
 
 
 @dataclass(frozen=True)
-class Estimated:
+class EstimatedCount:
     """One `SUMMARY.Estimate.What(attribute)` of the preference, and the input it is computed as."""
 
     side: int
@@ -31,7 +31,7 @@ class Estimated:
 
 
 @dataclass(frozen=True)
-class Preference:
+class BoundPreference:
     """The product of `factors`, each over estimates and columns.
 
     `side` is None if every entry is a key; else entries are tuples of that side, because a factor looks at its columns.
@@ -41,7 +41,7 @@ class Preference:
 
     direction: Direction
     factors: tuple[Compiled, ...]
-    estimates: tuple[Estimated, ...]
+    estimates: tuple[EstimatedCount, ...]
     fade: float
     side: int | None
     rising: bool
@@ -73,7 +73,7 @@ class Preference:
 
 
 def exact_counts(
-    estimates: Sequence[Estimated], counts: Mapping[tuple[int, str | None], NDArray[np.int64]]
+    estimates: Sequence[EstimatedCount], counts: Mapping[tuple[int, str | None], NDArray[np.int64]]
 ) -> dict[Input, pa.Array]:
     """Columns for estimates whose counts are known: value and bounds are one number."""
     return {e.input: pa.array(counts[e.side, e.attribute].astype(np.float64)) for e in estimates}

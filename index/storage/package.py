@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from promising.errors import BadPackage, DataDamaged, NewerFormat
 from promising.index.load_plan import LoadPlan, Shape, Summed, zone_starts
-from promising.index.prepared_load import Attached, Load, Part, Sum
+from promising.index.prepared_load import Attached, Load, LoadPart, Sum
 from promising.index.schema import Column, Schema
 from promising.index.storage.checksums import crc32c
 from promising.index.storage.cold_file import escaped, plain
@@ -222,7 +222,7 @@ class Package:
             found.append(data)
         return found[0], found[1]
 
-    def part(self, entry: Entry, files: tuple[bytes, bytes], stream: Stream, run: int | None) -> Part:
+    def part(self, entry: Entry, files: tuple[bytes, bytes], stream: Stream, run: int | None) -> LoadPart:
         """A part as a stream takes it in: as `run`, or with its columns if that is None."""
         schema, seed = stream.schema, stream.seed
         keys = sorted({s.key for s in stream.summaries.values()} - set(entry["nulls"]))
@@ -234,7 +234,7 @@ class Package:
         times = columns[schema.time].values
         assert times is not None
         tree: Any = unpack_image(f"{self.path}/{entry['name']}.sums", _unpacked(files[1]))
-        return Part(
+        return LoadPart(
             times,
             {key: _hashes(columns[key], seed) for key in keys},
             entry["nulls"],
@@ -243,7 +243,7 @@ class Package:
             columns if run is None else None,
         )
 
-    def load(self, token: str, parts: list[Part]) -> Load:
+    def load(self, token: str, parts: list[LoadPart]) -> Load:
         """With its parts read, as a stream takes it in."""
         latest = max(entry["last"] for entry in self.parts)
         return Load(token, self.digest, self.watermark, latest, self.summaries, self.refused, parts)

@@ -13,14 +13,14 @@ from promising.errors import BatchError, DataDamaged
 from promising.index.row_versions import to_arrow
 from promising.index.schema import TYPES, Fields
 from promising.index.storage.checksums import Bytes
-from promising.index.table import Record
+from promising.index.table import TableRecord
 
 META = b"promising"
 VERSIONS = pa.schema([("number", pa.int64()), ("born", pa.int64())])
 ENDED = pa.schema([("number", pa.int64()), ("died", pa.int64())])
 
 
-def pack(record: Record, fields: Fields) -> Bytes:
+def pack(record: TableRecord, fields: Fields) -> Bytes:
     """The bytes of a file."""
     said = {"first": record.first, "following": record.following, "positions": record.positions}
     meta = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
@@ -37,7 +37,7 @@ def pack(record: Record, fields: Fields) -> Bytes:
     return memoryview(sink.getvalue())
 
 
-def unpack(content: Bytes, fields: Fields) -> Record:
+def unpack(content: Bytes, fields: Fields) -> TableRecord:
     """What was packed; raises `DataDamaged`."""
     try:
         source = pa.BufferReader(content)
@@ -53,7 +53,7 @@ def unpack(content: Bytes, fields: Fields) -> Record:
         columns = {name: fields.column(name, rows.column(at), False) for at, name in enumerate(fields.types)}
         positions = [{str(name): int(at) for name, at in one.items()} for one in said["positions"]]
         numbers = [*_ints(versions), *_ints(ended)]
-        return Record(int(said["first"]), positions, int(said["following"]), columns, *numbers)
+        return TableRecord(int(said["first"]), positions, int(said["following"]), columns, *numbers)
     except (pa.ArrowException, BatchError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise DataDamaged(f"it is no record of changes: {problem}") from problem
 

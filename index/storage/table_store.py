@@ -10,7 +10,7 @@ from promising.index.storage.checksums import crc32c, total
 from promising.index.storage.disk import Disk
 from promising.index.storage.manifest import Change, Manifest
 from promising.index.storage.table_file import pack, unpack
-from promising.index.table import Record, Table
+from promising.index.table import Table, TableRecord
 
 FOLDER = "tables"
 MOST_FILES = 64
@@ -51,7 +51,7 @@ def entries_of(manifest: Manifest, name: str) -> dict[int, dict[str, Any]]:
     return {int(last, 16): entry for (owner, _, last), entry in found.items() if owner == name}
 
 
-def read_change(disk: Disk, folder: Path, entry: dict[str, Any], table: Table) -> Record:
+def read_change(disk: Disk, folder: Path, entry: dict[str, Any], table: Table) -> TableRecord:
     """The changes in one file, every checksum and number checked; raises `DataDamaged`."""
     path = folder / file_name(entry["file"])
     content = disk.read(path)
@@ -116,7 +116,7 @@ class TableStore:
             self.table.cap(stream, position, upto)
         self.table.journal = self
 
-    def changed(self, record: Record) -> None:
+    def changed(self, record: TableRecord) -> None:
         """A change is on disk when this returns."""
         if self._gone:
             raise UnknownName(f"table {self.table.name!r} was dropped")
@@ -169,7 +169,7 @@ class TableStore:
         assert entry is not None
         return entry
 
-    def _write(self, record: Record, *, whole: bool) -> None:
+    def _write(self, record: TableRecord, *, whole: bool) -> None:
         """A file for the record, in the manifest too. `whole`: nothing else is needed then."""
         content = pack(record, self.table.schema)
         number, self._next = self._next, self._next + 1

@@ -15,7 +15,7 @@ from promising.cli.choices import Format, Unit
 from promising.cli.column_mapping import columns_of, near
 from promising.cli.console import clean, out
 from promising.cli.context import State
-from promising.cli.files import Source
+from promising.cli.files import FileSource
 from promising.cli.formats import count, print_columns, size, write_facts
 from promising.cli.ingest import format_for, tables_of
 from promising.errors import BadQuestion, EmptyBatch, PromisingError, UnknownColumn, Unsupported
@@ -61,7 +61,7 @@ def _generated(asked: State, wanted: Wanted) -> Data:
 
 def _read(asked: State, wanted: Wanted, path: str) -> Data:
     """The first rows of a file, and which columns play which part."""
-    source = Source(path, format_for(path, wanted.format))
+    source = FileSource(path, format_for(path, wanted.format))
     try:
         mapped, time = columns_of(source.fields, wanted.given, wanted.time)
         kinds = mapped.kinds

@@ -48,7 +48,7 @@ def format_of(path: str) -> Format | None:
 
 
 @dataclass
-class Source:
+class FileSource:
     """A file to read tuples from.
 
     fields: names and types, inferred from its beginning where the file itself does not tell.

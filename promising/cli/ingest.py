@@ -15,7 +15,7 @@ from promising.cli.choices import Format, Unit
 from promising.cli.column_mapping import SQL_TYPES, Mapped, columns_of, match, near, shaped, types_of
 from promising.cli.console import clean, err, out
 from promising.cli.context import State
-from promising.cli.files import SUFFIXES, Source, format_of
+from promising.cli.files import SUFFIXES, FileSource, format_of
 from promising.cli.formats import count, write_facts
 from promising.cli.inspect_view import rows_of
 from promising.cli.streams import execute, name_sql
@@ -39,7 +39,7 @@ def load(
     strict: bool,
 ) -> None:
     """Add all tuples of a file. If that fails midway, what is in is told, and stays in."""
-    source = Source(path, format_for(path, format))
+    source = FileSource(path, format_for(path, format))
     try:
         with asked.connect(patient=True) as session:
             mapped, event_time = _mapped(session, source, stream, given, create, time)
@@ -56,7 +56,7 @@ def load(
         source.close()
 
 
-def tables_of(source: Source, mapped: Mapped, unit: Unit | None) -> Iterator[pa.Table]:
+def tables_of(source: FileSource, mapped: Mapped, unit: Unit | None) -> Iterator[pa.Table]:
     """What a file holds, with the names and types of the columns it is for."""
     for batch in source.batches(types_of(mapped, source.fields)):
         yield shaped(batch, mapped, unit)
@@ -89,7 +89,7 @@ def columns(session: "RemoteSession", stream: str) -> dict[str, str]:
 
 def _mapped(
     session: "RemoteSession",
-    source: Source,
+    source: FileSource,
     stream: str,
     given: dict[str, str],
     create: bool,
@@ -124,7 +124,7 @@ class Rate(ProgressColumn):
 def _send(
     asked: State,
     session: "RemoteSession",
-    source: Source,
+    source: FileSource,
     stream: str,
     tables: Iterator[pa.Table],
     strict: bool,

@@ -10,7 +10,7 @@ from promising.cli.choices import Format, LoadMode, Unit
 from promising.cli.column_mapping import match, near
 from promising.cli.console import clean, out
 from promising.cli.context import State
-from promising.cli.files import Source
+from promising.cli.files import FileSource
 from promising.cli.formats import count, write_facts
 from promising.cli.ingest import format_for, tables_of
 from promising.cli.inspect_view import rows_of
@@ -33,7 +33,7 @@ def load(
     unit: Unit | None,
 ) -> None:
     """Put all rows of a file into a table."""
-    source = Source(path, format_for(path, format))
+    source = FileSource(path, format_for(path, format))
     began = clock.monotonic()
     try:
         with asked.connect() as session:

@@ -159,7 +159,7 @@ def _parts(counts: dict[str, int], what: str) -> str:
 
 
 @dataclass(frozen=True)
-class Sample:
+class StatusSample:
     """Two looks at a service, some time apart."""
 
     before: "Stats"
@@ -187,7 +187,7 @@ class Sample:
         return float(grown) / max(self.seconds, 1e-9)
 
 
-def samples(session: "RemoteSession", every: float, wait: Any = time.sleep) -> Iterator[Sample]:
+def samples(session: "RemoteSession", every: float, wait: Any = time.sleep) -> Iterator[StatusSample]:
     """A sample after each pause; `wait` makes the pauses, and ends it by returning True."""
     allowed = True
     before, stood = session.admin.stats(), {query.name: query for query in _standing(session) or ()}
@@ -199,7 +199,7 @@ def samples(session: "RemoteSession", every: float, wait: Any = time.sleep) -> I
                 queries = session.admin.queries()
             except Forbidden:
                 allowed = False
-        yield Sample(before, now, (now.uptime - before.uptime) / 1e6, queries, standing, stood)
+        yield StatusSample(before, now, (now.uptime - before.uptime) / 1e6, queries, standing, stood)
         before, stood = now, {query.name: query for query in standing or ()}
 
 
@@ -239,7 +239,7 @@ def _keys() -> Iterator[Any]:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
-def _facts(sample: Sample) -> dict[str, Any]:
+def _facts(sample: StatusSample) -> dict[str, Any]:
     now = sample.now
     return {
         "seconds": sample.seconds,
@@ -289,7 +289,7 @@ class _Screen:
     """One sample, to be seen."""
 
     target: str
-    sample: Sample
+    sample: StatusSample
 
     def __rich__(self) -> Group:
         sample, now = self.sample, self.sample.now

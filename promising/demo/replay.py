@@ -34,14 +34,14 @@ PACE = 24  # steps a second: December takes some ten seconds
 
 
 @dataclass(frozen=True)
-class Parts:
+class LogParts:
     """The log, and how much of it is the past."""
 
     log: pa.Table
     past: int
 
     @classmethod
-    def of(cls, log: pa.Table) -> "Parts":
+    def of(cls, log: pa.Table) -> "LogParts":
         """What is before December is past; of a log that ends earlier, eleven of twelve rows."""
         before = pc.sum(pc.less(log[journey.TIME], pa.scalar(LIVE_FROM, pa.timestamp("us")))).as_py()
         return cls(log, before if before < log.num_rows else max(log.num_rows * 11 // 12, 1))
@@ -68,7 +68,7 @@ def create(session: RemoteSession) -> None:
             session.execute(statement.format(name))
 
 
-def load(session: RemoteSession, parts: Parts, advance: Callable[[int], None]) -> float:
+def load(session: RemoteSession, parts: LogParts, advance: Callable[[int], None]) -> float:
     """Send the past, some batches under way at a time; returns the seconds that took."""
     began = time.perf_counter()
     past = parts.log.slice(0, parts.past)
@@ -85,7 +85,7 @@ class Replay(threading.Thread):
     `rows` have been sent; `now` is the event time reached. `finish` waits for the end, and raises what went wrong.
     """
 
-    def __init__(self, session: RemoteSession, parts: Parts) -> None:
+    def __init__(self, session: RemoteSession, parts: LogParts) -> None:
         super().__init__(name="replay", daemon=True)
         self.rows = 0
         self.now = parts.time(parts.past - 1)

@@ -21,7 +21,7 @@ from promising.client import RemoteSession, connect
 from promising.demo import journey, page, progress_picture
 from promising.demo.local_service import LocalService
 from promising.demo.progress_picture import JOIN, LINES, WINDOW, Curve
-from promising.demo.replay import CREATE, STORES, Parts, Replay, create, load
+from promising.demo.replay import CREATE, STORES, LogParts, Replay, create, load
 from promising.demo.running_sum import Sums, sums
 from promising.grid import picture
 from promising.grid.text import grid_text
@@ -81,7 +81,7 @@ def tour(out: Path, rows: int | None, stay: bool) -> None:
         address = started(console, service)
         with connect(address) as session:
             seen = Seen()
-            parts = Parts.of(journey.transactions(rows))
+            parts = LogParts.of(journey.transactions(rows))
             tell_load(console, session, parts, seen)
             replay = Replay(session, parts)
             replay.start()
@@ -138,7 +138,7 @@ def started(console: Console, service: LocalService) -> str:
     return address
 
 
-def tell_load(console: Console, session: RemoteSession, parts: Parts, seen: Seen) -> None:
+def tell_load(console: Console, session: RemoteSession, parts: LogParts, seen: Seen) -> None:
     head(console, "Streams", "a retail log, by the number of the store; and for each a summary")
     create(session)
     for statement in CREATE:
@@ -260,7 +260,7 @@ def sample(session: RemoteSession, direction: str) -> Sample:
     )
 
 
-def tell_coverage(console: Console, session: RemoteSession, replay: Replay, parts: Parts, seen: Seen) -> None:
+def tell_coverage(console: Console, session: RemoteSession, replay: Replay, parts: LogParts, seen: Seen) -> None:
     head(console, "Coverage", "each to its end, while the replay goes on. CPU time for how much of the answer:")
     columns = (TextColumn("{task.description:<9}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[now]}"))
     with bars(*columns) as progress:
@@ -330,7 +330,7 @@ def buckets(session: RemoteSession, summary: str) -> dict[str, int]:
     return out
 
 
-def tell_page(console: Console, out: Path, seen: Seen, parts: Parts) -> None:
+def tell_page(console: Console, out: Path, seen: Seen, parts: LogParts) -> None:
     assert seen.told is not None
     assert seen.sums is not None
     first, last = (instant(parts.time(row))[:10] for row in (0, parts.log.num_rows - 1))

@@ -10,7 +10,7 @@ from typing import Any
 
 from promising import wire, wire_changes
 from promising.server import access
-from promising.server.context import Parts
+from promising.server.context import ServerContext
 from promising.settings import shown
 from promising.v1 import admin_pb2, admin_pb2_grpc
 
@@ -21,7 +21,7 @@ FRESH = 0.5  # seconds for which figures of continuous queries are good
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
     """For those who run the service."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
         self._started = time.time()
 
@@ -121,7 +121,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         return response
 
 
-def subscriptions(parts: Parts) -> int:
+def subscriptions(parts: ServerContext) -> int:
     """Queries that Subscribe calls are told of, all together."""
     return sum(len(connection) for connection in list(parts.connections))
 
@@ -129,7 +129,7 @@ def subscriptions(parts: Parts) -> int:
 class Fares:
     """How the continuous queries fare, all together; worked out once for all who look at the same time."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
         self._seen: dict[str, float] = {}
         self._when = 0.0
@@ -155,7 +155,7 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def holdings(parts: Parts) -> dict[str, int]:
+def holdings(parts: ServerContext) -> dict[str, int]:
     """What the session holds: streams, summaries, tuples, and the bytes of either."""
     catalog = parts.session.catalog
     with catalog.lock:
@@ -170,7 +170,7 @@ def holdings(parts: Parts) -> dict[str, int]:
     }
 
 
-def stored(parts: Parts, name: str) -> float:
+def stored(parts: ServerContext, name: str) -> float:
     """A figure of the store; 0 of one that is not there."""
     store = parts.session.store
     return 0.0 if store is None else float(store.stats()[name])

@@ -20,7 +20,7 @@ from promising.v1 import common_pb2
 
 if TYPE_CHECKING:
     from promising.index.prepared_load import Attached
-    from promising.server.subscriptions import Connection
+    from promising.server.subscriptions import Subscriber
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Tally:
 
 
 @dataclass
-class Parts:
+class ServerContext:
     """The session that everything is about, the threads that work on it, the calls that are open, the settings."""
 
     settings: Settings
@@ -108,7 +108,7 @@ class Parts:
     queries: Calls
     ingests: Calls
     subscriptions: Calls
-    connections: "set[Connection]" = field(default_factory=set)
+    connections: "set[Subscriber]" = field(default_factory=set)
     drain: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from promising.query.answers import Answer, Done, Explanation, Frame, Part, Prog
 from promising.query.budgets import LONGEST_BUDGET
 from promising.query.sql import nodes, parse
 from promising.server import access, logs
-from promising.server.context import Parts
+from promising.server.context import ServerContext
 from promising.server.open_calls import Call
 from promising.server.sliced_work import Step, Steps
 from promising.server.subscriptions import Subscriptions
@@ -32,7 +32,7 @@ READS = (exp.Query, nodes.Show, nodes.Describe, nodes.Explain)
 class QueryService(Subscriptions):
     """Asks and carries out statements."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServerContext) -> None:
         super().__init__(parts)
         self._parts = parts
         self._session = parts.session

@@ -17,7 +17,7 @@ from promising.query.session import Session
 from promising.server import logs, memory, reflection, store_lifecycle
 from promising.server.access import AccessInterceptor
 from promising.server.admin import AdminService, Fares, holdings, resident_bytes, stored, subscriptions
-from promising.server.context import Parts, Tally
+from promising.server.context import ServerContext, Tally
 from promising.server.metrics import Endpoint, Metrics
 from promising.server.open_calls import Calls
 from promising.server.queries import QueryService
@@ -52,7 +52,7 @@ class Service:
         self.metrics = Metrics()
         limits = settings.limits
         patience = limits.slow_reader_seconds
-        self._parts = Parts(
+        self._parts = ServerContext(
             settings,
             self.session,
             Work(limits.workers),

@@ -11,7 +11,7 @@ from promising.index import Appended, Stream
 from promising.index.schema import tuples_of
 from promising.server import access, field_statements, logs
 from promising.server.batch_reader import BatchReader
-from promising.server.context import Parts
+from promising.server.context import ServerContext
 from promising.server.package_locations import check_place
 from promising.server.read_ahead import Ahead, Batch
 from promising.v1 import common_pb2, streams_pb2, streams_pb2_grpc
@@ -54,7 +54,7 @@ class Taken(NamedTuple):
 class StreamService(streams_pb2_grpc.StreamServiceServicer):
     """Creates, shows and feeds streams."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
         self._session = parts.session
         self._work = parts.work

@@ -18,7 +18,7 @@ from promising.errors import BadRequest, InternalError, LimitReached, PromisingE
 from promising.query.standing.subscription import Delta
 from promising.server import access, logs
 from promising.server.arrow import read_batch
-from promising.server.context import Parts
+from promising.server.context import ServerContext
 from promising.server.open_calls import RETRY, Call
 from promising.v1 import queries_pb2, queries_pb2_grpc
 
@@ -45,7 +45,7 @@ GONE = "the service is shutting down; subscribe again in a moment, with the last
 class Ticker:
     """Brings the continuous queries up to date again and again, and wakes those who wait for it."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
         self._waiting: set[asyncio.Event] = set()
         self._last: float | None = None
@@ -114,7 +114,7 @@ class Subscribed:
         )
 
 
-class Connection:
+class Subscriber:
     """The queries of one call. Nothing is kept for it but what its feeds know: where it stands."""
 
     def __init__(self, engine: "Engine", most: int) -> None:
@@ -236,7 +236,7 @@ class Connection:
 class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
     """The part of the QueryService that views and tables pass through."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
         self._limits = parts.settings.limits
 
@@ -248,7 +248,7 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
         if parts.draining:
             raise Unavailable(GONE)
         with parts.subscriptions.admitted(access.caller()) as call:
-            connection = Connection(parts.session.standing, self._limits.max_subscribed_queries)
+            connection = Subscriber(parts.session.standing, self._limits.max_subscribed_queries)
             parts.connections.add(connection)
             woken = asyncio.Event()
             reading = asyncio.ensure_future(_read(context, connection, woken))
@@ -277,7 +277,7 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
     async def _tell(
         self,
         call: Call,
-        connection: Connection,
+        connection: Subscriber,
         woken: asyncio.Event,
         reading: "asyncio.Future[None]",
         context: Context,
@@ -304,7 +304,7 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
                 async with asyncio.timeout(max(said + HEARTBEAT - time.monotonic(), 0)):
                     await woken.wait()
 
-    async def _frame(self, call: Call, connection: Connection, context: Context) -> bool:
+    async def _frame(self, call: Call, connection: Subscriber, context: Context) -> bool:
         """Send one frame; whether there was one."""
         messages = connection.frame(self._parts.tally.ticks)
         sent = False
@@ -344,7 +344,7 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
         return wire.changed_to(changed)
 
 
-async def _read(context: Context, connection: Connection, woken: asyncio.Event) -> None:
+async def _read(context: Context, connection: Subscriber, woken: asyncio.Event) -> None:
     """Note what the client asks for, until it has no more to ask."""
     while (request := await context.read()) is not EOF:
         request.DiscardUnknownFields()  # they would be kept, and not counted

@@ -7,7 +7,7 @@ from promising import wire
 from promising.errors import LimitReached, UnknownName
 from promising.query.catalog import SummaryEntry
 from promising.server import field_statements
-from promising.server.context import Parts
+from promising.server.context import ServerContext
 from promising.v1 import summaries_pb2, summaries_pb2_grpc
 
 Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
@@ -19,7 +19,7 @@ LEAST_REGION = 30  # bytes that a region takes in a message at least: three numb
 class SummaryService(summaries_pb2_grpc.SummaryServiceServicer):
     """Creates, shows and asks summaries."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
         self._session = parts.session
         self._work = parts.work

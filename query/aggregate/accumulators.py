@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from promising.errors import Overflow
 from promising.query.aggregate.arrow_memory import Column, Ids, Numbers, text, words
-from promising.query.aggregate.grouping import Strings, Table
+from promising.query.aggregate.grouping import GroupTable, Strings
 from promising.query.kernels.folds import (
     add_floats,
     add_ints,
@@ -347,7 +347,7 @@ class Distinct:
     def __init__(self, kind: Kind, keyed: bool) -> None:
         self._keyed = keyed
         self._strings = Strings() if kind == "string" else None
-        self.table = Table(2 if keyed else 1)
+        self.table = GroupTable(2 if keyed else 1)
         self._counts = np.zeros(1, np.int64)
 
     def rows(self, ids: Ids | None, column: Column) -> NDArray[np.int64]:

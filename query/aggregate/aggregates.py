@@ -18,7 +18,7 @@ from promising.query.aggregate.accumulators import (
     Ordered,
 )
 from promising.query.aggregate.arrow_memory import Column, Ids
-from promising.query.aggregate.grouping import Keys, Table
+from promising.query.aggregate.grouping import GroupKeys, GroupTable
 from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 
 Function = Literal["count", "sum", "avg", "min", "max", "median", "quantile", "count_distinct"]
@@ -92,8 +92,8 @@ class Groups:
 
     def __init__(self, keys: Sequence[Kind], aggregates: Sequence[Aggregate]) -> None:
         self.aggregates = tuple(aggregates)
-        self._keys = Keys(keys)
-        self._table = Table(self._keys.width)
+        self._keys = GroupKeys(keys)
+        self._table = GroupTable(self._keys.width)
         self.accumulators = [aggregate.accumulator(bool(keys)) for aggregate in aggregates]
 
     @property
@@ -143,7 +143,7 @@ class Groups:
         """
         if not self.keyed:
             return None, []
-        table = Table(self._keys.width)
+        table = GroupTable(self._keys.width)
         ids = table.enter(self._keys.encode(keys, rows))
         known = self._table.find(np.ascontiguousarray(table.stored.T))
         new = known < 0

@@ -39,7 +39,7 @@ from promising.query.aggregate.accumulators import (
 from promising.query.aggregate.aggregates import Aggregate, Groups
 from promising.query.aggregate.arrow_memory import Column, Ids
 from promising.query.aggregate.confidence import Counts, Floats, count_bounds, mean_margins, normal_quantile
-from promising.query.aggregate.grouping import Table
+from promising.query.aggregate.grouping import GroupTable
 from promising.query.kernels.samples import quantiles
 
 LIMIT = 2.0**63
@@ -206,7 +206,7 @@ class _View:
 
     def _distinct(self, state: Distinct, column: Column) -> Bounds:
         rows = state.rows(self.ids, column)
-        table = Table(len(rows))
+        table = GroupTable(len(rows))
         times = np.bincount(table.enter(rows), minlength=table.size)
         new = state.table.find(np.ascontiguousarray(table.stored.T)) < 0
         group = table.stored[:, 0] if self.ids is not None else np.zeros(table.size, np.int64)

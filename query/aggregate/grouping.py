@@ -27,7 +27,7 @@ EVERY = np.empty(0, np.uint8)
 """As a mask of what is present: nothing is missing."""
 
 
-class Table:
+class GroupTable:
     """Distinct rows of `width` words, numbered in order of first appearance. O(1) a row."""
 
     def __init__(self, width: int) -> None:
@@ -110,7 +110,7 @@ class Strings:
         return held.take(pa.array(codes, mask=codes < 0))
 
 
-class Keys:
+class GroupKeys:
     """Key columns of given kinds as words, and back.
 
     A column is a word: numbers and times as they are, strings by a code. Every bit pattern of a number or time is a

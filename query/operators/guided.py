@@ -12,7 +12,7 @@ from promising.index.summary_index import SummaryIndex
 from promising.query.kernels.pairs import compact, cross, group
 from promising.query.key_rows import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, Lists
 from promising.query.operators.operator import Batch, Guess, Operator, Pace, Slices
-from promising.query.preference import Preference, exact_counts
+from promising.query.preference import BoundPreference, exact_counts
 from promising.query.promising_set import ANY, READY, ROUGH, PromisingSet
 
 MOST_ENTRIES = 4096  # worked in one go
@@ -44,7 +44,7 @@ class Side:
         return self.snapshot.start, self.snapshot.end
 
 
-class Promising(Operator):
+class Guided(Operator):
     """Works the entries of a promising set.
 
     An entry is a key or, if the preference looks at columns, a tuple; its candidates are the tuples of the key, or the
@@ -55,7 +55,7 @@ class Promising(Operator):
     def __init__(
         self,
         sides: list[Side],
-        preference: Preference | None,
+        preference: BoundPreference | None,
         pace: Pace,
         *,
         restrict: Hashes | None = None,

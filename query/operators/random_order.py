@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from promising.errors import Overflow
 from promising.query.kernels import draw as kernels
 from promising.query.key_rows import SLICE, Lists
-from promising.query.operators.guided import Promising
+from promising.query.operators.guided import Guided
 from promising.query.operators.operator import Batch, Guess, Operator, Pace, Sampler, Slices
 from promising.query.priority_queue import Queue
 
@@ -28,7 +28,7 @@ class Drawing(Sampler):
     out not to be there included.
     """
 
-    def __init__(self, promising: Promising, seed: int, pace: Pace, *, weighted: bool) -> None:
+    def __init__(self, promising: Guided, seed: int, pace: Pace, *, weighted: bool) -> None:
         super().__init__(promising.snapshots, pace)
         self.promising = promising
         self.seed = np.uint64(seed & ((1 << 64) - 1))

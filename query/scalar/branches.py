@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from promising.query.scalar.compiled import Compiled, Failure, Frame, Value, combine, overwrite, spread
+from promising.query.scalar.compiled import ColumnFrame, Compiled, Failure, Value, combine, overwrite, spread
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import Kind
 
@@ -44,7 +44,7 @@ def _chain(
 ) -> Compiled:
     """The parts joined from left to right; `undecided` says where the value so far may still change."""
 
-    def run(frame: Frame) -> Value:
+    def run(frame: ColumnFrame) -> Value:
         value = parts[0].run(frame)
         for part in parts[1:]:
             if not part.can_fail:
@@ -66,7 +66,7 @@ def _chain(
     return combine(kind, parts, run, guards=any(part.can_fail for part in parts[1:]))
 
 
-def _try_whole(part: Compiled, frame: Frame, left: int) -> Value | None:
+def _try_whole(part: Compiled, frame: ColumnFrame, left: int) -> Value | None:
     """The value of the part on all rows, or None if it has to be had on the undecided rows alone."""
     if left == frame.rows:
         return part.run(frame)
@@ -85,12 +85,12 @@ def case(kind: Kind, branches: Sequence[tuple[Compiled, Compiled]], default: Com
     guards = any(part.can_fail for part in parts[1:])
     nested = any(part.guards for part in parts)
 
-    def whole(frame: Frame) -> Value:
+    def whole(frame: ColumnFrame) -> Value:
         conditions = [spread(condition.run(frame), frame.rows) for condition, _ in branches]
         values = [value.run(frame) for _, value in branches]
         return pc.case_when(pc.make_struct(*conditions), *values, default.run(frame))
 
-    def by_branch(frame: Frame) -> Value:
+    def by_branch(frame: ColumnFrame) -> Value:
         left = np.arange(frame.rows)
         pieces: list[pa.Array] = []
         order: list[NDArray[np.int64]] = []
@@ -112,7 +112,7 @@ def case(kind: Kind, branches: Sequence[tuple[Compiled, Compiled]], default: Com
         index[places] = np.arange(len(places))
         return pa.concat_arrays(pieces).take(pa.array(index))
 
-    def run(frame: Frame) -> Value:
+    def run(frame: ColumnFrame) -> Value:
         if not nested:
             try:
                 return whole(frame)

@@ -25,7 +25,7 @@ class Failure(Exception):
         self.tell = tell
 
 
-class Frame:
+class ColumnFrame:
     """The rows that an expression is worked out for."""
 
     __slots__ = ("columns", "rows")
@@ -34,10 +34,12 @@ class Frame:
         self.columns = columns
         self.rows = rows
 
-    def filter(self, mask: pa.Array, inputs: frozenset[Input]) -> "Frame":
+    def filter(self, mask: pa.Array, inputs: frozenset[Input]) -> "ColumnFrame":
         """The rows where the mask, which has no nulls, is true, with these columns only."""
         rows = mask.true_count
-        return self if rows == self.rows else Frame({name: self.columns[name].filter(mask) for name in inputs}, rows)
+        return (
+            self if rows == self.rows else ColumnFrame({name: self.columns[name].filter(mask) for name in inputs}, rows)
+        )
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Compiled:
     inputs: frozenset[Input]
     can_fail: bool
     constant: bool
-    run: Callable[[Frame], Value]
+    run: Callable[[ColumnFrame], Value]
     guards: bool = False
     text: str | None = None
     column: Input | None = None
@@ -68,7 +70,7 @@ class Compiled:
         if rows == 0:
             return pa.array([], ARROW[self.kind])
         try:
-            return spread(self.run(Frame(columns, rows)), rows)
+            return spread(self.run(ColumnFrame(columns, rows)), rows)
         except Failure as failure:
             raise failure.tell() from None
 
@@ -97,7 +99,7 @@ def literal(value: object, kind: Kind, text: str | None = None) -> Compiled:
     return Compiled(kind, frozenset(), False, True, lambda frame: scalar, text=text)
 
 
-_ONE = Frame({}, 1)
+_ONE = ColumnFrame({}, 1)
 
 
 def value_of(part: Compiled) -> pa.Scalar | None:
@@ -126,7 +128,11 @@ def apply(kind: Kind, parts: Sequence[Compiled], kernel: Callable[..., Value], c
 
 
 def combine(
-    kind: Kind, parts: Sequence[Compiled], run: Callable[[Frame], Value], can_fail: bool = False, guards: bool = False
+    kind: Kind,
+    parts: Sequence[Compiled],
+    run: Callable[[ColumnFrame], Value],
+    can_fail: bool = False,
+    guards: bool = False,
 ) -> Compiled:
     """An expression over its parts, that `run` works out as a whole."""
     inputs = frozenset[Input]().union(*(part.inputs for part in parts))

@@ -9,13 +9,13 @@ from sqlglot.tokenizer_core import TokenType
 
 from promising.errors import BadClause, BadSyntax
 from promising.query.sql import nodes
-from promising.query.sql.token_cursor import NUMBER, STRING, Cursor, placed
+from promising.query.sql.token_cursor import NUMBER, STRING, TokenCursor, placed
 from promising.query.sql.words import OTHER_UNITS, TYPES, UNITS
 
 _PART = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
-class Literals(Cursor):
+class Literals(TokenCursor):
     """Reads one literal at a time."""
 
     def number(self, what: str) -> exp.Expression:

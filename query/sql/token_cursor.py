@@ -27,7 +27,7 @@ def placed(node: E, start: int) -> E:
     return node
 
 
-class Cursor:
+class TokenCursor:
     """Reads tokens one by one. `word` is the next one: a word in upper case, a sign, or what kind of literal it is."""
 
     def __init__(self, tokens: list[Token], sql: str) -> None:

@@ -75,7 +75,7 @@ OTHER_STATEMENTS = _set(
 
 
 @dataclass(frozen=True)
-class Call:
+class CallForm:
     """How a function is written: its name, the node, the node's arguments in order, how many are needed."""
 
     name: str
@@ -93,52 +93,52 @@ class Call:
         return f"{count} argument{'' if count.endswith('1') else 's'}"
 
 
-CALLS: tuple[Call, ...] = (
+CALLS: tuple[CallForm, ...] = (
     # Aggregates. count, which also takes * and DISTINCT, has a form of its own.
-    Call("sum", exp.Sum),
-    Call("avg", exp.Avg),
-    Call("min", exp.Min),
-    Call("max", exp.Max),
-    Call("median", exp.Median),
-    Call("quantile", exp.Quantile, ("this", "quantile"), 2),
+    CallForm("sum", exp.Sum),
+    CallForm("avg", exp.Avg),
+    CallForm("min", exp.Min),
+    CallForm("max", exp.Max),
+    CallForm("median", exp.Median),
+    CallForm("quantile", exp.Quantile, ("this", "quantile"), 2),
     # Numbers.
-    Call("abs", exp.Abs),
-    Call("floor", exp.Floor),
-    Call("ceil", exp.Ceil),
-    Call("round", exp.Round, ("this", "decimals")),
-    Call("sign", exp.Sign),
-    Call("sqrt", exp.Sqrt),
-    Call("ln", exp.Ln),
-    Call("exp", exp.Exp),
-    Call("power", exp.Pow, ("this", "expression"), 2),
+    CallForm("abs", exp.Abs),
+    CallForm("floor", exp.Floor),
+    CallForm("ceil", exp.Ceil),
+    CallForm("round", exp.Round, ("this", "decimals")),
+    CallForm("sign", exp.Sign),
+    CallForm("sqrt", exp.Sqrt),
+    CallForm("ln", exp.Ln),
+    CallForm("exp", exp.Exp),
+    CallForm("power", exp.Pow, ("this", "expression"), 2),
     # Any type.
-    Call("coalesce", exp.Coalesce, rest="expressions"),
-    Call("nullif", exp.Nullif, ("this", "expression"), 2),
-    Call("least", exp.Least, rest="expressions"),
-    Call("greatest", exp.Greatest, rest="expressions"),
+    CallForm("coalesce", exp.Coalesce, rest="expressions"),
+    CallForm("nullif", exp.Nullif, ("this", "expression"), 2),
+    CallForm("least", exp.Least, rest="expressions"),
+    CallForm("greatest", exp.Greatest, rest="expressions"),
     # Strings.
-    Call("lower", exp.Lower),
-    Call("upper", exp.Upper),
-    Call("length", exp.Length),
-    Call("trim", exp.Trim),
-    Call("substring", exp.Substring, ("this", "start", "length"), 2),
-    Call("concat", exp.Concat, (), 1, rest="expressions"),
-    Call("starts_with", exp.StartsWith, ("this", "expression"), 2),
+    CallForm("lower", exp.Lower),
+    CallForm("upper", exp.Upper),
+    CallForm("length", exp.Length),
+    CallForm("trim", exp.Trim),
+    CallForm("substring", exp.Substring, ("this", "start", "length"), 2),
+    CallForm("concat", exp.Concat, (), 1, rest="expressions"),
+    CallForm("starts_with", exp.StartsWith, ("this", "expression"), 2),
     # Time.
-    Call("date_trunc", exp.DateTrunc, ("unit", "this"), 2),
-    Call("year", exp.Year),
-    Call("quarter", exp.Quarter),
-    Call("month", exp.Month),
-    Call("week", exp.Week),
-    Call("day", exp.Day),
-    Call("hour", exp.Hour),
-    Call("minute", exp.Minute),
-    Call("second", exp.Second),
+    CallForm("date_trunc", exp.DateTrunc, ("unit", "this"), 2),
+    CallForm("year", exp.Year),
+    CallForm("quarter", exp.Quarter),
+    CallForm("month", exp.Month),
+    CallForm("week", exp.Week),
+    CallForm("day", exp.Day),
+    CallForm("hour", exp.Hour),
+    CallForm("minute", exp.Minute),
+    CallForm("second", exp.Second),
 )
 """The functions that have a node of their own. Any other name gives an `exp.Anonymous`: the binder knows no such."""
 
-CALL_BY_NAME: dict[str, Call] = {call.name.upper(): call for call in CALLS} | {
+CALL_BY_NAME: dict[str, CallForm] = {call.name.upper(): call for call in CALLS} | {
     other: next(call for call in CALLS if call.name == name)
     for other, name in {"CEILING": "ceil", "POW": "power", "SUBSTR": "substring", "MEAN": "avg"}.items()
 }
-CALL_BY_NODE: dict[type[exp.Expression], Call] = {call.node: call for call in CALLS}
+CALL_BY_NODE: dict[type[exp.Expression], CallForm] = {call.node: call for call in CALLS}

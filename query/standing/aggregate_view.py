@@ -19,7 +19,7 @@ from promising.query.standing.deltas import NEVER, Ids, Mode
 from promising.query.standing.intervals import terms
 from promising.query.standing.operators.group import ONE, Told, is_column
 from promising.query.standing.range_sums import MOST_PLACES, Asked
-from promising.query.standing.stream_source import Source
+from promising.query.standing.stream_source import StreamSource
 from promising.query.standing.views import Changes, Planned, Seen, Selecting, View, may_wait, needed
 
 FUNCTIONS = ("count", "sum", "avg")
@@ -29,7 +29,7 @@ NOTHING: Ids = np.empty((0, 2), np.int64)
 def view_of(standing: plan.Standing, mode: Mode) -> View:
     """The kind of view that fits a query."""
     root = standing.root
-    if isinstance(root, plan.Select) and isinstance(root.body, plan.Window) and not root.distinct:
+    if isinstance(root, plan.StandingSelect) and isinstance(root.body, plan.Window) and not root.distinct:
         if not root.grouped:
             return Selecting(standing, mode)
         if mode is Mode.PIGGYBACK and not may_wait(standing):
@@ -39,7 +39,7 @@ def view_of(standing: plan.Standing, mode: Mode) -> View:
     return Planned(standing, mode)
 
 
-def _asked(select: plan.Select, window: plan.Window) -> list[Asked] | None:
+def _asked(select: plan.StandingSelect, window: plan.Window) -> list[Asked] | None:
     """What is counted and summed up, for each aggregate; None if it is more than counts and sums over ranges."""
     if select.keys or select.having is not None or window.length is None or any(o.can_fail for o in select.outputs):
         return None
@@ -71,7 +71,7 @@ class Aggregating(View):
 
     def __init__(self, standing: plan.Standing, mode: Mode, asked: list[Asked]) -> None:
         super().__init__(standing, mode)
-        assert isinstance(standing.root, plan.Select)
+        assert isinstance(standing.root, plan.StandingSelect)
         self._select = standing.root
         self._asked = asked
         self._inputs = [Input(RESULT, f"a{at}", one.result_kind) for at, one in enumerate(self._select.aggregates)]
@@ -80,7 +80,7 @@ class Aggregating(View):
         self._told_at = 0
         self._looked: tuple[int, int] | None = None
 
-    def open(self, sources: Callable[[plan.Window], Source]) -> None:
+    def open(self, sources: Callable[[plan.Window], StreamSource]) -> None:
         (window,) = plan.windows(self._select)
         source = sources(window)
         # Its conditions are not met by the selections of the stream.

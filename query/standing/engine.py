@@ -17,7 +17,7 @@ from promising.index.table import Table
 from promising.query.standing import plan
 from promising.query.standing.aggregate_view import view_of
 from promising.query.standing.deltas import Mode
-from promising.query.standing.stream_source import Alike, Source
+from promising.query.standing.stream_source import Alike, StreamSource
 from promising.query.standing.subscription import Delta
 from promising.query.standing.views import Planned, Seen, View, may_wait
 
@@ -113,7 +113,7 @@ class Engine:
         self._elapsed = elapsed
         self._last: float | None = None
         self._epoch = secrets.token_hex(8)
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, StreamSource] = {}
         self._views: dict[Key, View] = {}
         self._planned: dict[Key, Planned] = {}
         """Those of the views that have to be worked on in each tick."""
@@ -177,11 +177,11 @@ class Engine:
                     view.close()
             self._let_go()
 
-    def _source(self, window: plan.Window) -> Source:
+    def _source(self, window: plan.Window) -> StreamSource:
         key = window.stream.name.lower()
         source = self._sources.get(key)
         if source is None:
-            source = self._sources[key] = Source(window.stream, self.number)
+            source = self._sources[key] = StreamSource(window.stream, self.number)
         return source
 
     def _let_go(self) -> None:

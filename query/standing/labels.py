@@ -50,7 +50,7 @@ def label(query: plan.Query | plan.Body) -> Label:
         # A tuple without a partner goes when one comes. One with a partner goes with the last of its partners, which is
         # not known when it comes; but until then it stays, and what it is told to live for only grows.
         return Label.STR if query.negated else _stateful(label(query.left), label(query.right))
-    if isinstance(query, plan.Select):
+    if isinstance(query, plan.StandingSelect):
         return _select(query)[0]
     left, right = label(query.left), label(query.right)
     if query.operator == "except":
@@ -98,7 +98,7 @@ def _stateful(*inputs: Label) -> Label:
     return Label.STR if Label.STR in inputs else Label.WK
 
 
-def _select(query: plan.Select) -> tuple[Label, Label, Label]:
+def _select(query: plan.StandingSelect) -> tuple[Label, Label, Label]:
     """Labels of a SELECT, of it before DISTINCT, and of what it reads."""
     body = label(query.body)
     rows = Label.WK if query.grouped else body

@@ -8,7 +8,7 @@ from sqlglot import exp
 from promising.index import Stream
 from promising.index.table import Table
 from promising.query.aggregate.aggregates import Aggregate
-from promising.query.preference import Preference
+from promising.query.preference import BoundPreference
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.types import Kind
 
@@ -74,7 +74,7 @@ Body: TypeAlias = Window | Join | TableJoin | Exists
 
 
 @dataclass(frozen=True)
-class Select:
+class StandingSelect:
     """One SELECT: what it reads, and the values it shows.
 
     Without grouping, `outputs` are over the body's sources. With it, `keys` and `arguments` are, and `outputs` and
@@ -102,7 +102,7 @@ class SetOperation:
     right: "Query"
 
 
-Query: TypeAlias = Select | SetOperation
+Query: TypeAlias = StandingSelect | SetOperation
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Standing:
     """In canonical form."""
     reads: frozenset[str]
     """Lower-case names of streams, tables and summaries."""
-    preference: Preference | None = None
+    preference: BoundPreference | None = None
     budget: int | None = None
     """CPU time a second, in microseconds; None: what there is."""
     warnings: tuple[str, ...] = field(default_factory=tuple)
@@ -133,4 +133,4 @@ def windows(query: Query) -> list[Window]:
         return [body.left, body.right]
     if isinstance(body, TableJoin):
         return [body.window]
-    return [*windows(Select(body.left, ())), body.right]
+    return [*windows(StandingSelect(body.left, ())), body.right]

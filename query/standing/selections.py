@@ -86,12 +86,12 @@ class Selections:
         if self.lists.count - len(self.queries) > max(FEWEST, len(self.queries)):
             self._compact()
 
-    def index(self, first: int, ts: Seqs, columns: Callable[[str], pa.Array]) -> "Batch":
+    def index(self, first: int, ts: Seqs, columns: Callable[[str], pa.Array]) -> "SelectionBatch":
         """Arrivals `first`, `first + 1`, ... with their times.
 
         Nothing is looked up before it is asked for; the first time, `columns` gives the columns that are needed.
         """
-        return Batch(self, first, ts, columns)
+        return SelectionBatch(self, first, ts, columns)
 
     def sorted(self, found: Seqs, rows: Seqs) -> Places:
         """These rows, or if there are none named all, in order of their keys; good until the next call."""
@@ -255,7 +255,7 @@ class _Lists:
         return sum(part.array.nbytes for part in parts)
 
 
-class Batch:
+class SelectionBatch:
     """Arrivals `first` to `first + size - 1`, and where in their orders the matches of each selection are.
 
     All selections that there are by then are looked up when one is asked for.

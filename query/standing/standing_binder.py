@@ -12,7 +12,7 @@ from promising.index.table import Table
 from promising.query.binder import AGGREGATES, Binder, typed_null
 from promising.query.bound import Bound, JoinKey, Source
 from promising.query.catalog import Catalog
-from promising.query.preference import Preference
+from promising.query.preference import BoundPreference
 from promising.query.scalar.coercion import to_kind
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
@@ -77,7 +77,7 @@ class _Whole:
         self.catalog = catalog
         self.reads: set[str] = set()
         self.warnings: list[str] = []
-        self.preference: Preference | None = None
+        self.preference: BoundPreference | None = None
         self.alone = True
 
     def error(self, kind: type[StatementError], message: str, offset: int | None) -> StatementError:
@@ -171,11 +171,11 @@ class _Branch(Binder):
         self.names: list[str] = []
         self.reads: set[str] = set()
         self.warnings: list[str] = []
-        self.preference: Preference | None = None
+        self.preference: BoundPreference | None = None
         self.tables: dict[int, Table] = {}
         """By place in FROM; what is not in it is a stream."""
 
-    def standing(self) -> plan.Select:
+    def standing(self) -> plan.StandingSelect:
         args = self.node.args
         for clause, reason in _REFUSED.items():
             if (found := args.get(clause)) is not None:
@@ -220,7 +220,7 @@ class _Branch(Binder):
                 )
             body = self._exists(body, test, negated)
         self.reads |= {source.stream.name.lower() for source in self.sources}
-        return plan.Select(
+        return plan.StandingSelect(
             body=body,
             outputs=tuple(bound.outputs),
             distinct=bool(args.get("distinct")),
@@ -471,7 +471,7 @@ class _Branch(Binder):
         for what, offset in found:
             raise BadClause(unbounded(what), self.sql, offset)
 
-    def _ranked(self, bound: Bound) -> Preference | None:
+    def _ranked(self, bound: Bound) -> BoundPreference | None:
         node = self.node.args.get("preference")
         if node is not None and self.tables:
             raise self.error(Unsupported, "PREFERENCE over a join with a table: it ranks by what streams hold", node)
@@ -544,7 +544,7 @@ def _shown_as(query: plan.Query, number: int, kind: Kind) -> plan.Query:
 
 def _misled(query: plan.Query) -> bool:
     """Whether a part of the pairs of a join can give other rows than some of those that all pairs give."""
-    if isinstance(query, plan.Select):
+    if isinstance(query, plan.StandingSelect):
         return query.grouped and _joins(query)
     return _misled(query.left) or _misled(query.right) or (query.operator == "except" and _joins(query.right))
 

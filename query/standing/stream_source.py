@@ -16,7 +16,7 @@ from promising.query.scalar.scope import Input
 from promising.query.standing.column_cache import StreamRows
 from promising.query.standing.deltas import NEVER
 from promising.query.standing.plan import Window
-from promising.query.standing.selections import Batch, Selections
+from promising.query.standing.selections import SelectionBatch, Selections
 from promising.query.standing.shared_sums import Totals
 
 BEGINNING = -(1 << 62)
@@ -31,7 +31,7 @@ _numbers = count()
 class Reader:
     """What one window of one query reads of a source."""
 
-    def __init__(self, source: "Source", window: Window, columns: frozenset[str], first: int) -> None:
+    def __init__(self, source: "StreamSource", window: Window, columns: frozenset[str], first: int) -> None:
         self.source = source
         self.first = first
         """The first arrival that could be read."""
@@ -46,7 +46,7 @@ class Reader:
         if self._indexed:
             source.selections.add(self.number, window.predicates, window.conditions)
 
-    def of(self, batch: Batch, now: int, first: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def of(self, batch: SelectionBatch, now: int, first: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Arrivals of a batch from number `first` on that belong, and their times."""
         first = max(first, self.first)
         if self._indexed:
@@ -100,7 +100,7 @@ class Alike:
     one costs is what it finds, and a slice.
     """
 
-    def __init__(self, source: "Source", length: int | None, columns: tuple[str, ...], schema: pa.Schema) -> None:
+    def __init__(self, source: "StreamSource", length: int | None, columns: tuple[str, ...], schema: pa.Schema) -> None:
         self.source = source
         self._length = length
         self._columns = columns
@@ -142,7 +142,7 @@ class Alike:
         return np.cumsum(sizes.sum(axis=0)), ids[order], np.concatenate(times)[order]
 
 
-class Source:
+class StreamSource:
     """A stream's arrivals in batches, for as long as the longest window needs them."""
 
     def __init__(self, stream: Stream, number: int) -> None:
@@ -151,9 +151,9 @@ class Source:
         self.selections = Selections(self.rows)
         self.totals: dict[int, Totals] = {}
         """By length of a window, the aggregates over it."""
-        self.batches: list[Batch] = []
+        self.batches: list[SelectionBatch] = []
         """What is held, in order of arrival."""
-        self.fresh: Batch | None = None
+        self.fresh: SelectionBatch | None = None
         """What came with this tick."""
         self.problem: PromisingError | None = None
         """Why nothing could be taken in, last time."""
@@ -231,7 +231,7 @@ class Source:
             if self.fresh is not None or (length is not None and self._ended(length)):
                 self.changed[length] = number
 
-    def _batch(self, first: int, end: int) -> Batch:
+    def _batch(self, first: int, end: int) -> SelectionBatch:
         ids = np.arange(first, end)
         return self.selections.index(first, self.rows.times(first, end), lambda name: self.rows.take(name, ids))
 
@@ -261,7 +261,7 @@ class Source:
 
     # --- readers -------------------------------------------------------------------------------------------------
 
-    def since(self, first: int) -> list[Batch]:
+    def since(self, first: int) -> list[SelectionBatch]:
         """The batches that have the arrivals from number `first` on."""
         held = self.batches if self.fresh is None or first < self.fresh.first else [self.fresh]
         return [batch for batch in held if batch.first + batch.size > first]

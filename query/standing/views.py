@@ -24,7 +24,7 @@ from promising.query.standing.operators.leaf import Leaf
 from promising.query.standing.operators.step import Tick
 from promising.query.standing.operators.table_join import TableJoinNode
 from promising.query.standing.stores import store_for
-from promising.query.standing.stream_source import BEGINNING, Alike, Reader, Source
+from promising.query.standing.stream_source import BEGINNING, Alike, Reader, StreamSource
 
 REMEMBERED = 1 << 16  # retractions kept for those who come back
 SLOT = 100_000  # microseconds that a slot of a calendar is long at most: about a tick
@@ -93,7 +93,7 @@ class View(ABC):
 
     _readers: list[Reader]
 
-    def open(self, sources: Callable[[plan.Window], Source]) -> None:
+    def open(self, sources: Callable[[plan.Window], StreamSource]) -> None:
         """Enter the streams."""
         self._readers = []
         try:
@@ -115,7 +115,7 @@ class View(ABC):
         return label(self.standing.root)
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[StreamSource]:
         return list(dict.fromkeys(reader.source for reader in self._readers))
 
     @property
@@ -175,12 +175,12 @@ class Selecting(View):
 
     def __init__(self, standing: plan.Standing, mode: Mode) -> None:
         super().__init__(standing, mode)
-        assert isinstance(standing.root, plan.Select)
+        assert isinstance(standing.root, plan.StandingSelect)
         self._outputs = standing.root.outputs
         self.endless = plan.windows(standing.root)[0].length is None
         self._alike: Alike | None = None
 
-    def open(self, sources: Callable[[plan.Window], Source]) -> None:
+    def open(self, sources: Callable[[plan.Window], StreamSource]) -> None:
         super().open(sources)
         reader = self._reader
         columns = [output.column for output in self._outputs]
@@ -258,7 +258,7 @@ class Planned(View):
                 "a query without WINDOW is one SELECT from one stream; give each SELECT of this one a WINDOW"
             )
         root = standing.root
-        self.keyed = isinstance(root, plan.Select) and root.grouped and not root.distinct
+        self.keyed = isinstance(root, plan.StandingSelect) and root.grouped and not root.distinct
         self._retracted: deque[tuple[int, Ids]] = deque()
         self._held = 0
         self._forgot = 0  # the last tick whose retractions are not remembered any more
@@ -266,7 +266,7 @@ class Planned(View):
         bodies = [select.body for select in selects(root)]
         self._tables = list({id(b.table): b.table for b in bodies if isinstance(b, plan.TableJoin)}.values())
 
-    def open(self, sources: Callable[[plan.Window], Source]) -> None:
+    def open(self, sources: Callable[[plan.Window], StreamSource]) -> None:
         super().open(sources)
         self._leaves: list[Leaf] = []
         left = iter(self._readers)
@@ -404,7 +404,7 @@ class Planned(View):
     def positional(self) -> bool:
         """Whether a result is known by its tuples in any process, so that arrivals alone tell what is new."""
         root = self.standing.root
-        if not isinstance(root, plan.Select) or not isinstance(root.body, plan.Join) or may_wait(self.standing):
+        if not isinstance(root, plan.StandingSelect) or not isinstance(root.body, plan.Join) or may_wait(self.standing):
             return False
         return not root.distinct and not root.grouped
 
@@ -452,7 +452,7 @@ def may_wait(standing: plan.Standing) -> bool:
     return standing.budget is not None or standing.preference is not None
 
 
-def selects(query: plan.Query) -> Iterator[plan.Select]:
+def selects(query: plan.Query) -> Iterator[plan.StandingSelect]:
     """Every SELECT, from left to right."""
     if isinstance(query, plan.SetOperation):
         yield from selects(query.left)
@@ -461,7 +461,7 @@ def selects(query: plan.Query) -> Iterator[plan.Select]:
         yield query
 
 
-def needed(select: plan.Select) -> frozenset[Input]:
+def needed(select: plan.StandingSelect) -> frozenset[Input]:
     """The columns that a SELECT looks at, of whatever it reads."""
     body = select.body
     used: list[Compiled | None] = [*select.outputs, *select.keys, *select.arguments, select.having]

@@ -30,7 +30,7 @@ from promising.errors import (
     ValueTooLong,
     WrongType,
 )
-from promising.index.table import MOST_ROWS, Changed, Record, Table
+from promising.index.table import MOST_ROWS, Changed, Table, TableRecord
 from tests.index.tables import TYPES, Truth, batch
 
 
@@ -216,7 +216,7 @@ def test_what_is_not_there_cannot_be_read():
 
 def test_a_journal_that_raises_has_the_last_word():
     class Full:
-        def changed(self, record: Record) -> None:
+        def changed(self, record: TableRecord) -> None:
             raise OSError("full")
 
         def done(self) -> None:
@@ -306,11 +306,11 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table, self.truth, self.records = made(), Truth(), list[Record]()
+        self.table, self.truth, self.records = made(), Truth(), list[TableRecord]()
         self.table.journal = self
         self.arrived = {"s": 0, "t": 0}
 
-    def changed(self, record: Record) -> None:
+    def changed(self, record: TableRecord) -> None:
         self.records.append(record)
 
     def done(self) -> None:

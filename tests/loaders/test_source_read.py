@@ -25,7 +25,7 @@ from promising.index.scan_plan import Piece
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
 from promising.loaders import stream_reader
-from promising.loaders.data_source import Service, Source
+from promising.loaders.data_source import ServiceOptions, Source
 from promising.loaders.stream_reader import Reader, Share, grouped
 from promising.query.session import Session
 from promising.spark import register
@@ -83,7 +83,7 @@ class Here(Source):
 
     held: Session
 
-    def connection(self) -> Callable[[], AbstractContextManager[Service]]:
+    def connection(self) -> Callable[[], AbstractContextManager[ServiceOptions]]:
         return lambda: nullcontext(self.held)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from promising.demo import journey, replay
 from promising.demo.local_service import LocalService
-from promising.demo.replay import Parts, Replay
+from promising.demo.replay import LogParts, Replay
 from promising.errors import Unavailable
 from promising.index.regions import Appended
 
@@ -42,19 +42,19 @@ def log():
 
 
 def test_december_is_live_and_what_is_before_is_not(log):
-    parts = Parts.of(log)
+    parts = LogParts.of(log)
     assert parts.time(parts.past - 1) < replay.LIVE_FROM <= parts.time(parts.past)
     assert parts.past + parts.live == log.num_rows
 
 
 @pytest.mark.parametrize(("rows", "past"), [(1, 1), (2, 1), (12, 11), (12_000, 11_000)])
 def test_of_a_shorter_log_the_last_twelfth_is_live(log, rows, past):
-    assert Parts.of(log.slice(0, rows)).past == past
+    assert LogParts.of(log.slice(0, rows)).past == past
 
 
 def test_load_and_replay_send_every_row_once(log, monkeypatch):
     monkeypatch.setattr(replay, "PACE", 1e9)
-    parts = Parts.of(log.slice(0, 30_000))
+    parts = LogParts.of(log.slice(0, 30_000))
     session: Any = Recorder()
     loaded: list[int] = []
     replay.load(session, parts, loaded.append)
@@ -70,7 +70,7 @@ def test_load_and_replay_send_every_row_once(log, monkeypatch):
 def test_a_replay_that_is_stopped_ends_at_once(log, monkeypatch):
     monkeypatch.setattr(replay, "PACE", 1e-6)  # the first step would be the only one for days
     session: Any = Recorder()
-    running = Replay(session, Parts.of(log.slice(0, 30_000)))
+    running = Replay(session, LogParts.of(log.slice(0, 30_000)))
     running.start()
     running.stop()
     assert not running.is_alive()
@@ -78,7 +78,7 @@ def test_a_replay_that_is_stopped_ends_at_once(log, monkeypatch):
 
 def test_what_goes_wrong_in_a_replay_is_raised_where_it_is_waited_for(log):
     session: Any = Recorder(fail=True)
-    running = Replay(session, Parts.of(log.slice(0, 3000)))
+    running = Replay(session, LogParts.of(log.slice(0, 3000)))
     running.start()
     with pytest.raises(Unavailable, match="gone"):
         running.finish()

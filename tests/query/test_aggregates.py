@@ -11,7 +11,7 @@ import pytest
 
 from promising.errors import Overflow
 from promising.query.aggregate.aggregates import Aggregate, Function, Groups, check
-from promising.query.aggregate.grouping import SEED, Strings, Table
+from promising.query.aggregate.grouping import SEED, GroupTable, Strings
 from promising.query.kernels.intern_table import hash_text
 from promising.query.scalar.types import ARROW, Kind
 from promising.summaries.kernels.hashing import P1, P2, remix
@@ -291,7 +291,7 @@ def test_rows_whose_hashes_are_equal_are_told_apart():
         h = np.uint64(remix(np.uint64(remix(SEED ^ np.uint64(a))) ^ np.uint64(b)))
         rows.append([a, b, int((wanted ^ h).view(np.int64))])
     words = np.ascontiguousarray(np.array(rows).T)
-    table = Table(3)
+    table = GroupTable(3)
     assert table.enter(words).tolist() == list(range(20))
     assert table.enter(np.ascontiguousarray(words[:, ::-1])).tolist() == list(range(20))[::-1]
     assert table.find(words).tolist() == list(range(20))

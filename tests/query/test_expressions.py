@@ -17,7 +17,7 @@ from promising.errors import (
     TypeMismatch,
     Unsupported,
 )
-from promising.query.scalar.compiled import Compiled, Frame
+from promising.query.scalar.compiled import ColumnFrame, Compiled
 from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
 from promising.query.scalar.scope import Input, StreamScope
 from promising.query.scalar.types import ARROW, Kind, kind_of_type
@@ -260,14 +260,14 @@ def test_nested_guards_cost_no_more_than_their_number(monkeypatch: pytest.Monkey
     for level in range(6):
         text = f"n <> {2 * level} AND (n = {2 * level + 1} OR {text})"
     picked = 0
-    plain = Frame.filter
+    plain = ColumnFrame.filter
 
-    def counting(frame: Frame, mask: pa.Array, inputs: frozenset[Input]) -> Frame:
+    def counting(frame: ColumnFrame, mask: pa.Array, inputs: frozenset[Input]) -> ColumnFrame:
         nonlocal picked
         picked += 1
         return plain(frame, mask, inputs)
 
-    monkeypatch.setattr(Frame, "filter", counting)
+    monkeypatch.setattr(ColumnFrame, "filter", counting)
     guarded(f"d <> 0 AND (n = 500 OR {text})")
     assert picked < 50
 

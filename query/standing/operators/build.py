@@ -15,7 +15,7 @@ from promising.query.standing.operators.multiplicity import Rule
 from promising.query.standing.operators.past_rows import KeptNode
 from promising.query.standing.operators.project import ProjectNode
 from promising.query.standing.operators.sets import SetNode
-from promising.query.standing.operators.step import Body, Node
+from promising.query.standing.operators.step import Body, Step
 from promising.query.standing.operators.table_join import TableJoinNode
 from promising.query.standing.operators.union import UnionNode
 from promising.query.standing.operators.window_join import WindowJoinNode
@@ -30,7 +30,7 @@ RULES: Final[dict[tuple[str, bool], Rule]] = {
 }
 
 
-def build(standing: plan.Standing, mode: Mode, leaf: MakeLeaf) -> Node:
+def build(standing: plan.Standing, mode: Mode, leaf: MakeLeaf) -> Step:
     """The steps of a standing query; `leaf` makes the one of each window, from left to right, all of this mode."""
     made = Builder(standing, leaf).query(standing.root)
     assert made.mode is mode
@@ -45,9 +45,9 @@ class Builder:
         self._standing = standing
         self._leaf = leaf
 
-    def query(self, query: plan.Query) -> Node:
+    def query(self, query: plan.Query) -> Step:
         """The steps of a part of it."""
-        if isinstance(query, plan.Select):
+        if isinstance(query, plan.StandingSelect):
             return self._select(query)
         if query.operator != "union":
             return SetNode(self.query(query.left), self.query(query.right), RULES[query.operator, query.all])
@@ -56,9 +56,9 @@ class Builder:
         every = plan.SetOperation("union", True, query.left, query.right)
         return DistinctNode(self.query(every), retracts(every))
 
-    def _select(self, query: plan.Select) -> Node:
+    def _select(self, query: plan.StandingSelect) -> Step:
         made = self._body(query.body)
-        node: Node
+        node: Step
         if query.grouped:
             node = GroupNode(made, query.keys, query.aggregates, query.arguments, query.outputs, query.having)
         else:

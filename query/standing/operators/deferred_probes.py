@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.query.kernels.standing_join import earlier_partners
-from promising.query.preference import Preference
+from promising.query.preference import BoundPreference
 from promising.query.standing.operators.entry_store import Entries, Places
 
 MOST = 1 << 14  # probes that are put in order at once
@@ -21,7 +21,7 @@ class Waiting:
     probes are done. Its promise is how many partners its key has, times `fade` for each tick that it has waited.
     """
 
-    def __init__(self, sides: tuple[Entries, Entries], preference: Preference | None) -> None:
+    def __init__(self, sides: tuple[Entries, Entries], preference: BoundPreference | None) -> None:
         self._sides = sides
         self._direction = "DESC" if preference is None else preference.direction
         self._fade = 1.0 if preference is None else preference.fade

@@ -8,19 +8,19 @@ from promising.query.kernels.standing_join import admit
 from promising.query.standing.deltas import NEG_EXP, POS, Deltas, Ids, Mode, nothing
 from promising.query.standing.operators.entry_store import LEAST, Coder, Codes, Entries, slot_width
 from promising.query.standing.operators.multiplicity import NO_ENDS, Counted
-from promising.query.standing.operators.step import Node, Tick, rows_of, split, told
+from promising.query.standing.operators.step import Step, Tick, rows_of, split, told
 
 NOT_YET = -(1 << 62)  # the end of a spare that is none
 
 
-class DistinctNode(Node):
+class DistinctNode(Step):
     """One result of its input for each different row; NULL equals NULL.
 
     `retracted`: results of the input may go before their time, so all of them are held. If not, only what is shown is,
     and for each at most one more that outlives it (distinct*).
     """
 
-    def __init__(self, child: Node, retracted: bool) -> None:
+    def __init__(self, child: Step, retracted: bool) -> None:
         self.child = child
         self.children = (child,)
         self.mode = child.mode
@@ -56,7 +56,7 @@ class DistinctNode(Node):
 class Outliving:
     """What distinct* holds: for each row what is shown of it, and of those that outlive that the last to end."""
 
-    def __init__(self, child: Node) -> None:
+    def __init__(self, child: Step) -> None:
         self.mode = child.mode
         self.coder = Coder(child.kinds)
         self.shown = Entries(child.width, slot_width(child.span), False)

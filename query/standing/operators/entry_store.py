@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from promising.query.aggregate.grouping import Keys, Table
+from promising.query.aggregate.grouping import GroupKeys, GroupTable
 from promising.query.kernels import entries as kernels
 from promising.query.kernels.entries import CODE, COUNT, FIELDS, FREE, METAS, NOTE, SHIFT, SLOT, TOP
 from promising.query.scalar.types import Kind
@@ -202,8 +202,8 @@ class Coder:
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self.kinds = tuple(kinds)
-        self._keys = Keys(self.kinds)
-        self._table = Table(self._keys.width)
+        self._keys = GroupKeys(self.kinds)
+        self._table = GroupTable(self._keys.width)
         self._look = LEAST  # keys at which dead ones are looked for
         self._marks = np.zeros(LEAST, np.uint8)
 
@@ -246,8 +246,8 @@ class Coder:
         numbers = np.full(self.size, -1, np.int32)
         numbers[kept] = np.arange(len(kept), dtype=np.int32)
         arrays = self.decode(kept)
-        self._keys = Keys(self.kinds)
-        self._table = Table(self._keys.width)
+        self._keys = GroupKeys(self.kinds)
+        self._table = GroupTable(self._keys.width)
         if len(kept):
             self._table.enter(self._keys.encode(arrays, len(kept)))
         return kept, numbers

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from promising.query.aggregate.aggregates import Aggregate
 from promising.query.aggregate.arrow_memory import present, raw
 from promising.query.bound import RESULT
-from promising.query.scalar.compiled import Compiled, Frame
+from promising.query.scalar.compiled import ColumnFrame, Compiled
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW, Kind
 from promising.query.standing.deltas import NEG_INV, NEVER, POS, Deltas, Ids, Mode
 from promising.query.standing.operators.entry_store import LEAST, Coder, Codes, Entries, Places, slot_width
 from promising.query.standing.operators.multiplicity import NO_ENDS
 from promising.query.standing.operators.running_aggregates import Argument, Running, grown, kept_up, running, worked_out
-from promising.query.standing.operators.step import Body, Node, Tick, rows_of, split, told, truth
+from promising.query.standing.operators.step import Body, Step, Tick, rows_of, split, told, truth
 
 BEGINNING = -(1 << 62)
 """A time at which nothing has ended: that of a group over nothing, where no time was told yet."""
@@ -78,7 +78,7 @@ class Told:
         return self._values.nbytes + self._there.nbytes
 
 
-class GroupNode(Node):
+class GroupNode(Step):
     """One result for each group that has tuples and that HAVING is true for: (number of the group, its version).
 
     A group that changes is retracted and comes anew with the next version; one that does not, is not heard of. Without
@@ -307,4 +307,4 @@ def is_column(output: Compiled, one: Input) -> bool:
     if output.inputs != {one} or output.can_fail:
         return False
     mark = pa.nulls(1, ARROW[one.kind])
-    return output.run(Frame({one: mark}, 1)) is mark
+    return output.run(ColumnFrame({one: mark}, 1)) is mark

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from promising.query.kernels import standing_join as kernels
-from promising.query.preference import Preference
+from promising.query.preference import BoundPreference
 from promising.query.scalar.compiled import Compiled
 from promising.query.standing.deltas import POS, Deltas, Ids, Mode, Times
 from promising.query.standing.operators.deferred_probes import Waiting
@@ -38,7 +38,7 @@ class JoinNode(Body):
         right: Leaf,
         keys: Sequence[tuple[Compiled, Compiled]],
         residual: Sequence[Compiled] = (),
-        preference: Preference | None = None,
+        preference: BoundPreference | None = None,
     ) -> None:
         self.preference = preference
         self.waiting: Waiting | None = None

@@ -17,7 +17,7 @@ from promising.query.kernels.standing_join import choose
 from promising.query.scalar.types import Kind
 from promising.query.standing.deltas import NEG_EXP, NEG_INV, POS, Deltas, Ids, Mode, Times
 from promising.query.standing.operators.entry_store import Coder, Codes, Entries, Places, slot_width
-from promising.query.standing.operators.step import Node, rows_of, split
+from promising.query.standing.operators.step import Step, rows_of, split
 
 Rule = Literal["distinct", "intersect", "intersect all", "except", "except all", "exists", "not exists"]
 
@@ -50,7 +50,7 @@ class Counted:
     one. NOTE of a result: the place of its left; its extra: the place of its right, or -1.
     """
 
-    def __init__(self, rule: Rule, kinds: Sequence[Kind], left: Node, right: Node | None) -> None:
+    def __init__(self, rule: Rule, kinds: Sequence[Kind], left: Step, right: Step | None) -> None:
         self.rule = rule
         self.coder = Coder(kinds)
         self.mode = left.mode

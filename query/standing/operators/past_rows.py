@@ -6,17 +6,17 @@ import pyarrow as pa
 from promising.query.standing.deltas import Deltas, Ids
 from promising.query.standing.operators.entry_store import Entries, slot_width
 from promising.query.standing.operators.group import Told
-from promising.query.standing.operators.step import Node, Tick, split
+from promising.query.standing.operators.step import Step, Tick, split
 
 
-class KeptNode(Node):
+class KeptNode(Step):
     """The results of its input, each with the row that it came with until it is told to have ended.
 
     In `ita` a view shows what was last told, and the steps below may be ahead of it: a result is over there, its group
     has other values by now, and its row of a table is forgotten.
     """
 
-    def __init__(self, child: Node) -> None:
+    def __init__(self, child: Step) -> None:
         self.child = child
         self.children = (child,)
         self.mode = child.mode

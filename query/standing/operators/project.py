@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from promising.query.scalar.compiled import Compiled
 from promising.query.standing.deltas import Deltas, Ids
-from promising.query.standing.operators.step import Body, Node, Tick
+from promising.query.standing.operators.step import Body, Step, Tick
 
 
-class ProjectNode(Node):
+class ProjectNode(Step):
     """The outputs of a body's results, which pass as they are; no edge of its own is counted."""
 
     def __init__(self, body: Body, outputs: Sequence[Compiled]) -> None:

@@ -74,7 +74,7 @@ class Running(ABC):
         return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
 
 
-class Rows(Running):
+class AggregateRows(Running):
     """count(*)."""
 
     def __init__(self, entries: Entries) -> None:
@@ -243,7 +243,7 @@ def running(aggregate: Aggregate, argument: Argument | None, entries: Entries) -
     if not kept_up(aggregate):
         return None
     if argument is None:
-        return Rows(entries)
+        return AggregateRows(entries)
     if aggregate.function == "count":
         return Counting(argument)
     if aggregate.function in ("min", "max"):

@@ -4,13 +4,13 @@ import pyarrow as pa
 
 from promising.query.standing.deltas import Deltas, Ids
 from promising.query.standing.operators.multiplicity import NO_ENDS, Counted, Rule
-from promising.query.standing.operators.step import Node, Tick, split, told
+from promising.query.standing.operators.step import Step, Tick, split, told
 
 
-class SetNode(Node):
+class SetNode(Step):
     """Results of the left, as many of each row as the operation says; NULL equals NULL."""
 
-    def __init__(self, left: Node, right: Node, rule: Rule) -> None:
+    def __init__(self, left: Step, right: Step, rule: Rule) -> None:
         self.children = (left, right)
         self.mode = left.mode
         self.width = left.width

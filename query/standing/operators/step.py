@@ -35,7 +35,7 @@ class Tick:
     """Of joins that have a budget: whether more may be done now. None: everything."""
 
 
-class Node(ABC):
+class Step(ABC):
     """A step. Its results are known by `width` numbers each.
 
     A receiver ends what it holds at `Deltas.time` first, then takes the retractions, then what came: a result that
@@ -44,7 +44,7 @@ class Node(ABC):
 
     width: int
     mode: Mode
-    children: "tuple[Node, ...]" = ()
+    children: "tuple[Step, ...]" = ()
     kinds: tuple[Kind, ...] = ()
     """Of its outputs."""
     span: int | None = None
@@ -121,7 +121,7 @@ class Node(ABC):
         return parts, time
 
 
-class Body(Node):
+class Body(Step):
     """A step whose results are tuples put together: an expression finds their columns by source."""
 
     sources: dict[int, tuple[Rows, int]]
@@ -167,7 +167,7 @@ class Body(Node):
         return out
 
 
-def clocks(node: Node) -> list[int]:
+def clocks(node: Step) -> list[int]:
     """The latest times that a step and those below have heard of."""
     below = [time for child in node.children for time in clocks(child)]
     return below if node.clock is None else [node.clock, *below]

@@ -7,13 +7,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from promising.query.standing.deltas import Deltas, Ids, Mode, joined, nothing
-from promising.query.standing.operators.step import Node, Tick, handed
+from promising.query.standing.operators.step import Step, Tick, handed
 
 
-class UnionNode(Node):
+class UnionNode(Step):
     """Results of all branches: the number of the branch, then the branch's ids, then zeros."""
 
-    def __init__(self, branches: Sequence[Node]) -> None:
+    def __init__(self, branches: Sequence[Step]) -> None:
         self.children = tuple(branches)
         self.mode = branches[0].mode
         self.kinds = branches[0].kinds

@@ -18,7 +18,7 @@ NO_ENDS: Times = np.empty(0, np.int64)
 NO_CODES: Codes = np.empty(0, np.int32)
 
 
-class Window:
+class JoinWindow:
     """The tuples of one side, from the first that lives to the last that came. O(1) for each on the way in and out.
 
     A tuple that ends before one that came earlier is held until that one ends as well, which is within the length of
@@ -111,8 +111,8 @@ class WindowJoinNode(Body):
         self.sources.update({place: (rows, 1) for place, (rows, _) in right.sources.items()})
         self.residual = tuple(residual)
         self.coder = Coder([mine.kind for mine, _ in keys])
-        self.left = Window(left, [mine for mine, _ in keys])
-        self.right = Window(right, [theirs for _, theirs in keys])
+        self.left = JoinWindow(left, [mine for mine, _ in keys])
+        self.right = JoinWindow(right, [theirs for _, theirs in keys])
 
     def step(self, tick: Tick) -> Deltas:
         (left, right), time = self.pull(tick)
@@ -151,7 +151,7 @@ class WindowJoinNode(Body):
             kernels.note(np.ascontiguousarray(places), a.records, b.records)
         return [found]
 
-    def _coded(self, window: Window, new: Deltas) -> tuple[Deltas, Codes]:
+    def _coded(self, window: JoinWindow, new: Deltas) -> tuple[Deltas, Codes]:
         """Arrivals whose keys are not NULL, and the codes of these."""
         if not len(new):
             return new, NO_CODES

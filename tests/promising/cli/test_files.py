@@ -12,7 +12,7 @@ import pytest
 from promising.cli import files
 from promising.cli.choices import Format, Unit
 from promising.cli.column_mapping import columns_of, match, shaped, types_of
-from promising.cli.files import Source, format_of
+from promising.cli.files import FileSource, format_of
 from promising.errors import BadSchema, BatchError, MissingColumn, UnknownColumn
 
 KINDS = {"ts": "timestamp", "item": "int", "price": "float", "name": "string", "ok": "bool"}
@@ -21,7 +21,7 @@ NOON = datetime(2024, 5, 1, 12)
 
 def read(path, kinds=KINDS, given=None, unit=None):
     """All tuples of a file, as those of a stream with these columns."""
-    source = Source(str(path), format_of(str(path)) or Format.CSV)
+    source = FileSource(str(path), format_of(str(path)) or Format.CSV)
     try:
         mapped = match("s", kinds, source.fields, given or {})
         return pa.concat_tables(shaped(b, mapped, unit) for b in source.batches(types_of(mapped, source.fields)))
@@ -30,7 +30,7 @@ def read(path, kinds=KINDS, given=None, unit=None):
 
 
 def fields_of(path):
-    source = Source(str(path), format_of(str(path)) or Format.CSV)
+    source = FileSource(str(path), format_of(str(path)) or Format.CSV)
     source.close()
     return source.fields
 
@@ -188,7 +188,7 @@ def test_a_file_is_never_read_as_a_whole(tmp_path, monkeypatch):
         file.write("n,text\n")
         for n in range(300_000):
             file.write(f"{n},{'x' * 60}\n")
-    source = Source(str(path), Format.CSV)
+    source = FileSource(str(path), Format.CSV)
     batches = source.batches({"n": pa.int64(), "text": pa.string()})
     rows = next(batches).num_rows
     assert source.size is not None

@@ -12,7 +12,7 @@ from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW, Kind
 from promising.query.standing.deltas import NEG_EXP, POS, Counters, Deltas, Mode
 from promising.query.standing.operators.leaf import Leaf
-from promising.query.standing.operators.step import Node, Tick
+from promising.query.standing.operators.step import Step, Tick
 
 
 @dataclass
@@ -50,7 +50,7 @@ def col(source: int, name: str, kind: Kind = "int") -> Compiled:
 class View:
     """What is shown by what a step says; it complains about anything that makes no sense."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Step) -> None:
         self.node = node
         self.results: dict[tuple[int, ...], int] = {}
         self.rows: dict[tuple[int, ...], tuple[Any, ...]] = {}

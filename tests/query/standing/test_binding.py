@@ -47,14 +47,14 @@ def bound(sql: str, catalog: Catalog) -> plan.Standing:
     return bind_standing(parse(sql), sql, catalog)
 
 
-def selected(sql: str, catalog: Catalog) -> plan.Select:
+def selected(sql: str, catalog: Catalog) -> plan.StandingSelect:
     root = bound(sql, catalog).root
-    assert isinstance(root, plan.Select)
+    assert isinstance(root, plan.StandingSelect)
     return root
 
 
 def body_of(kind: type[B], made: plan.Standing) -> B:
-    assert isinstance(made.root, plan.Select) and isinstance(made.root.body, kind)
+    assert isinstance(made.root, plan.StandingSelect) and isinstance(made.root.body, kind)
     return made.root.body
 
 
@@ -78,7 +78,7 @@ def pairs(keys: tuple[tuple[Compiled, Compiled], ...]) -> list[tuple[set[tuple[i
 def test_a_selection(catalog):
     made = bound("select K, x * 2 as twice from A where x > 1 and s = 'q' and 1 / k > 0 window 5 seconds", catalog)
     root = made.root
-    assert isinstance(root, plan.Select) and isinstance(root.body, plan.Window)
+    assert isinstance(root, plan.StandingSelect) and isinstance(root.body, plan.Window)
     window = root.body
     assert (window.stream, window.length, window.place, window.alias) == (catalog.streams["a"], 5 * SECOND, 0, "A")
     assert texts(window) == ["x > 1", "s = 'q'", "1 / k > 0"]

@@ -103,7 +103,7 @@ def test_both_plans_of_the_figure(catalog):
     """negation(join(a, c), b) and join(negation(a, b), c)."""
     above = bound(f"SELECT a.k FROM a, c WHERE a.k = c.k AND {NEITHER} WINDOW 5", catalog)
     root = above.root
-    assert isinstance(root, plan.Select)
+    assert isinstance(root, plan.StandingSelect)
     body = root.body
     assert isinstance(body, plan.Exists) and isinstance(body.left, plan.Join)
     assert (label(body.left), label(body), label(above.root)) == (WK, STR, STR)

@@ -13,7 +13,7 @@ import pytest
 from promising.index.table import Table
 from promising.query.aggregate.aggregates import Aggregate
 from promising.query.bound import RESULT
-from promising.query.preference import Preference
+from promising.query.preference import BoundPreference
 from promising.query.scalar.compiled import Compiled, apply, column
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import Kind
@@ -24,10 +24,10 @@ from promising.query.standing.operators.group import GroupNode
 from promising.query.standing.operators.join import JoinNode
 from promising.query.standing.operators.project import ProjectNode
 from promising.query.standing.operators.sets import SetNode
-from promising.query.standing.operators.step import Node, rows_of
+from promising.query.standing.operators.step import Step, rows_of
 from promising.query.standing.operators.table_join import TableJoinNode
 from promising.query.standing.operators.union import UnionNode
-from promising.query.standing.operators.window_join import Window, WindowJoinNode
+from promising.query.standing.operators.window_join import JoinWindow, WindowJoinNode
 from tests.query.standing.harness import Stream, View, col
 
 pytestmark = pytest.mark.kernel
@@ -179,7 +179,7 @@ def test_both_joins_say_the_same_tick_by_tick(mode, residual, keys, seed):
 def test_a_window_holds_no_more_than_lives_however_late_tuples_are():
     """One that ends before others which came earlier goes with these, and memory comes back."""
     stream = Stream(KINDS, 1_000)
-    window = Window(stream.leaf(Mode.PIGGYBACK), [K0])
+    window = JoinWindow(stream.leaf(Mode.PIGGYBACK), [K0])
     window.reserve(0, 3)
     sizes = []
     for n in range(0, 20_000, 10):
@@ -258,7 +258,7 @@ def test_retractions_from_below_are_undone(mode, outer, seed):
         leaf.arrive = both_arrive(leaf, other)
     left = SetNode(ProjectNode(story.leaves[0], [K0]), ProjectNode(story.leaves[1], [K1]), "except all")
     right = SetNode(ProjectNode(mirrored[1], [K1]), ProjectNode(mirrored[0], [K0]), "except")
-    node: Node
+    node: Step
     if outer == "union":
         node = DistinctNode(UnionNode([left, right]), True)
     elif outer == "distinct":
@@ -456,7 +456,7 @@ def range_of(first, count):
 def test_a_join_with_little_time_finds_each_pair_at_most_once(mode, direction, seed):
     """What is shown is always right, though not all; once there is time, nothing is missing that is still live."""
     story = Story(seed, mode, windows=(40, 40))
-    preference = None if direction is None else Preference(direction, (), (), 0.9, None, True, True)
+    preference = None if direction is None else BoundPreference(direction, (), (), 0.9, None, True, True)
     join = JoinNode(story.leaves[0], story.leaves[1], [(K0, K1)], [], preference)
     view = View(ProjectNode(join, [K0, X0, X1]))
 
