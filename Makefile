@@ -42,6 +42,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) install --quiet --require-hashes -r requirements.lock
 	@$(PIP) install --quiet --no-deps --editable .
 	@$(PIP) check
+	@echo "Compiling the kernels, once (a minute)"
+	@$(BIN)/promising warmup
 	@touch $@
 
 .PHONY: demo

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from threading import RLock
-from time import thread_time_ns
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -47,6 +46,7 @@ from promising.index.summary import Identity, SummaryState, forget
 from promising.index.summary_index import SummaryIndex
 from promising.index.time_text import instant, readable, rounded
 from promising.index.unindexed import BareState
+from promising.summaries.kernels.clock import work_ns
 
 MINUTE = 60_000_000
 LARGEST_BATCH = 1 << 22
@@ -113,7 +113,7 @@ class Stream:
         self.max_tuples = max_tuples
         self.max_string_bytes = max_string_bytes
         self.clock = clock
-        self.cpu: Callable[[], int] = thread_time_ns
+        self.cpu: Callable[[], int] = work_ns
         """Tells what work costs, in nanoseconds: `STRUCTURE auto` goes by it."""
         self.seed = seed
         self.watermark: int | None = None

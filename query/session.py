@@ -2,11 +2,11 @@
 
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -36,6 +36,7 @@ from promising.query.standing.local_subscriptions import Watched, poll
 from promising.query.standing.standing_binder import bind_standing
 from promising.query.standing.subscription import Delta, Subscription
 from promising.summaries.adt import Estimates
+from promising.summaries.kernels.clock import work_ns
 
 if TYPE_CHECKING:  # files are no matter of those who keep nothing
     from promising.index.storage.store import Store
@@ -57,10 +58,11 @@ class Session:
         self,
         *,
         clock: Callable[[], int] = wall_clock,
-        cpu: Callable[[], int] = time.thread_time_ns,
+        cpu: Callable[[], int] = work_ns,
         seed: int | None = None,
         store: "Store | None" = None,
     ) -> None:
+        pa.array(np.empty(0))  # Arrow imports pandas when it is first given an array: not on the budget of a query
         self._cpu = cpu
         self.store = store
         self.catalog = Catalog()

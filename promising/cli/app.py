@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from promising.cli import bench, config, inspect, query, serve, sql, status, storage, streams, subscribe, token
+from promising.cli import bench, config, inspect, query, serve, sql, status, storage, streams, subscribe, token, warmup
 from promising.cli.common_options import reads
 from promising.cli.context import TARGET, Output, State, read_token
 from promising.cli.durations import seconds
@@ -97,6 +97,7 @@ def root(
 
 
 app.command("serve", rich_help_panel=SERVICE)(serve.serve)
+app.command("warmup", rich_help_panel=SERVICE)(warmup.warmup)
 app.command("status", rich_help_panel=SERVICE)(status.status)
 app.command("top", rich_help_panel=SERVICE)(status.top)
 app.add_typer(token.app, rich_help_panel=SERVICE)

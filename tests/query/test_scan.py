@@ -17,6 +17,7 @@ from promising.errors import BadQuestion, NoSummary, TokenExpired, Unsupported
 from promising.index.scan_plan import Scan, ScanPlan
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
+from promising.loaders.spark_sql import spark_sql
 from promising.query import Session
 from promising.summaries.hashing import hash_keys
 
@@ -288,7 +289,7 @@ def test_what_is_refused():
 
     def told(kind: type[Exception], said: str, sql: str, share: Any = 1.0) -> None:
         with pytest.raises(kind, match=said):
-            session.plan_scan(sql, share=share)
+            session.plan_scan(sql, share=share, written=spark_sql)
 
     told(Unsupported, "for a SELECT", "SHOW STREAMS")
     told(BadQuestion, "above 0", "SELECT k FROM a", 0.0)
