@@ -24,6 +24,7 @@ from tests.conftest import NO_JIT
 from tests.index.test_purity import coarse
 from tests.index.world import SCHEMA, SMALL, ColdShelf, columns, contents, cool, oracle_for, pairs, restarted
 from tests.index.world import small_chunks as with_chunks
+from tests.tiers import examples
 
 KEYS = list(range(-2, 14))
 EVER = 1 << 61
@@ -108,7 +109,7 @@ def truth_of(oracle: Oracle, start: int, end: int) -> dict[int, list[int]]:
     return {key: [oracle._accepted[a]["id"] for a in oracle.tuples(key, (start, end))] for key in KEYS}
 
 
-@settings(max_examples=4 if NO_JIT else 30)
+@settings(max_examples=examples(4 if NO_JIT else 30))
 @given(st.integers(0, 1 << 32), st.sampled_from([1, 8, 64]), st.booleans())
 def test_changes_at_any_moment_change_no_answer(seed, chunk, cold):
     """Against the oracle; with answers under way, restarts, tuples that go cold and rows that are used again."""

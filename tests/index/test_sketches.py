@@ -18,6 +18,7 @@ from promising.testing.streams import zipf_law
 from tests.conftest import NO_JIT
 from tests.index.kernels.plain import sketch
 from tests.index.world import SMALL, Columns, columns
+from tests.tiers import examples
 
 EVER = 1 << 61
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
@@ -74,7 +75,7 @@ def same(found: Sketched | None, expected: Sketched) -> None:
 
 
 @pytest.mark.kernel
-@settings(max_examples=3 if NO_JIT else 40)
+@settings(max_examples=examples(3 if NO_JIT else 40))
 @given(
     st.integers(0, 999),
     st.sampled_from([SMALL, TUNED]),

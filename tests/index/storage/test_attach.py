@@ -32,6 +32,7 @@ from promising.index.storage.store_options import StoreOptions
 from promising.index.summary import SummaryState
 from promising.query.session import Session
 from tests.index.storage.flaky import Crash, FlakyDisk
+from tests.tiers import examples
 
 MINUTE = 60_000_000
 NOW = 10**15
@@ -188,7 +189,7 @@ def test_live_and_loaded_and_half_of_each_are_the_same(tmp_path, durable, sort):
         first.close()
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.data())
 def test_any_mixture_is_the_same(tmp_path_factory, data):
     """Live batches, loads, checkpoints, restarts and steps of the watermark, in any order that keeps time."""

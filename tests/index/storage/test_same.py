@@ -24,6 +24,7 @@ from promising.testing import ManualClock
 from tests.index.storage.lives import abandon
 from tests.index.storage.told import differences, told
 from tests.index.world import SCHEMA, SMALL, STRUCTURES, columns, part
+from tests.tiers import examples
 
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = list(range(-3, 27))
@@ -232,6 +233,6 @@ class Machine(RuleBasedStateMachine):
 
 
 Machine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(40), stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestMachine = Machine.TestCase

@@ -44,6 +44,7 @@ from promising.index.table import Table
 from tests.index.storage.flaky import Crash, FlakyDisk
 from tests.index.storage.lives import NOW, SEED, abandon
 from tests.index.tables import TYPES, Truth, batch
+from tests.tiers import examples
 
 LIMITS = StoreOptions(sync_ahead=False, checkpoint_bytes=1 << 40)
 TICKS = {"ts": "timestamp", "k": "int"}
@@ -663,7 +664,7 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
+TestLives.settings = settings(max_examples=examples(20), stateful_step_count=15, deadline=None)
 
 
 def test_the_manifest_names_every_file(three):
