@@ -20,7 +20,7 @@ CRASH_ARGS ?=
 # What has no array access of its own to check: text, expressions over Arrow, statistics over many trials, processes.
 UNCOMPILED := $(addprefix --ignore=tests/,sql docs promising benchmarks proto e2e conformance index/storage crash formats loaders \
   query/test_expressions.py query/test_expr_duckdb.py query/test_estimators.py \
-  $(addprefix query/standing/test_,binding.py labels.py oracle.py standing_truth.py chaos.py) \
+  $(addprefix query/standing/test_,standing_binder.py labels.py oracle.py standing_truth.py chaos.py) \
   query/test_estimates.py query/test_bad_input.py)
 
 # Tests of one file stay together: they share what is expensive to start.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from promising.demo import journey
 from promising.query import Session
+from tests.query import skewed
 from tests.query.stores import SECOND, Stores, filled, rows_of, stores, tuples
 
 STORES = (367, 406)
@@ -214,3 +215,36 @@ def test_a_key_that_grows_while_the_answer_waits_is_judged_as_it_was():
     assert answer.progress.token is not None
     rows = rows_of(made.session.resume(answer.progress.token))
     assert {row[0] for row in rows} == outliers
+
+
+def test_rare_keys_among_named_ones_come_in_order_inside_a_window():
+    session = skewed.filled()
+    data, other = skewed.batch(30_000, 3_000, 0), range(100, 3_000, 7)
+    inside = np.asarray(data["ts"]) > np.max(np.asarray(data["ts"])) - 450 * SECOND
+    counts = np.bincount(np.asarray(data["k"])[inside], minlength=3_000)
+    named = ", ".join(map(str, other))
+    sql = f"SELECT k FROM a WHERE k IN ({named}) WITH PREFERENCE ASC SUMMARY.Estimate.Count(k) WINDOW 450 SECONDS"
+    found = counts[session.query(sql).to_arrow()["k"].to_numpy()]
+    assert len(found) == counts[list(other)].sum()
+    assert (np.diff(found) >= 0).all()
+
+
+@pytest.mark.parametrize("preference", ["DESC 1.0 / {}", "DESC {} - 30", "ASC {} - 30"])
+def test_a_preference_that_may_fall_fades_in_order(preference):
+    """Priorities are worked out anew from the rows: by key, granularity and in the order they came."""
+    session = skewed.filled(granularity=60, collapse="(4, 4)", n=20_000, keys=300)
+    sql = "SELECT k, ts FROM a WITH PREFERENCE " + preference.format("SUMMARY.Estimate.Count(k)") + " FADE FACTOR 0.5"
+    rows = session.query(sql).to_arrow()
+    keys, times = rows["k"].to_numpy(), rows["ts"].cast("int64").to_numpy()
+    horizons = np.array(session.catalog.summaries["sa"].index.state.horizons)
+    bands = (times[:, None] < horizons[None, :]).sum(axis=1)
+    entry = keys * 10 + bands
+    first = np.flatnonzero(np.concatenate(([True], entry[1:] != entry[:-1])))
+    assert len(first) == len(np.unique(entry)), "each entry in one piece"
+    size = dict(zip(*np.unique(entry, return_counts=True), strict=True))
+    total = dict(zip(*np.unique(keys, return_counts=True), strict=True))
+    rising = preference.startswith("ASC")
+    count = np.array([total[keys[i]] if rising else size[entry[i]] for i in first], float)
+    value = 1.0 / count if "/" in preference else count - 30
+    priority = value / 0.5 ** bands[first] if rising else value * 0.5 ** bands[first]
+    assert (np.diff(priority if rising else -priority) >= -1e-12).all()

@@ -8,6 +8,7 @@ import pytest
 
 from promising.errors import BadToken, TokenExpired
 from promising.query import Session
+from tests.query import skewed
 from tests.query.stores import MS, Row, Stores, filled, pieces, rows_of, stores, tuples
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
@@ -240,3 +241,18 @@ def test_the_same_question_has_the_same_answer(preference, window):
         rows = rows_of(made.session.query(asked.sql, seed=4))
         assert rows_of(made.session.query(asked.sql, seed=4)) == rows
         assert rows_of(again.session.query(asked.sql, seed=4)) == rows
+
+
+@pytest.mark.parametrize("budget", [0.005, 0.05, 10.0])
+@pytest.mark.parametrize("join", [False, True])
+def test_aggregates_by_preference_over_a_part_of_the_stream(budget, join):
+    session = skewed.filled()
+    source = "a, b WHERE a.k = b.k" if join else "a"
+    sql = f"SELECT sum(a.price) AS p, count(*) AS n FROM {source}"
+    exact = session.query(f"{sql} WINDOW 500 SECONDS").to_arrow().to_pylist()[0]
+    counts = "SUMMARY.Estimate.Count(a.k)" + (", SUMMARY.Estimate.Count(b.k)" if join else "")
+    answer = session.query(f"{sql} WITH PREFERENCE DESC {counts} WINDOW 500 SECONDS", budget=budget).run()
+    while answer.progress.token is not None:
+        answer = session.resume(answer.progress.token).run()
+    found = answer.to_arrow().to_pylist()[0]
+    assert found["n"] == exact["n"] and found["p"] == pytest.approx(exact["p"])

@@ -1,4 +1,4 @@
-"""A store to spoil."""
+"""A store to spoil, and how stores behave in a test."""
 
 import shutil
 from pathlib import Path
@@ -22,3 +22,16 @@ def killed(tmp_path_factory):
 def folder(killed, tmp_path):
     """A copy of it."""
     return Path(shutil.copytree(killed, tmp_path / "store"))
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Few tuples fill a chunk, and no upkeep but what a test asks for."""
+    monkeypatch.setattr("promising.index.log.CHUNK", 64)
+    monkeypatch.setattr("promising.index.storage.store.TICK", 3600.0)
+
+
+@pytest.fixture
+def ticking(small_chunks, monkeypatch):
+    """Upkeep at once whenever it is due."""
+    monkeypatch.setattr("promising.index.storage.store.TICK", 0.01)

@@ -456,7 +456,7 @@ def test_a_crash_leaves_all_or_nothing(tmp_path):
     assert call > 5
 
 
-# --- found by review -------------------------------------------------------------------------------------------------
+# --- damage, crashes, ceilings ---------------------------------------------------------------------------------------
 
 PLAIN = "CREATE STREAM s (ts TIMESTAMP, item BIGINT{}) TIMESTAMP BY ts{}"
 FAR = "CREATE SUMMARY far ON s (item) WITH GRANULARITY 1 MINUTE AND COLLAPSE (3, 5) OPTIONS (buckets = 8, width = 64)"

@@ -21,6 +21,7 @@ from promising.index.check import check_stream
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
 from promising.testing import ManualClock
+from tests.index.storage import stores
 from tests.index.storage.lives import abandon
 from tests.index.storage.told import differences, told
 from tests.index.world import SCHEMA, SMALL, STRUCTURES, columns, part
@@ -64,6 +65,37 @@ def test_the_same_batches_give_the_same_bytes_in_another_process(plain, tmp_path
     assert again.keys() == plain.keys()
     for name, content in plain.items():
         assert again[name] == content, f"{name} differs"
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_strings_are_given_back_alike_with_and_without_a_start(tmp_path, monkeypatch):
+    monkeypatch.setattr("promising.index.log.SLICE", 64)
+    options = replace(stores.SMALL, hot_tuples=1 << 40)
+
+    def lived(folder: Path, restarted: bool):
+        def rows(k: int, at: int, width: int):
+            return {"ts": at + np.arange(64), "k": np.full(64, k), "s": ["x" * width] * 64}
+
+        store = stores.opened(folder, options, seed=7)
+        types = {"ts": "timestamp", "k": "int", "s": "string"}
+        stream = store.create_stream("a", types, "ts", max_tuples=1 << 14, max_string_bytes=64 * 3000)
+        stream.create_summary("k", "k", granularity=1000, collapse=(2, 2), options=stores.OPTIONS)
+        for number in range(60):
+            stream.append(rows(number % 5, number * 10, 20))
+        stream.append(rows(1, 20_000, 800))
+        if restarted:
+            stores.crash(store)
+            store = stores.opened(folder, options, seed=7)
+            stream = store.streams["a"]
+        stream.create_summary("late", "k", granularity=1000, collapse=(2, 2), options=stores.OPTIONS)
+        store.checkpoint()
+        found = stream.count, stream.summaries["late"].describe().expired
+        store.close()
+        return found, [path.read_bytes() for path in stores.files(folder, "checkpoint")]
+
+    once, twice = lived(tmp_path / "once", False), lived(tmp_path / "twice", True)
+    assert once[0] == twice[0] == (64, 0)
+    assert once[1] == twice[1]
 
 
 # --- the same answers ------------------------------------------------------------------------------------------------

@@ -123,6 +123,16 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
+async def idle(remote: Remote) -> None:
+    """Nothing is open any more."""
+
+    async def none() -> bool:
+        told = await remote.stats()
+        return bool(told.ingesting == 0 and told.queries == 0)
+
+    await until(none)
+
+
 class ReaderClock:
     """The clock by which readers are found slow. It goes on only when a test says so: on a busy machine, whoever reads
     as fast as it can would be slow by any other.
@@ -182,6 +192,11 @@ def batch(rows: int | pa.Table | bytes = 3, **more: Any) -> Any:
         rows = table(rows)
     data = rows if isinstance(rows, bytes) else wire.ipc(rows)
     return streams_pb2.IngestRequest(**{"stream": "s", "arrow": data} | more)
+
+
+def reasons(told: list[Any]) -> list[Any]:
+    """What became of each batch: why it was refused, or how many tuples were accepted."""
+    return [one.refusal.reason or ("DUPLICATE" if one.appended.duplicate else one.appended.accepted) for one in told]
 
 
 async def failed(call: Awaitable[Any]) -> Any:

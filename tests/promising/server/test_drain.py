@@ -17,7 +17,15 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from promising import wire
 from promising.server import service
-from promising.v1 import queries_pb2, queries_pb2_grpc, streams_pb2, streams_pb2_grpc
+from promising.v1 import (
+    common_pb2,
+    queries_pb2,
+    queries_pb2_grpc,
+    streams_pb2,
+    streams_pb2_grpc,
+    summaries_pb2,
+    summaries_pb2_grpc,
+)
 from tests.promising.server.serving import (
     CREATE,
     EOF,
@@ -223,6 +231,68 @@ def test_with_no_grace_all_is_ended_at_once():
             assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
         assert not list(remote.service._parts.queries)
         assert not list(remote.service._parts.ingests)
+
+    run(body, session=much())
+
+
+def test_an_answer_on_its_way_is_waited_for():
+    """The work is done and the response handed over, but the network is slow: the service must not go away yet."""
+    keys = 100_000
+
+    async def body(remote):
+        go = asyncio.Event()
+
+        async def carry(reader, writer, gate):
+            with contextlib.suppress(ConnectionError):  # one side has gone: what the other sends still goes its way
+                while data := await reader.read(1 << 16):
+                    if gate and taken[0] > keys:  # bytes
+                        await go.wait()
+                    taken[0] += len(data) if gate else 0
+                    writer.write(data)
+                    await writer.drain()
+            writer.close()
+
+        async def accept(reader, writer):
+            there = await asyncio.open_connection("127.0.0.1", remote.service.port)
+            await asyncio.gather(carry(reader, there[1], False), carry(there[0], writer, True))
+
+        taken = [0]
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        small = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 14)]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=small) as channel:
+            asking: Any = summaries_pb2_grpc.SummaryServiceStub(channel)
+            request = summaries_pb2.EstimateRequest(summary="items", keys=common_pb2.Keys(ints=range(keys)))
+            asked = asyncio.ensure_future(asking.Estimate(request, timeout=WAIT))
+
+            async def answered():
+                return taken[0] > keys and not remote.service._parts.work.busy
+
+            await until(answered)
+            stopping = asyncio.ensure_future(remote.service.stop(WAIT))
+            await asyncio.wait([stopping], timeout=1.0)  # several looks at what is under way
+            assert not stopping.done()
+            go.set()
+            assert len((await asked).value) == keys
+            await stopping
+        server.close()
+        await server.wait_closed()
+
+    run(body)
+
+
+def test_answers_of_a_call_that_ends_well_are_all_counted_out():
+    async def body(remote):
+        await remote.well()
+        call = remote.queries.Query(queries_pb2.QueryRequest(sql=MANY), timeout=WAIT)
+        await call.read()
+        assert remote.service._access.under_way == 1
+        call.cancel()
+
+        async def none():
+            return remote.service._access.under_way == 0
+
+        await until(none)
 
     run(body, session=much())
 

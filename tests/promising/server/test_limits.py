@@ -1,6 +1,7 @@
 """Every limit: what is over it is refused with the right code and a detail that names it, and all else goes on."""
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -9,18 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from promising import wire
 from promising.server import summaries
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2
-from tests.promising.server.serving import (
-    MANY,
-    NONE,
-    WAIT,
-    batch,
-    details,
-    failed,
-    much,
-    run,
-    stocked,
-    until,
-)
+from tests.promising.server.serving import MANY, NONE, WAIT, batch, details, failed, idle, much, run, stocked, until
 
 KEYS = common_pb2.Keys(ints=range(5))
 
@@ -50,14 +40,6 @@ async def refused(call, *words, retry=None):
     assert told.info.reason == "LIMIT_REACHED"
     assert told.retry == retry
     assert all(word in problem.details() for word in words), problem.details()
-
-
-async def closed(remote):
-    async def none():
-        stats = await remote.stats()
-        return stats.queries == 0 and stats.ingesting == 0
-
-    await until(none)
 
 
 # --- how many calls ----------------------------------------------------------------------------------------------
@@ -93,7 +75,7 @@ def test_queries_at_one_time(limits, said):
         assert await remote.query("SELECT * FROM s LIMIT 1")
         for call in calls:
             call.cancel()
-        await closed(remote)
+        await idle(remote)
         await remote.well()
 
     run(body, session=much(), **limits)
@@ -113,7 +95,7 @@ def test_ingest_calls_of_one_client():
         await remote.well()
         await calls[1].done_writing()
         assert await calls[1].code() == grpc.StatusCode.OK
-        await closed(remote)
+        await idle(remote)
 
     run(body, max_ingest_streams_per_client=2)
 
@@ -136,7 +118,7 @@ def test_plans_under_load_come_when_it_is_their_turn():
         left.cancel()
         for call in calls:
             call.cancel()
-        await closed(remote)
+        await idle(remote)
         await remote.well()
 
     run(body, session=much())
@@ -244,7 +226,7 @@ def test_rows_of_probes_and_batches():
         some = await probe(remote, common_pb2.Keys(ints=[1, 2]))
         assert sum(wire.table(one.rows).num_rows for one in some) == 4
         assert len(await remote.query("SELECT * FROM s")) > 0  # the rows of a query are not limited
-        await closed(remote)
+        await idle(remote)
         await remote.well()
 
     run(body, max_rows=9)
@@ -253,10 +235,31 @@ def test_rows_of_probes_and_batches():
 def test_cpu_time_of_a_batch():
     async def body(remote):
         await refused(many(remote, NONE), "more than 0.05 seconds of CPU time")
-        await closed(remote)
+        await idle(remote)
         await remote.well()
 
     run(body, session=much(), max_budget_seconds=0.05)
+
+
+@pytest.mark.parametrize("method", ["Probe", "QueryBatch"])
+def test_probes_and_batches_end_when_their_time_is_over(method):
+    async def body(remote):
+        if method == "Probe":
+            request: Any = queries_pb2.ProbeRequest(summary="items", keys=common_pb2.Keys(ints=[0, 1] * 1000))
+        else:
+            request = queries_pb2.QueryBatchRequest(sql=[NONE] * 100)
+
+        async def asked():
+            async for _ in getattr(remote.queries, method)(request, timeout=WAIT):
+                await asyncio.sleep(0.01)  # it reads, and never fast
+
+        problem = await failed(asked())
+        assert problem.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert details(problem).info.reason == "DEADLINE_EXCEEDED"
+        assert "more than 2 seconds" in problem.details()
+        await remote.well()  # whose calls have no more time than that, either
+
+    run(body, session=much(), max_rows=1 << 40, max_deadline_seconds=2.0)
 
 
 def test_a_batch_with_one_bad_statement_answers_none():

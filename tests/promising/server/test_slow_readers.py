@@ -178,6 +178,43 @@ def test_probes_and_batches_are_cut_too(method, clock):
     run(body, session=much(), max_rows=1 << 40, **SOON)
 
 
+@pytest.mark.parametrize("method", ["Probe", "QueryBatch"])
+def test_probes_and_batches_that_were_cut_hold_on_to_nothing(monkeypatch, method, clock):
+    held = []
+    if method == "Probe":
+        request: Any = queries_pb2.ProbeRequest(summary="items", keys=common_pb2.Keys(ints=[0, 1] * 200))
+    else:
+        request = queries_pb2.QueryBatchRequest(sql=[MANY])
+    slices = wire.slices
+
+    def noted(rows):
+        held.append(weakref.ref(rows))
+        return slices(rows)
+
+    monkeypatch.setattr(wire, "slices", noted)
+
+    async def body(remote):
+        call = getattr(remote.queries, method)(request, timeout=WAIT)
+        assert await call.read()
+
+        async def so():
+            clock.tick()
+            return (await remote.stats()).queries == 0
+
+        await until(so)
+        assert held
+
+        async def let_go():
+            gc.collect()
+            return all(one() is None for one in held)
+
+        await until(let_go)  # a thread that has just handed its result over lets go of it last
+        assert len(list(remote.service._parts.queries)) == 1  # until its reader hears of it
+        call.cancel()
+
+    run(body, session=much(), max_rows=1 << 40, **SOON)
+
+
 def test_who_sends_and_never_reads_is_held_back_and_cut(clock):
     size = 1 << 15
     bad = batch(wire.ipc(table(1).append_column("x" * 3000, pa.array(["y" * size]))))

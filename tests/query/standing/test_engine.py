@@ -1,47 +1,18 @@
-"""Standing queries at work: ticks, silence, sharing, failures, tokens, budgets."""
+"""Standing queries at work: ticks, silence, sharing, failures, budgets."""
 
 from functools import partial
 
 import numpy as np
 import pytest
 
-from promising.errors import BadToken, DivisionByZero, InternalError, NoSuchName, Unsupported
+import promising
+from promising.errors import DivisionByZero, InternalError, NoSuchName, Unsupported
 from promising.query import Session
 from promising.query.standing.deltas import Mode
 from promising.query.standing.engine import Engine
 from promising.query.standing.operators.distinct import DistinctNode
 from promising.query.standing.stream_source import BEGINNING
-
-SECOND = 1_000_000
-START = 10**15
-
-
-@pytest.fixture
-def session():
-    with Session(seed=1, clock=lambda: 1 << 60) as made:
-        for name in "ab":
-            made.execute(f"CREATE STREAM {name} (ts TIMESTAMP, item BIGINT, price DOUBLE) TIMESTAMP BY ts")
-            made.execute(f"CREATE SUMMARY by_{name} ON {name} (item) WITH GRANULARITY 10 SECONDS AND COLLAPSE (2, 1)")
-        yield made
-
-
-def put(session, stream, *rows):
-    """Tuples (seconds, item, price)."""
-    columns = list(zip(*rows, strict=True))
-    times = START + np.array([int(t * SECOND) for t in columns[0]])
-    session.ingest(stream, {"ts": times, "item": np.array(columns[1]), "price": np.array(columns[2], float)})
-
-
-def create(session, name, query):
-    session.execute(f"CREATE CONTINUOUS QUERY {name} AS {query}")
-    return session.subscribe(name)
-
-
-def items(subscription):
-    while subscription.poll() is not None:
-        pass
-    return sorted(row[next(iter(row))] for row in subscription.snapshot().to_pylist())
-
+from tests.query.standing.sessions import SECOND, START, create, fill, items, put, rows
 
 # --- time ------------------------------------------------------------------------------------------------------------
 
@@ -161,6 +132,33 @@ def test_a_query_that_fails_says_so_and_leaves_the_others_alone(session):
     assert "zero" in told["bad"]
 
 
+def test_a_selection_that_fails_is_told_of_and_the_others_are_too(session):
+    bad = create(session, "bad", "SELECT item FROM a WHERE 1 / (price - 5) > 0 WINDOW 10 SECONDS")
+    good = create(session, "good", "SELECT item FROM a WINDOW 10 SECONDS")
+    fill(session, "a", 0, 7, price=5.0)
+    with pytest.raises(DivisionByZero):
+        bad.poll()
+    assert rows(good) == [(7,)]
+    told = {status.name: status for status in session.standing.status()}
+    assert "zero" in told["bad"].problem
+    assert (told["good"].size, told["good"].problem) == (1, None)
+
+
+def test_one_that_failed_is_not_shared(session):
+    query = "SELECT sum(1 / (price - 5)) AS s FROM a WINDOW 10 SECONDS"
+    first = create(session, "first", query)
+    fill(session, "a", 0, 1, price=5.0)
+    with pytest.raises(DivisionByZero):
+        first.poll()
+    fill(session, "a", 20, 1, price=9.0)
+    session.standing.tick()
+    second = create(session, "second", query)
+    assert rows(second) == [(0.25,)]
+    session.execute("DROP QUERY first")
+    fill(session, "a", 21, 1, price=9.0)
+    assert rows(second) == [(0.5,)]
+
+
 def test_a_query_without_window_has_news_and_no_view(session):
     put(session, "a", (0, 1, 0))
     view = create(session, "q", "SELECT item FROM a WHERE price < 1")
@@ -217,61 +215,30 @@ def test_another_budget_begins_anew(session):
     assert session.standing.status()[0].budget == 0.5
 
 
-# --- tokens ----------------------------------------------------------------------------------------------------------
+def test_another_budget_that_could_not_be_kept(session, monkeypatch, tmp_path):
+    with promising.open(tmp_path, seed=1) as kept:
+        kept.execute("CREATE STREAM a (ts TIMESTAMP, item BIGINT, price DOUBLE) TIMESTAMP BY ts")
+        view = create(kept, "q", "SELECT item, count(*) AS n FROM a GROUP BY item WINDOW 10 SECONDS")
+        fill(kept, "a", [0, 1, 1], [1, 2, 3])
+        assert len(rows(view)) == 3
+        fill(kept, "a", [10], [3])
+
+        def full(*_):
+            raise OSError("no space")
+
+        monkeypatch.setattr(kept.store, "put_query", full)
+        with pytest.raises(OSError, match="no space"):
+            kept.execute("ALTER CONTINUOUS QUERY q SET BUDGET 1 MILLISECOND")
+        assert rows(view) == [(2, 1), (3, 2)]
 
 
-def test_a_token_goes_on_where_it_was_given(session):
-    for query in (
-        "SELECT item FROM a WINDOW 10 SECONDS",
-        "SELECT item FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.item = a.item) WINDOW 10 SECONDS",
-        "SELECT item, count(*) AS n FROM a GROUP BY item WINDOW 10 SECONDS",
-    ):
-        view = create(session, "q", query)
-        put(session, "a", (0, 1, 0), (0, 2, 0))
-        assert 1 in items(view)
-        token = view.token
-        view.close()
-        put(session, "a", (1, 3, 0))
-        put(session, "b", (1, 2, 0))
-        again = session.subscribe("q", token)
-        delta = again.poll()
-        assert not delta.reset
-        assert 1 not in delta.inserts["item"].to_pylist()
-        session.execute("DROP QUERY q")
-
-
-def test_tokens_that_do_not_help_begin_anew_and_others_are_refused(session):
-    put(session, "a", (0, 1, 0))
-    token = ""
-    for _ in range(2):
-        view = create(session, "q", "SELECT item FROM a WINDOW 10 SECONDS")
-        if token:
-            assert session.subscribe("q", token).poll().reset, "of a query of that name that was dropped"
-        view.poll()
-        token = view.token or ""
-        session.execute("DROP QUERY q")
-    create(session, "q", "SELECT item FROM a WINDOW 10 SECONDS")
-    for bad in ("", "x", "bm90IGpzb24=", "W10=", token[:-8]):
-        with pytest.raises(BadToken):
-            session.subscribe("q", bad)
-    with pytest.raises(NoSuchName, match="'z'"):
-        session.subscribe("z")
-
-
-def test_retractions_that_nobody_remembers_begin_anew(session, monkeypatch):
-    monkeypatch.setattr("promising.query.standing.views.REMEMBERED", 4)
-    view = create(
-        session, "q", "SELECT item FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.item = a.item) WINDOW 9 SECONDS"
+def test_a_long_chain_of_unions(session):
+    fill(session, "a", [0], [7])
+    view = create(session, "q", " UNION ALL ".join(["SELECT item FROM a WINDOW 10 SECONDS"] * 40))
+    assert rows(view) == [(7,)] * 40
+    session.execute(
+        "EXPLAIN CREATE CONTINUOUS QUERY r AS " + " UNION ".join(["SELECT item FROM a WINDOW 10 SECONDS"] * 40)
     )
-    put(session, "a", *((0, item, 0) for item in range(20)))
-    assert len(items(view)) == 20
-    token = view.token
-    for item in range(18):
-        put(session, "b", (1, item, 0))
-        session.standing.tick()
-    again = session.subscribe("q", token)
-    assert again.poll().reset
-    assert items(again) == items(view) == [18, 19]
 
 
 # --- too little time -------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """A write as a program of its own, on executors that are processes of their own, with speculation: the task of one
 partition waits for its double, and then both have the same rows to send.
 
-python -m tests.loaders.source_cluster MASTER FOLDER
+python -m tests.loaders.data_source_cluster MASTER FOLDER
 """
 
 import json
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from promising.spark import register
 from promising.testing.service import running
 from tests.loaders.cluster_load import SETTINGS
-from tests.loaders.source_data import numbers, sales, stocked
+from tests.loaders.data_source_sales import numbers, sales, stocked
 
 
 def meeting(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -19,7 +19,7 @@ import pytest
 from promising.demo import __main__ as demo
 from promising.demo import journey
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PNG = b"\x89PNG\r\n\x1a\n"
 HIDE = "import sys; sys.modules[{0!r}] = None; from promising.demo.__main__ import main; sys.exit(main([]))"
 VOID = {"meta", "img", "br", "link"}

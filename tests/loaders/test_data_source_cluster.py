@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.loaders.source_data import ROWS
+from tests.loaders.data_source_sales import ROWS
 from tests.loaders.test_cluster import free_port, wait_for
 
 pytestmark = pytest.mark.spark
@@ -55,7 +55,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 def test_a_task_and_its_double_add_every_row_once(master: str, tmp_path: Path):
     (tmp_path / "met").mkdir()
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.loaders.source_cluster", master, str(tmp_path / "met")],
+        [sys.executable, "-m", "tests.loaders.data_source_cluster", master, str(tmp_path / "met")],
         env=environment("127.0.0.1") | {"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,

@@ -14,7 +14,7 @@ from promising import spark as front
 from promising.errors import BadSettings
 from promising.settings import Settings, Tls
 from promising.testing.service import running
-from tests.loaders.source_data import stocked
+from tests.loaders.data_source_sales import stocked
 from tests.promising.server.certificates import Authority
 
 

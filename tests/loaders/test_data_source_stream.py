@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from promising.errors import BadSettings
 from promising.spark import PromisingSource, register
 from promising.testing.service import running
-from tests.loaders.source_data import SALES, numbers, stocked
+from tests.loaders.data_source_sales import SALES, numbers, stocked
 
 
 def arrive(folder: Path, name: str, first: int, last: int) -> None:

@@ -33,7 +33,7 @@ from promising.server.access_tokens import TokenStore
 from promising.settings import Auth, Settings
 from promising.spark import PromisingSource, register
 from promising.testing.service import running
-from tests.loaders.source_data import NOW, ROWS, START, numbers, sales, stocked
+from tests.loaders.data_source_sales import NOW, ROWS, START, numbers, sales, stocked
 
 FIELDS = {"ts": "timestamp", "item": "integer", "price": "double", "name": "string"}
 
