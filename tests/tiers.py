@@ -1,7 +1,8 @@
 """Which tests a run takes: `--tier quick`, `--tier deep`, or all of them.
 
-A test is quick unless it has the mark `deep`, which says why it is not. The deep tier runs those, and all tests with
-random examples once more, with more of them. Longer runs are commands of their own: `make test-long`.
+A test is quick unless it has the mark `deep`, which says why it is not, or starts Spark without the mark `smoke`. The deep
+tier runs those, and all tests with random examples once more, with more of them. Longer runs are commands of their own:
+`make test-long`.
 """
 
 from collections import Counter
@@ -53,7 +54,7 @@ def _is_deep(item: pytest.Item) -> bool:
         if len(mark.args) != 1 or mark.kwargs or not isinstance(mark.args[0], str):
             raise pytest.UsageError(f"{item.nodeid}: the mark `deep` wants one sentence that says why")
         return True
-    return False
+    return item.get_closest_marker("spark") is not None and item.get_closest_marker("smoke") is None
 
 
 def _is_random(item: pytest.Item) -> bool:

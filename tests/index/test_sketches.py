@@ -184,6 +184,7 @@ def trials(options: Options, window: tuple[int, int], exponent: float, n: int = 
 NARROW = Options(buckets=2, depth=5, width=16, maxlength=256, tolerance=4.0, filter_bits=64, coarse_bits=64)
 
 
+@pytest.mark.deep("statistics over many trials")
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
 @pytest.mark.parametrize("window", [(-EVER, EVER), (650, EVER), (333, 777)], ids=["all", "recent", "across"])
 def test_the_bounds_of_a_join_size_hold(exponent, window):

@@ -35,6 +35,7 @@ def changing(made: Stores, rng: random.Random, arrive: bool) -> Callable[[int], 
     return between
 
 
+@pytest.mark.deep("many changes of structure")
 @pytest.mark.parametrize("first", STRUCTURES)
 @pytest.mark.parametrize("preference", PREFERENCES)
 def test_an_answer_under_way_outlives_every_change(by_hand, preference, first):

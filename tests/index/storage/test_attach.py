@@ -143,6 +143,7 @@ def whole(session):
     assert check_stream(session.stream("s")) == []
 
 
+@pytest.mark.deep("compares whole stores")
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("sort", [True, False])
 def test_live_and_loaded_and_half_of_each_are_the_same(tmp_path, durable, sort):
@@ -420,6 +421,7 @@ def test_a_disk_that_fails_for_a_while(tmp_path):
         shutil.rmtree(tmp_path / "store")
 
 
+@pytest.mark.deep("a crash at every call of the disk")
 def test_a_crash_leaves_all_or_nothing(tmp_path):
     """The disk fails for good at each of its calls: after a start the load is in, or nothing of it is, and it can be
     given again."""

@@ -58,6 +58,7 @@ def written(folder: Path, hash_seed: str, *how: str) -> dict[str, bytes]:
     return files(folder / "store")
 
 
+@pytest.mark.deep("starts processes")
 @pytest.mark.parametrize("how", [["asking"], ["threads"], ["threads", "asking", "stopping"]])
 def test_the_same_batches_give_the_same_bytes_in_another_process(plain, tmp_path, how):
     again = written(tmp_path, "2", *how)

@@ -397,6 +397,7 @@ def room() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None)
 
 
+@pytest.mark.deep("a crash at every call of the disk")
 @pytest.mark.parametrize("part", range(4))
 def test_a_crash_at_any_moment_loses_no_change_that_was_answered_for(part):
     with room() as place:

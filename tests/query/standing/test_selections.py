@@ -223,6 +223,7 @@ def test_matches_are_those_of_the_predicates_one_by_one(seed, count, size):
     check(many.index(0, np.arange(size), part.__getitem__), asked, part)
 
 
+@pytest.mark.deep("thousands of selections")
 @settings(max_examples=examples(EXAMPLES // 3))
 @given(st.integers(0, 1 << 32))
 def test_selections_come_and_go_while_batches_stay(seed):
