@@ -64,10 +64,11 @@ def open(
     >>> session.query("SELECT item_id, sum(price) AS total FROM store1 GROUP BY item_id").to_arrow().to_pylist()
     [{'item_id': 7, 'total': 3.0}, {'item_id': 9, 'total': 4.0}]
     """
-    from promising.query.session import Session  # noqa: PLC0415  # compiles on import: not for those who only connect
+    from promising.loaders.spark_sql import spark_sql  # noqa: PLC0415  # slow to load: not for those who only connect
+    from promising.query.session import Session  # noqa: PLC0415
 
     if path is None:
-        return Session(seed=seed)
+        return Session(seed=seed, written=spark_sql)
     from promising.index.storage.store import Store  # noqa: PLC0415
 
-    return Session(store=Store.open(path, seed=seed, options=options))
+    return Session(store=Store.open(path, seed=seed, options=options), written=spark_sql)

@@ -1,6 +1,6 @@
 """Which tests a run takes: `--tier quick`, `--tier deep`, or all of them.
 
-A test is quick unless it has the mark `deep`, which says why it is not, or starts Spark without the mark `smoke`. The deep
+A test is quick unless it has the mark `deep`, which says why, or starts Spark without the mark `smoke`. The deep
 tier runs those, and all tests with random examples once more, with more of them. Longer runs are commands of their own:
 `make test-long`.
 """

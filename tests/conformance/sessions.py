@@ -9,6 +9,7 @@ from typing import Any, cast
 import promising
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
+from promising.loaders.spark_sql import spark_sql
 from promising.query import Session
 from promising.testing.service import running
 
@@ -20,14 +21,14 @@ COLD = StoreOptions(checkpoint_bytes=1 << 16, hot_tuples=0, run_tuples=1 << 12, 
 
 def local(stack: ExitStack) -> Opened:
     def opened(**how: Any) -> Session:
-        return stack.enter_context(Session(**how))
+        return stack.enter_context(Session(written=spark_sql, **how))
 
     return opened
 
 
 def remote(stack: ExitStack) -> Opened:
     def opened(**how: Any) -> Session:
-        target = stack.enter_context(running(session=Session(**how)))
+        target = stack.enter_context(running(session=Session(written=spark_sql, **how)))
         # What is tested is that a client's session is one; mypy need not know more.
         return cast(Session, stack.enter_context(promising.connect(target, retries=0)))
 
@@ -38,6 +39,8 @@ def kept(stack: ExitStack) -> Opened:
     def opened(*, seed: int | None = None, clock: Any = None, **how: Any) -> Session:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="promising-conformance-"))
         more = {} if clock is None else {"clock": clock}
-        return stack.enter_context(Session(store=Store.open(folder, seed=seed, options=COLD, **more), **more, **how))
+        return stack.enter_context(
+            Session(store=Store.open(folder, seed=seed, options=COLD, **more), **more, written=spark_sql, **how)
+        )
 
     return opened

@@ -282,14 +282,14 @@ def test_bad_fetches(first: int, last: int, columns: list[str], said: str):
 
 
 def test_what_is_refused():
-    session = Session(clock=lambda: 1 << 60, seed=1)
+    session = Session(clock=lambda: 1 << 60, seed=1, written=spark_sql)
     stream(session, "a")
     stream(session, "c", keys=())
     grow(session, "a", random.Random(1), 0, 300, 0, 9)
 
     def told(kind: type[Exception], said: str, sql: str, share: Any = 1.0) -> None:
         with pytest.raises(kind, match=said):
-            session.plan_scan(sql, share=share, written=spark_sql)
+            session.plan_scan(sql, share=share)
 
     told(Unsupported, "for a SELECT", "SHOW STREAMS")
     told(BadQuestion, "above 0", "SELECT k FROM a", 0.0)

@@ -16,6 +16,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from promising import wire, wire_errors
 from promising.index.stream import Stream
+from promising.loaders.spark_sql import spark_sql
 from promising.query.answers import Frame
 from promising.query.session import Session
 from promising.server import open_calls
@@ -151,7 +152,7 @@ class ReaderClock:
 
 def stocked(rows: int = 10, values: int = 5) -> Session:
     """A session with a stream `s` of so many tuples, a second apart."""
-    session = Session(clock=lambda: NOW, seed=7)
+    session = Session(clock=lambda: NOW, seed=7, written=spark_sql)
     session.execute(CREATE)
     session.execute(SUMMARISE)
     if rows:
