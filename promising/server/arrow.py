@@ -137,6 +137,8 @@ class FlatTable(NamedTuple):
         if vtable < 0:
             raise ValueError("a table without fields")
         (size,) = struct.unpack_from("<H", self.data, vtable)
+        if size < 4 or size % 2 or vtable + size > len(self.data):
+            raise ValueError("a list of fields that cannot be")  # Arrow refuses it as well
         place = 4 + 2 * field
         if place + 2 > size:
             return None
