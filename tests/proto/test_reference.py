@@ -20,7 +20,7 @@ def rows(columns: str) -> list[list[str]]:
 
 def test_every_reason_is_listed_under_its_code():
     told = {reason.strip("`"): code.strip("`") for code, reason, _ in rows("code | reason | when")}
-    paragraph = re.search(r"The names that no call answers with on purpose, all `INTERNAL`: (.*?)\.\n", PAGE, re.DOTALL)
+    paragraph = re.search(r"Reasons that no call returns deliberately, all `INTERNAL`: (.*?)\.\n", PAGE, re.DOTALL)
     assert paragraph is not None
     unexpected = dict.fromkeys(re.findall(r"`(\w+)`", paragraph[1]), "INTERNAL")
     assert told.keys() & unexpected.keys() == set()
@@ -44,5 +44,5 @@ def test_every_call_is_listed_with_who_may_make_it():
 
 
 def test_every_limit_is_listed_with_its_default():
-    told = {name.strip("`"): default for name, default, _ in rows("limit | default | of")}
+    told = {name.strip("`"): default for name, default, _ in rows("limit | default | applies to")}
     assert told == {name: str(field.default) for name, field in Limits.model_fields.items()}
