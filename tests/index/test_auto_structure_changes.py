@@ -203,13 +203,13 @@ def test_postings_that_are_left_are_told_of_what_goes_as_long_as_somebody_reads_
         held = postings_of(summary)
     assert held is not None
     summary.change("none")
-    assert len(stream._left) == 1 and held.until == 32
+    assert len(stream._summaries.left) == 1 and held.until == 32
     stream.append(columns([1000] * 8, [1] * 8, 32))  # all that was before has aged out
     assert held.keys == 0 and held.forgotten == 32
     stream.append(columns([2000] * 8, [1] * 8, 40))  # what came later is none of its business
     assert held.forgotten == 32
     del held
-    assert len(stream._left) == 0
+    assert len(stream._summaries.left) == 0
 
 
 def test_numbers_of_zones_are_not_used_again(by_hand):

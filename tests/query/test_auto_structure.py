@@ -68,7 +68,7 @@ def test_an_answer_that_is_put_away_counts_the_postings_that_only_it_holds(by_ha
     before = cursor.nbytes
     change(made, "none")
     assert cursor.nbytes > before
-    assert len(made.session.stream("a")._left) + len(made.session.stream("b")._left) > 0
+    assert len(made.session.stream("a")._summaries.left) + len(made.session.stream("b")._summaries.left) > 0
     assert cut.progress.token is not None
     assert set(rows_of(made.session.resume(cut.progress.token))) == made.pairs()
 
