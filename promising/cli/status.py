@@ -19,16 +19,15 @@ from rich.text import Text
 
 from promising.cli.common_options import flag, span
 from promising.cli.console import clean, interactive, out
-from promising.cli.context import State, state
+from promising.cli.context import Output, State, state
 from promising.cli.coverage_meter import bar, percent
 from promising.cli.durations import seconds, short
-from promising.cli.streams import rows_of
 from promising.cli.text_output import count, plain_table, print_columns, print_damages, print_text, size, write_facts
 from promising.errors import Forbidden
 
 if TYPE_CHECKING:
-    from promising.client.admin import RunningQuery, StandingQuery, Stats
-    from promising.client.session import RemoteSession
+    from promising.client.admin import Admin, RunningQuery, StandingQuery, Stats
+    from promising.client.connection import Connection
 
 LISTED = 40  # continuous queries that a table shows
 NARROW = 8  # characters of a bar in a row
@@ -37,8 +36,8 @@ ENDS = {"error": "error target"}  # how queries end, where the name alone would 
 
 def status(ctx: typer.Context) -> None:
     """Tell how the service is: uptime, memory, streams, summaries."""
-    with state(ctx).connect() as session:
-        _show_status(state(ctx), session)
+    with state(ctx).dial() as connection:
+        _show_status(state(ctx), connection)
 
 
 def top(
@@ -50,18 +49,28 @@ def top(
 
     Without a terminal it prints one sample, as with --once. Which queries run is told to those with the role admin.
     """
-    with state(ctx).connect() as session:
-        _show_top(state(ctx), session, once, 1.0 if every is None else max(every, 0.05))
+    with state(ctx).dial() as connection:
+        _show_top(state(ctx), _admin(connection), once, 1.0 if every is None else max(every, 0.05))
 
 
-def _show_status(asked: State, session: "RemoteSession") -> None:
+def _admin(connection: "Connection") -> "Admin":
+    from promising.client.admin import Admin  # noqa: PLC0415  # gRPC: not for `--help`
+
+    return Admin(connection.ask)
+
+
+def _show_status(asked: State, connection: "Connection") -> None:
     """Version, uptime, memory, streams, summaries."""
-    from promising.index.time_text import instant  # noqa: PLC0415  # numpy: not for `--help`
+    from promising.client.listings import list_streams, list_summaries  # noqa: PLC0415  # as above
 
-    version = session.admin.version()
-    stats = session.admin.stats()
-    streams, summaries = rows_of(session, "SHOW STREAMS"), rows_of(session, "SHOW SUMMARIES")
-    standing = _standing(session)
+    admin = _admin(connection)
+    version, stats = admin.version(), admin.stats()
+    streams, standing = connection.ask(list_streams()), _standing(admin)
+    if asked.output is Output.TABLE:
+        _print_status(asked, version.version, stats, streams, standing)
+        return
+    from promising.index.time_text import instant  # noqa: PLC0415  # numpy: not for people
+
     facts = {
         "target": asked.target,
         "version": version.version,
@@ -70,17 +79,17 @@ def _show_status(asked: State, session: "RemoteSession") -> None:
         "started": instant(stats.started),
         "uptime": stats.uptime / 1e6,
         "checkpoint": None if stats.checkpoint is None else instant(stats.checkpoint),
-        "streams": streams,
-        "summaries": summaries,
+        "streams": [stream | {"summaries": len(stream["summaries"])} for stream in streams],
+        "summaries": connection.ask(list_summaries()),
         "standing": standing if standing is None else [_standing_facts(query) for query in standing],
     }
-    write_facts(asked.output, facts, lambda: _print_status(asked, version.version, stats, streams, summaries, standing))
+    write_facts(asked.output, facts, lambda: None)
 
 
-def _standing(session: "RemoteSession") -> "list[StandingQuery] | None":
+def _standing(admin: "Admin") -> "list[StandingQuery] | None":
     """How continuous queries fare; None for those who may not know."""
     try:
-        return session.admin.standing()
+        return admin.standing()
     except Forbidden:
         return None
 
@@ -97,7 +106,6 @@ def _print_status(
     version: str,
     stats: "Stats",
     streams: list[dict[str, Any]],
-    summaries: list[dict[str, Any]],
     standing: "list[StandingQuery] | None",
 ) -> None:
     said = [
@@ -114,14 +122,13 @@ def _print_status(
     print_text(clean("\n".join(said)))
     print_damages([f"{stream}: {what}" for stream, found in stats.damages.items() for what in found])
     if streams:
-        named = {s["name"]: [t["name"] for t in summaries if t["stream"] == s["name"]] for s in streams}
         columns = [
             ["stream", *(clean(s["name"], "") for s in streams)],
             ["tuples", *(f"{s['tuples']:,}" for s in streams)],
             ["refused", *(f"{s['refused']:,}" for s in streams)],
             ["memory", *(size(s["bytes"]) for s in streams)],
             ["watermark", *("" if s["watermark"] is None else str(s["watermark"])[:19] for s in streams)],
-            ["summaries", *(clean(", ".join(named[s["name"]]), "") for s in streams)],
+            ["summaries", *(clean(", ".join(s["summaries"]), "") for s in streams)],
         ]
         out().print()
         print_columns(columns, [False, True, True, True, False, False])
@@ -210,31 +217,31 @@ class StatusSample:
         return float(grown) / max(self.seconds, 1e-9)
 
 
-def samples(session: "RemoteSession", every: float, wait: Any = time.sleep) -> Iterator[StatusSample]:
+def samples(admin: "Admin", every: float, wait: Any = time.sleep) -> Iterator[StatusSample]:
     """A sample after each pause; `wait` makes the pauses, and ends it by returning True."""
     allowed = True
-    before, stood = session.admin.stats(), {query.name: query for query in _standing(session) or ()}
+    before, stood = admin.stats(), {query.name: query for query in _standing(admin) or ()}
     while not wait(every):
-        now, standing = session.admin.stats(), _standing(session)
+        now, standing = admin.stats(), _standing(admin)
         queries: list[RunningQuery] | None = None
         if allowed:
             try:
-                queries = session.admin.queries()
+                queries = admin.queries()
             except Forbidden:
                 allowed = False
         yield StatusSample(before, now, (now.uptime - before.uptime) / 1e6, queries, standing, stood)
         before, stood = now, {query.name: query for query in standing or ()}
 
 
-def _show_top(asked: State, session: "RemoteSession", once: bool, every: float) -> None:
+def _show_top(asked: State, admin: "Admin", once: bool, every: float) -> None:
     """Live on a terminal, else one sample."""
     if once or not interactive():
-        sample = next(samples(session, every))
+        sample = next(samples(admin, every))
         write_facts(asked.output, _facts(sample), lambda: out().print(_TopScreen(asked.target, sample)))
         return
     with _keys() as pressed, Live(Text("..."), console=out(), screen=True, auto_refresh=False) as live:
         try:
-            for sample in samples(session, every, pressed):
+            for sample in samples(admin, every, pressed):
                 live.update(_TopScreen(asked.target, sample), refresh=True)
         except KeyboardInterrupt:
             pass
