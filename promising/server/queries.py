@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from promising import wire
+from promising import wire, wire_times
 from promising.errors import BadRequest, DeadlineExceeded, LimitReached, Unavailable, Unsupported
 from promising.query.answers import Answer, Done, Explanation, Frame, Part, Progress
 from promising.query.budgets import LONGEST_BUDGET
@@ -295,7 +295,7 @@ def _budget(request: queries_pb2.QueryRequest | queries_pb2.ExplainRequest) -> f
     """CPU time that was asked for, in seconds. More than anybody can have is as much as there is."""
     if not request.HasField("budget"):
         return None
-    asked = wire.seconds(request.budget)
+    asked = wire_times.seconds(request.budget)
     if asked < 0:
         raise BadRequest(f"budget is CPU time, not negative, got {asked:g} seconds", "budget")
     return min(asked, LONGEST_BUDGET / 1e6)

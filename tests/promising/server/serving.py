@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.any_pb2 import Any as Packed
 from google.rpc import error_details_pb2, status_pb2
 
-from promising import wire, wire_errors
+from promising import wire, wire_errors, wire_times
 from promising.index.stream import Stream
 from promising.loaders.spark_sql import spark_sql
 from promising.query.answers import Frame
@@ -236,7 +236,7 @@ def details(problem: Any) -> Details:
     return Details(
         info,
         {} if bad is None else {v.field: v.description for v in bad.field_violations},
-        None if retry is None else wire.seconds(retry.retry_delay),
+        None if retry is None else wire_times.seconds(retry.retry_delay),
     )
 
 

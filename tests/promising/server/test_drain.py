@@ -15,7 +15,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from promising import wire
+from promising import wire_times
 from promising.server import service
 from promising.v1 import (
     common_pb2,
@@ -95,7 +95,7 @@ def test_ingest_calls_end_after_what_is_acknowledged():
 
 def test_a_query_that_ends_in_time_ends_well():
     async def body(remote):
-        asking = asyncio.ensure_future(remote.query(NONE, budget=wire.duration(1.0)))
+        asking = asyncio.ensure_future(remote.query(NONE, budget=wire_times.duration(1.0)))
 
         async def running():
             return len(await remote.open_queries()) == 1

@@ -10,7 +10,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from promising import wire
+from promising import wire, wire_times
 from promising.errors import LimitReached, NoSuchName
 from promising.query.answers import Answer
 from promising.server import memory, service
@@ -295,7 +295,7 @@ def test_who_waits_for_work_is_not_slow(monkeypatch, clock):
     monkeypatch.setattr(Answer, "stream", slowly)
 
     async def body(remote):
-        got = await remote.query(NONE, budget=wire.duration(0.5))
+        got = await remote.query(NONE, budget=wire_times.duration(0.5))
         assert got[-1].progress.cut == "budget"
         assert long == len(got) > 1
         assert (await remote.stats()).answered["slow"] == 0
