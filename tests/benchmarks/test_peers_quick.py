@@ -12,6 +12,8 @@ import pytest
 from benchmarks.peers import data, report
 from benchmarks.peers.protocol import reason
 
+pytestmark = pytest.mark.deep("runs a benchmark, small")
+
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = {"join", "selections-5", "selections-50", "top", "rare", "sampled", "sum", "sum-join"}
 PEERS = {"promising", "duckdb", "polars"}

@@ -83,6 +83,7 @@ def first_example() -> str:
     return next(block.text for block in blocks(readme) if block.language == "python")
 
 
+@pytest.mark.deep("builds a wheel")
 def test_it_holds_one_package_with_all_floors(wheel):
     with zipfile.ZipFile(wheel) as packed:
         names = packed.namelist()
@@ -94,6 +95,7 @@ def test_it_holds_one_package_with_all_floors(wheel):
         assert held == files
 
 
+@pytest.mark.deep("builds and installs a wheel")
 def test_readme_s_first_example_runs_beside_foreign_names(environment):
     (environment.folder / "first.py").write_text(first_example())
     assert str(environment.site) in environment.run("-c", "import promising.index; print(promising.index.__file__)")
@@ -101,6 +103,7 @@ def test_readme_s_first_example_runs_beside_foreign_names(environment):
     assert "promising" in environment.run("-m", "promising.cli", "version")
 
 
+@pytest.mark.deep("builds and installs a wheel")
 def test_to_remove_the_foreign_distribution_harms_nothing(environment):
     installed = {path for path in (environment.site / "promising").rglob("*.py")}
     environment.pip("uninstall", "--yes", "query")

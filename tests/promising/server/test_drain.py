@@ -118,6 +118,7 @@ class Jumping:
         return time.monotonic() + self.ahead
 
 
+@pytest.mark.deep("waits for a service to drain")
 @pytest.mark.parametrize("sql", [MANY, NONE])
 def test_a_query_that_does_not_sends_what_it_has_and_can_go_on(sql, monkeypatch):
     clock = Jumping()
@@ -307,6 +308,7 @@ serve(Settings(listen="127.0.0.1:0", drain_seconds=float(sys.argv[1])), lambda p
 """
 
 
+@pytest.mark.deep("waits for a service to drain")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_that_is_told_to_end_drains_and_ends_well(number):
     process: Any

@@ -241,6 +241,7 @@ def test_cpu_time_of_a_batch():
     run(body, session=much(), max_budget_seconds=0.05)
 
 
+@pytest.mark.deep("waits for deadlines")
 @pytest.mark.parametrize("method", ["Probe", "QueryBatch"])
 def test_probes_and_batches_end_when_their_time_is_over(method):
     async def body(remote):

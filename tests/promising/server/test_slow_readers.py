@@ -215,6 +215,7 @@ def test_probes_and_batches_that_were_cut_hold_on_to_nothing(monkeypatch, method
     run(body, session=much(), max_rows=1 << 40, **SOON)
 
 
+@pytest.mark.deep("waits for slow readers")
 def test_who_sends_and_never_reads_is_held_back_and_cut(clock):
     size = 1 << 15
     bad = batch(wire.ipc(table(1).append_column("x" * 3000, pa.array(["y" * size]))))
