@@ -19,6 +19,7 @@ from tests.index.storage.stores import OPTIONS, TYPES, batch, crash, files, fill
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
+@pytest.mark.deep("waits for many checkpoints")
 def test_old_tuples_go_cold_and_their_files_go_in_the_end(tmp_path):
     with opened(tmp_path) as store:
         stream = filled(store, 0)

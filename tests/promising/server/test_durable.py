@@ -512,6 +512,7 @@ def test_the_seed_is_kept_and_another_is_refused(tmp_path):
     assert "seed" in ended.err
 
 
+@pytest.mark.deep("starts many processes")
 def test_a_start_that_fails_lets_go_of_the_data(tmp_path):
     data = tmp_path / "data"
     with running() as taken, pytest.raises(BadSettings, match="is taken"):
