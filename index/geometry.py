@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from promising.errors import BadCollapse, BadGranularity
 
+AFTER_ALL = 1 << 62
 LONGEST = 1 << 61  # leaves room to subtract a reach from any int64 timestamp we accept
 
 
@@ -70,6 +71,24 @@ class Geometry:
         """`oldest` of many watermarks."""
         return (watermarks - self.reaches[-1]) // self.spans[-1] * self.spans[-1]
 
+    def zones(self, watermark: int) -> list[tuple[int, int]]:
+        """(from, length) of each granularity's zones at that watermark, the finest first; `zone_starts` uses them."""
+        return [
+            (horizon, self.zone_length(max(granularity, 2)))
+            for granularity, horizon in enumerate(self.horizons(watermark), 1)
+        ]
+
     def zone_length(self, granularity: int) -> int:
         """Length of a zone of `G_i`, i >= 2: `T_(i-1)`."""
         return self.spans[granularity - 2]
+
+
+def zone_starts(times: NDArray[np.int64], zones: list[tuple[int, int]]) -> NDArray[np.int64]:
+    """Where the zone of each time begins; 0 for what is before all of them."""
+    out = np.zeros(len(times), np.int64)
+    above = AFTER_ALL
+    for horizon, length in zones:
+        inside = (times >= horizon) & (times < above)
+        out[inside] = times[inside] // length * length
+        above = horizon
+    return out

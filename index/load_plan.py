@@ -5,9 +5,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from promising.index.geometry import Geometry
 from promising.index.options import Options, Sizes
 
@@ -116,19 +113,5 @@ class Summed:
         return self.geometry.reaches[-1]
 
     def zones(self, watermark: int) -> list[tuple[int, int]]:
-        """(from, length) of each granularity's zones at that watermark, the finest first."""
-        return [
-            (horizon, self.geometry.zone_length(max(granularity, 2)))
-            for granularity, horizon in enumerate(self.geometry.horizons(watermark), 1)
-        ]
-
-
-def zone_starts(times: NDArray[np.int64], zones: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """Where the zone of each time begins; 0 for what is before all of them."""
-    out = np.zeros(len(times), np.int64)
-    above = EVER
-    for horizon, length in zones:
-        inside = (times >= horizon) & (times < above)
-        out[inside] = times[inside] // length * length
-        above = horizon
-    return out
+        """See `Geometry.zones`."""
+        return self.geometry.zones(watermark)
