@@ -88,13 +88,17 @@ class Session:
         to the end.
         """
         began = self._cpu()
-        return self._execute(parse(sql), sql, began)
+        return self.execute_parsed(parse(sql), sql, began)
 
     def execute_many(self, sql: str) -> "list[Done | pa.Table | Explanation | Answer]":
         """Carry out the statements between semicolons, one after the other, up to the first that fails."""
-        return [self._execute(node, sql, self._cpu()) for node in parse_many(sql)]
+        return [self.execute_parsed(node, sql, self._cpu()) for node in parse_many(sql)]
 
-    def _execute(self, node: exp.Expression, sql: str, began: int) -> "Done | pa.Table | Explanation | Answer":
+    def execute_parsed(
+        self, node: exp.Expression, sql: str, began: int | None = None
+    ) -> "Done | pa.Table | Explanation | Answer":
+        """`execute` of a statement that was parsed from `sql`; its CPU time is measured from `began`, else from now."""
+        began = self._cpu() if began is None else began
         if isinstance(node, exp.Query):
             return self._answer(node, sql, None, None, began).run()
         if isinstance(node, nodes.Explain):
@@ -189,11 +193,12 @@ class Session:
 
         The parts of one statement come together, and there is at least one.
         """
-        bounds = []
+        parsed, bounds = [], []
         for sql in statements:
             node = parse_known(sql)
             if not isinstance(node, exp.Query):
                 raise Unsupported("query_many() takes SELECTs; execute() takes every statement", sql, 0)
+            parsed.append(node)
             bounds.append(bind(node, sql, self.catalog))
             yield None
         answered = set()
@@ -203,7 +208,7 @@ class Session:
         for number, sql in enumerate(statements):
             if number in answered:
                 continue
-            answer = self.query(sql)
+            answer = self._answer(parsed[number], sql, None, None, self._cpu())
             last = answer.schema.empty_table()
             for frame in answer.stream():
                 if frame.mode == "replace":
@@ -238,10 +243,14 @@ class Session:
         budget: Budget = None,
         seed: int | None = None,
         most: Budget = None,
+        node: exp.Expression | None = None,
     ) -> Iterator[Explanation | None]:
-        """`explain` piece by piece: None after each slice of work, the explanation at the end."""
+        """`explain` piece by piece: None after each slice of work, the explanation at the end.
+
+        node: the statement, if it was parsed already.
+        """
         began = self._cpu()
-        node = parse(sql)
+        node = parse(sql) if node is None else node
         if not isinstance(node, nodes.Explain):
             node = nodes.Explain(this=node, analyze=analyze)
         return self._explain(node, sql, budget, seed, began, most)

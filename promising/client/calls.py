@@ -18,7 +18,6 @@ from promising.index.scan_plan import ScanPlan
 from promising.index.schema import FARTHEST, Schema
 from promising.query.answers import Done, Explanation
 from promising.query.budgets import Budget, nanoseconds
-from promising.query.sql import parse
 from promising.summaries.adt import Estimates
 from promising.summaries.keys import as_keys
 from promising.v1 import queries_pb2, streams_pb2, summaries_pb2
@@ -219,6 +218,8 @@ def _seed(seed: int | None) -> int | None:
 def text_of(sql: str) -> str:
     """A text that can be sent; one that cannot is no statement either."""
     if not isinstance(sql, str) or not _encodable(sql):
+        from promising.query.sql import parse  # noqa: PLC0415  # sqlglot: for its error alone
+
         parse(sql)
     return sql
 

@@ -54,7 +54,7 @@ def test_it_has_the_methods_of_the_other():
     assert there >= {name for name in vars(Session) if not name.startswith("_")} - NOT_OFFERED
 
 
-NOT_OFFERED = {"query_each", "explaining", "stream", "summary", "probing"}
+NOT_OFFERED = {"query_each", "execute_parsed", "explaining", "stream", "summary", "probing"}
 """Steps of a session in process, for the service itself."""
 
 
