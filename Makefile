@@ -8,7 +8,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PACKAGES := promising
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 UV_VERSION := 0.13.7
 
@@ -24,8 +23,8 @@ UNCOMPILED := $(addprefix --ignore=tests/,sql docs promising benchmarks proto e2
   $(addprefix query/standing/test_,standing_binder.py labels.py oracle.py standing_truth.py chaos.py) \
   query/test_estimates.py query/test_bad_input.py)
 
-# The tests that mostly wait for a service, which go beside those that mostly work.
-REMOTE := $(addprefix tests/,promising/server promising/client conformance e2e proto loaders benchmarks)
+# Tests of one file stay together: they share what is expensive to start.
+PYTEST = $(BIN)/pytest --numprocesses=auto --dist=loadfile
 
 .PHONY: help
 help: ## List the targets
@@ -42,6 +41,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) install --quiet --require-hashes -r requirements.lock
 	@$(PIP) install --quiet --no-deps --editable .
 	@$(PIP) check
+	@echo "Compiling the kernels, once (a minute)"
+	@$(BIN)/promising warmup
 	@touch $@
 
 .PHONY: demo
@@ -49,18 +50,22 @@ demo: $(STAMP) ## Start a service, load a retail log, replay its end live, ask q
 	@$(BIN)/python -m promising.demo $(DEMO_ARGS)
 
 .PHONY: test
-test: ## Everything that must hold: check, the suite, the kernels as plain Python, the suite with bounds checks
-	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory test-nojit
-	@echo "The suite, and a part of it again with bounds checks, in two rows side by side: some twenty minutes"
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target row-one row-two
+test: $(STAMP) java ## Everything quick: style, types, layers, the wire contract, docstrings, the main paths (five minutes)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check test-quick
 
-.PHONY: row-one row-two
-row-one: $(STAMP) java
-	$(BIN)/pytest $(addprefix --ignore=,$(REMOTE)) $(PYTEST_ARGS)
-row-two: $(STAMP) java
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest $(UNCOMPILED) $(PYTEST_ARGS)
-	$(BIN)/pytest $(REMOTE) $(PYTEST_ARGS)
+.PHONY: test-quick
+test-quick: $(STAMP) java ## The quick tier of the tests alone
+	$(PYTEST) --tier quick $(PYTEST_ARGS)
+
+.PHONY: test-deep
+test-deep: $(STAMP) java ## The rest: deep tests, more random examples, bounds checks, kernels as plain Python (twenty minutes)
+	$(PYTEST) --tier deep $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory test-boundscheck test-nojit
+
+.PHONY: test-long
+test-long: crash soak ## By hand: crashes, damaged files, a soak, random lives of standing queries, loads compared (two hours)
+	$(BIN)/python -m tests.query.standing.truth
+	$(BIN)/python -m tests.loaders.equal
 
 .PHONY: check
 check: $(STAMP) proto-check ## Style (ruff), types (mypy), layers (import-linter), the wire contract, the examples in docstrings
@@ -68,19 +73,20 @@ check: $(STAMP) proto-check ## Style (ruff), types (mypy), layers (import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest --quiet --doctest-modules $(PACKAGES)
+	$(BIN)/pytest --quiet --doctest-modules promising
 
 .PHONY: pytest
-pytest: $(STAMP) java ## The test suite alone
-	$(BIN)/pytest $(PYTEST_ARGS)
+pytest: $(STAMP) java ## All tests of both tiers, or those that PYTEST_ARGS names
+	$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: test-nojit
 test-nojit: $(STAMP) ## The kernel tests with the kernels as plain Python
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -m kernel $(PYTEST_ARGS)
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m kernel $(PYTEST_ARGS)
 
 .PHONY: test-boundscheck
 test-boundscheck: $(STAMP) java ## The tests that reach kernels, with every array access checked
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest $(UNCOMPILED) $(PYTEST_ARGS)
+	NUMBA_BOUNDSCHECK=1 $(BIN)/promising warmup
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(UNCOMPILED) $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: $(STAMP) ## Measure the index: insert, probe against DuckDB, bytes per tuple, memory over time
@@ -122,6 +128,10 @@ crash: $(STAMP) ## Kill a store at work 500 times, fail every call of its disk, 
 
 # Where a gap would lose a tuple or add one twice: which batches are in, how zones collapse, how a log is read back.
 EVERY_BRANCH := index/ledger.py,index/coarse.py,index/fine.py,index/zone.py,index/geometry.py,index/storage/replay.py,index/storage/segments.py,index/storage/wal.py
+
+.PHONY: soak
+soak: $(STAMP) ## 100,000 cancelled streams and thousands of slow readers against one service (half an hour)
+	@$(BIN)/python -m benchmarks.service soak $(BENCH_ARGS)
 
 .PHONY: coverage
 coverage: $(STAMP) ## Branch coverage of the store: at least 95 %, and all of dedup, collapse and recovery (ten minutes)

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.harness import Effort, Figure, Report
 from benchmarks.service_host import START, Host, hosting, retail
 from benchmarks.service_ingest import ITEMS, RATE
-from promising import wire
+from promising import wire_times
 from promising.testing import streams
 from promising.v1 import queries_pb2
 
@@ -107,7 +107,7 @@ def _times(answers: list[Answered]) -> tuple[float, float]:
 
 async def _round(host: Host, sql: str, clients: int, turns: int) -> tuple[float, list[Answered]]:
     """Seconds by the wall clock until all have their answers, and these."""
-    request = queries_pb2.QueryRequest(sql=sql, budget=wire.duration(BUDGET), seed=1)
+    request = queries_pb2.QueryRequest(sql=sql, budget=wire_times.duration(BUDGET), seed=1)
     async with grpc.aio.insecure_channel(host.target, [("grpc.max_receive_message_length", -1)]) as channel:
         await channel.channel_ready()
         ask = channel.unary_stream(

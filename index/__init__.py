@@ -17,30 +17,12 @@ if TYPE_CHECKING:
     from promising.index.stream import Stream as Stream
     from promising.index.summary_index import SummaryIndex as SummaryIndex
 
-_WHERE = {
-    "Options": "promising.index.options",
-    "Absorbed": "promising.index.regions",
-    "Appended": "promising.index.regions",
-    "Description": "promising.index.regions",
-    "Guess": "promising.index.regions",
-    "Matches": "promising.index.regions",
-    "Region": "promising.index.regions",
-    "Regions": "promising.index.regions",
-    "Story": "promising.index.regions",
-    "Stream": "promising.index.stream",
-    "SummaryIndex": "promising.index.summary_index",
-}
-__getattr__ = lazy(__name__, _WHERE)
-__all__ = [
-    "Absorbed",
-    "Appended",
-    "Description",
-    "Guess",
-    "Matches",
-    "Options",
-    "Region",
-    "Regions",
-    "Story",
-    "Stream",
-    "SummaryIndex",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "options": ["Options"],
+        "regions": ["Absorbed", "Appended", "Description", "Guess", "Matches", "Region", "Regions", "Story"],
+        "stream": ["Stream"],
+        "summary_index": ["SummaryIndex"],
+    },
+)

@@ -61,6 +61,14 @@ class Column(NamedTuple):
     text: Any  # a pyarrow.LargeStringArray, or None
     nulls: NDArray[np.bool_] | None
 
+    def filtered(self, kept: NDArray[np.bool_]) -> "Column":
+        """The values that are kept, in their order."""
+        return Column(
+            None if self.values is None else self.values[kept],
+            None if self.text is None else self.text.filter(pa.array(kept)),
+            None if self.nulls is None else self.nulls[kept],
+        )
+
 
 @dataclass(frozen=True)
 class Fields:

@@ -3,11 +3,8 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from threading import RLock
-from time import thread_time_ns
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -16,40 +13,36 @@ from numpy.typing import NDArray
 from promising.errors import (
     BadCollapse,
     BadOptions,
-    BadPackage,
     BatchError,
     BatchTooLarge,
-    CeilingReached,
-    CeilingTooLow,
     DuplicateName,
     NullKey,
     StorageError,
     StorageUnavailable,
-    TokenReused,
-    TooFarAhead,
-    TooOld,
     UnknownName,
     WrongType,
 )
-from promising.index.auto_structure import FIRST, Auto
+from promising.index.admission import Retention, judge
 from promising.index.geometry import Geometry
 from promising.index.journal import Journal
 from promising.index.kernels.seal import extent
 from promising.index.ledger import Ledger
 from promising.index.load_plan import LoadPlan
+from promising.index.loads import LOADS, check_load, find_load, load_name, rows_for, take_in
 from promising.index.log import CHUNK, TupleLog
-from promising.index.options import AUTO, Options, Sizes
-from promising.index.postings import Postings
+from promising.index.options import Options
 from promising.index.prepared_load import Attached, Load
 from promising.index.regions import Appended
 from promising.index.schema import FARTHEST, Batch, Column, Schema, tuples_of
-from promising.index.summary import Identity, SummaryState, forget
+from promising.index.stream_image import creation, definition, definitions, restore, stream_image
+from promising.index.stream_summaries import StreamSummaries
+from promising.index.summary import SummaryState
+from promising.index.summary_builder import LARGEST_BATCH
 from promising.index.summary_index import SummaryIndex
-from promising.index.time_text import instant, readable, rounded
 from promising.index.unindexed import BareState
+from promising.summaries.kernels.clock import work_ns
 
 MINUTE = 60_000_000
-LARGEST_BATCH = 1 << 22
 
 
 def wall_clock() -> int:
@@ -63,6 +56,9 @@ class Stream:
     The watermark is the latest event time seen, less `lateness`; it never goes back. Each tuple is judged against the
     watermark before it, in order of arrival, so how a stream is cut into batches changes no answer; only zones of
     `G_1` may begin elsewhere. One writer at a time; readers see the state between two batches.
+
+    Longer than most classes because every operation on a stream takes its one lock and tells its one journal here; the
+    work is done by parts that know neither: `admission`, `loads`, `stream_summaries`, `stream_image`.
 
     >>> stream = Stream("store1", {"ts": "timestamp", "item_id": "int"}, time="ts")
     >>> summary = stream.create_summary("s1", key="item_id", granularity=60_000_000, collapse=(4, 5))
@@ -113,7 +109,7 @@ class Stream:
         self.max_tuples = max_tuples
         self.max_string_bytes = max_string_bytes
         self.clock = clock
-        self.cpu: Callable[[], int] = thread_time_ns
+        self.cpu: Callable[[], int] = work_ns
         """Tells what work costs, in nanoseconds: `STRUCTURE auto` goes by it."""
         self.seed = seed
         self.watermark: int | None = None
@@ -123,12 +119,9 @@ class Stream:
         self._refused: dict[str, int] = {}
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
-        self._summaries: dict[str, SummaryIndex] = {}
-        self._keys: frozenset[str] = frozenset()
-        self._geometries: set[Geometry] = set()
         self._ledger = Ledger()
-        self._left: WeakKeyDictionary[Postings, str] = WeakKeyDictionary()  # by changes, and still read; their keys
         self._lock = RLock()
+        self._summaries = StreamSummaries(self._log, lateness, seed, self._lock, self)
         self.journal: Journal | None = None
         """What is told of every change before it is made; None if nothing needs to outlive the process."""
         self.broken = False
@@ -140,7 +133,7 @@ class Stream:
 
     @property
     def summaries(self) -> dict[str, SummaryIndex]:
-        return dict(self._summaries)
+        return dict(self._summaries.by_name)
 
     def create_summary(
         self,
@@ -157,7 +150,7 @@ class Stream:
         granularity: `T_1`, in microseconds; collapse: (rate, depth). The memory ceiling is worked out here and holds.
         """
         with self._lock:
-            if name in self._summaries:
+            if name in self._summaries.by_name:
                 raise DuplicateName(f"stream {self.name!r} already has a summary {name!r}")
             self.schema.check_key(key)
             if self._log.has_nulls(key):
@@ -165,93 +158,30 @@ class Stream:
             options = options or Options()
             if not isinstance(collapse, tuple | list) or len(collapse) != 2:
                 raise BadCollapse(f"COLLAPSE is (rate, depth), not {collapse!r}")
-            geometry = Geometry(granularity, *collapse)
-            identity = Identity(
-                name, key, geometry, self._sizes(structure, FIRST, options, geometry), structure == AUTO
-            )
-            state = self._empty(identity, options)
-            state.floor = self.oldest
-            self._fill(state)
-            with self._told(lambda j: j.created(definition(state.identity, options))):
-                summary = self._summaries[name] = self._indexed(state, options)
-                self._changed()
+            builder = self._summaries.builder
+            identity = builder.identity(name, key, Geometry(granularity, *collapse), structure, options)
+            state = builder.filled(identity, options, self.watermark, self.oldest)
+            with self._told(lambda j: j.created(definition(identity, options))):
+                summary = self._summaries.add(state, options)
         self.wait()
         return summary
-
-    def _sizes(self, structure: str, now: str, options: Options, geometry: Geometry) -> Sizes:
-        """Of a summary, which has the structure `now` if it may change."""
-        given = (options, geometry, self._log.capacity, self.lateness)
-        return Sizes.auto(now, *given) if structure == AUTO else Sizes.of(structure, *given)
-
-    def _empty(self, identity: Identity, options: Options) -> SummaryState | BareState:
-        sizes = identity.sizes
-        if sizes.structure == "none":
-            return BareState(identity, self._log, self.seed)
-        try:
-            return SummaryState(identity, options, self._log, self.seed)
-        except MemoryError:
-            raise CeilingTooLow(
-                f"this machine cannot reserve the {sizes.ceiling:,} bytes these sizes need: lower buckets,"
-                " depth, width, filter_bits or the stream's max_tuples, or use a granularity nearer to the"
-                " lateness"
-            ) from None
-
-    def _fill(self, state: SummaryState | BareState) -> None:
-        """Summarise the tuples that there are."""
-        if self.watermark is None:
-            return
-        state.advance(self.watermark)
-        rows = self._log.rows()
-        if isinstance(state, BareState):
-            state.accepted = len(rows)
-            return
-        for start in range(0, len(rows), LARGEST_BATCH):
-            part = rows[start : start + LARGEST_BATCH]
-            times = self._log.when(part)
-            state.insert(self._log.hashes(state.identity.key, part, self.seed), part, times, *extent(times))
-
-    def _indexed(self, state: SummaryState | BareState, options: Options) -> SummaryIndex:
-        now = state.identity.sizes.structure
-        auto = Auto(options.buckets, now, maxlength=options.maxlength) if state.identity.auto else None
-        return SummaryIndex(state, self._lock, options, auto, self)
 
     def change(self, summary: SummaryIndex, structure: str) -> SummaryState | BareState:
         """Give a summary with `STRUCTURE auto` another structure, built of the tuples that there are.
 
-        Questions are answered as before. What reads the postings it had goes on with them: they are told of no tuple
-        that comes, but of those that go, for as long as somebody holds them. If it fails, nothing has changed.
+        Questions are answered as before; see `StreamSummaries.changed`.
         """
         with self._lock:
-            old = summary.state
-            sizes = self._sizes(AUTO, structure, summary.options, old.identity.geometry)
-            state = self._empty(replace(old.identity, sizes=sizes), summary.options)
-            state.floor = old.floor
-            if isinstance(state, SummaryState):
-                state.fine.number_after(summary.issued)  # no region of before is taken for one of now
-            self._fill(state)
-            ever = old.count + old.expired
-            if isinstance(state, BareState):
-                state.accepted = ever
-            else:
-                state.expired = ever - state.count
-            if isinstance(old, SummaryState):
-                old.postings.until = self._log.arrived
-                self._left[old.postings] = old.identity.key
-            return state
+            return self._summaries.changed(summary, structure, self.watermark)
 
     def drop_summary(self, name: str) -> None:
         with self._lock:
-            if name not in self._summaries:
-                known = ", ".join(self._summaries) or "none"
+            if name not in self._summaries.by_name:
+                known = ", ".join(self._summaries.by_name) or "none"
                 raise UnknownName(f"stream {self.name!r} has no summary {name!r}; it has {known}")
             with self._told(lambda j: j.dropped(name)):
-                self._summaries.pop(name).dropped = True
-                self._changed()
+                self._summaries.drop(name)
         self.wait()
-
-    def _changed(self) -> None:
-        self._keys = frozenset(s.key for s in self._summaries.values())
-        self._geometries = {s.state.identity.geometry for s in self._summaries.values()}
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -282,7 +212,7 @@ class Stream:
                 except BatchError as problem:
                     self._count(problem.reason, tuples_of(batch))
                     raise
-                for summary in self._summaries.values():
+                for summary in self._summaries.by_name.values():
                     summary.consider()
         if wait:
             self.wait()
@@ -300,25 +230,23 @@ class Stream:
             return self._ledger.find(producer, sequence)
 
     def _append(self, batch: Batch, strict: bool, producer: str | None, sequence: int | None) -> Appended:
-        columns, times, least, greatest = self.schema.read(batch, self._keys)
+        columns, times, least, greatest = self.schema.read(batch, self._summaries.keys)
         if len(times) > LARGEST_BATCH:
             raise BatchTooLarge(f"{len(times):,} tuples in one batch; {LARGEST_BATCH:,} is the most, so split it")
-        ahead, old = self._judge(times, least, greatest, strict)
-        refused = {r: int(m.sum()) for r, m in (("too_far_ahead", ahead), ("too_old", old)) if m is not None}
-        if refused:
-            kept = np.ones(len(times), np.bool_)
-            for mask in (ahead, old):
-                if mask is not None:
-                    kept &= ~mask
-            columns = {name: _filter(column, kept) for name, column in columns.items()}
-            times = times[kept]
+        now, by = self.clock(), self._retention
+        judged = judge(
+            times, least, greatest, by, now=now, max_future=self.max_future, column=self.schema.time, strict=strict
+        )
+        taken, refused = judged.taken, judged.refused
+        if taken is not None:
+            columns = {name: column.filtered(taken) for name, column in columns.items()}
+            times = times[taken]
             if len(times):
                 least, greatest = extent(times)
         hashes = {}
         if len(times):
-            watermark = max(greatest - self.lateness, self._start())
-            self._log.check_room(len(times), columns, lambda: self._oldest(watermark))
-            hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._keys}
+            self._log.check_room(len(times), columns, lambda: by.oldest(by.reached(greatest)))
+            hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
         added = Appended(len(times), refused)
         with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence)):
             self._enter(columns, hashes, times, least, greatest)  # from here on nothing can be refused
@@ -362,14 +290,9 @@ class Stream:
         """Add tuples that there is room for."""
         if not len(times):
             return
-        self._advance(max(greatest - self.lateness, self._start()), len(times))
-        self.latest = greatest if self.latest is None else max(self.latest, greatest)
+        self._reach(greatest, len(times))
         rows = self._log.write(columns, len(times))
-        for summary in self._summaries.values():
-            measured = summary.measured
-            began = self.cpu() if measured else 0
-            summary.state.insert(hashes[summary.key], rows, times, least, greatest)
-            summary.inserted(len(rows), self.cpu() - began if measured else None)
+        self._summaries.insert(hashes, rows, times, least, greatest)
 
     def _note(self, added: Appended, producer: str | None, sequence: int | None) -> None:
         for reason, count in added.refused.items():
@@ -377,12 +300,15 @@ class Stream:
         self.accepted += added.accepted
         self._ledger.note(producer, sequence, added)
 
+    def _count(self, reason: str, tuples: int) -> None:
+        self._refused[reason] = self._refused.get(reason, 0) + tuples
+
     def again(self, columns: dict[str, Column], added: Appended, producer: str | None, sequence: int | None) -> None:
         """Make a change again that the journal was told of: nothing is judged anew."""
         with self._lock:
             times = columns[self.schema.time].values
             assert times is not None
-            hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._keys}
+            hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
             self._enter(columns, hashes, times, *(extent(times) if len(times) else (0, 0)))
             self._note(added, producer, sequence)
 
@@ -396,7 +322,7 @@ class Stream:
                 self.name,
                 dict(self.schema.types),
                 self.schema.time,
-                tuple(sorted(self._keys)),
+                tuple(sorted(self._summaries.keys)),
                 self.seed,
                 self.watermark,
                 self.lateness,
@@ -410,21 +336,12 @@ class Stream:
     def loaded(self, token: str, digest: int) -> Attached | None:
         """What became of a load that was taken in under this token; None if there was none."""
         with self._lock:
-            known = f"load:{token}"
-            found = self._ledger.find(known, digest)
-            if found is not None:
-                return Attached(found.accepted, found.refused, duplicate=True)
-            if self._ledger.knows(known):
-                raise TokenReused(
-                    f"stream {self.name!r} has a load under the token {token!r} already, with other tuples; give this"
-                    " one a token of its own if it is to be added too"
-                )
-            return None
+            return find_load(self._ledger, self.name, token, digest)
 
     def has_loads(self, token: str | None = None) -> bool:
         """Whether any load that was taken in is remembered, or one under this token."""
         with self._lock:
-            return self._ledger.any("load:") if token is None else self._ledger.knows(f"load:{token}")
+            return self._ledger.any(LOADS) if token is None else self._ledger.knows(load_name(token))
 
     def attach(self, load: Load) -> Attached:
         """Take in a load, all of it at once. A token stands for one load, which is taken in once.
@@ -436,144 +353,40 @@ class Stream:
             if found is not None:
                 return found
             self._check_whole()
-            self._check_load(load)
-            watermark = max(load.latest - self.lateness, self._start())
+            check_load(load, self.name, self._summaries.keys, self._retention, self._log)
+            watermark = self._retention.reached(load.latest)
             with self._told(lambda j: j.advanced(watermark)):  # what comes after it may need the room of what ages now
-                self._take_in(load, watermark)
+                self._reach(load.latest, rows_for(load, self._log))
+                take_in(load, self._log, self._summaries.by_name, self.seed)
+                self._note(Appended(load.tuples, dict(load.refused)), load_name(load.token), load.digest)
             return Attached(load.tuples, dict(load.refused))
 
-    def _check_load(self, load: Load) -> None:
-        watermark = max(load.latest - self.lateness, self._start())
-        if watermark < load.watermark:
-            raise BadPackage(
-                f"the load was planned when stream {self.name!r} had reached {instant(load.watermark)}, and it is at"
-                f" {instant(watermark)}: it is not the stream of then; run the load again"
-            )
-        for part in load.parts:
-            for key in self._keys.intersection(part.nulls):
-                raise NullKey(f"column {key!r} is a key now, and the load has tuples without one")
-        taken = self._chunks_of(load) * self._log.chunk
-        room = self._log.room(self._oldest(watermark))
-        if taken > room:
-            raise CeilingReached(
-                f"{load.tuples:,} tuples do not fit: the stream keeps up to {self._log.capacity:,} and has room for"
-                f" {room:,}; raise max_tuples, or shorten what its summaries retain (GRANULARITY, COLLAPSE)"
-            )
+    # --- watermark -----------------------------------------------------------------------------------------------
 
-        texts = [c.text.nbytes for part in load.parts for c in (part.columns or {}).values() if c.text is not None]
-        if self._log.string_bytes + sum(texts) > self.max_string_bytes:
-            raise CeilingReached(
-                f"the strings of the load, {sum(texts):,} bytes, do not fit: the stream keeps up to"
-                f" {self.max_string_bytes:,} and has {self._log.string_bytes:,}; raise max_string_bytes"
-            )
-
-    def _chunks_of(self, load: Load) -> int:
-        """Chunks that a load takes at most: for what comes in memory together, then of its own for each run."""
-        chunk = self._log.chunk
-        warm = sum(len(part) for part in load.parts if part.run is None)
-        return sum(-(-len(part) // chunk) for part in load.parts if part.run is not None) + -(-warm // chunk)
-
-    def _take_in(self, load: Load, watermark: int) -> None:
-        self._advance(watermark, self._chunks_of(load) * self._log.chunk)
-        self.latest = load.latest if self.latest is None else max(self.latest, load.latest)
-        summed = {made["name"] for made in self.definitions(now=True) if load.summaries.get(made["name"]) == made}
-        for part in sorted(load.parts, key=lambda part: part.run is not None):
-            if part.run is not None:
-                rows = self._log.adopt(part.run, part.times, part.nulls)
-            else:
-                assert part.columns is not None
-                rows = self._log.write(part.columns, len(part))
-            for name, summary in self._summaries.items():
-                hashes = part.hashes.get(summary.key)
-                if hashes is None:
-                    hashes = self._log.hashes(summary.key, rows, self.seed)
-                summary.state.attach(hashes, rows, part.times, part.sums.get(name) if name in summed else None)
-        self._note(Appended(load.tuples, dict(load.refused)), f"load:{load.token}", load.digest)
-
-    def _judge(
-        self, times: NDArray[np.int64], least: int, greatest: int, strict: bool
-    ) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
-        """Which tuples are too far ahead and which too old, one at a time in order of arrival; None if none are."""
-        limit = self.clock() + self.max_future
-        ahead = None
-        counted = times
-        if greatest > limit:
-            ahead = times > limit
-            if strict:
-                row = int(np.argmax(ahead))
-                found = int(times[row])
-                raise TooFarAhead(
-                    f"column {self.schema.time!r}, row {row}: {instant(found)} is"
-                    f" {rounded(found - limit + self.max_future)} ahead of the clock;"
-                    f" {readable(self.max_future)} is the most"
-                )
-            counted = np.where(ahead, np.iinfo(np.int64).min // 2, times)
-        oldest_yet = self._oldest(max(greatest - self.lateness, self._start()))
-        if oldest_yet is None or least >= oldest_yet:
-            return ahead, None
-        before = np.maximum.accumulate(counted) - self.lateness
-        before = np.concatenate(([self._start()], before[:-1]))
-        np.maximum(before, self._start(), out=before)
-        oldest = np.full(len(times), -(1 << 62))
-        if self._geometries:
-            oldest = np.minimum.reduce([g.oldest_at(before) for g in self._geometries])
-        if self._floor is not None:
-            oldest = np.maximum(oldest, self._floor)
-        old = times < oldest
-        if ahead is not None:
-            old &= ~ahead
-        if not old.any():
-            return ahead, None
-        if strict:
-            row = int(np.argmax(old))
-            raise TooOld(
-                f"column {self.schema.time!r}, row {row}: {instant(int(times[row]))} is before"
-                f" {instant(int(oldest[row]))}, where the oldest granularity begins at watermark"
-                f" {instant(int(before[row]))}"
-            )
-        return ahead, old
-
-    def _start(self) -> int:
-        """The watermark, or a time so early that nothing is older than it keeps."""
-        return -(1 << 62) if self.watermark is None else self.watermark
+    @property
+    def _retention(self) -> Retention:
+        return Retention(self.watermark, self.lateness, self._summaries.geometries, self._floor)
 
     @property
     def oldest(self) -> int | None:
         """Tuples before this have aged out of every summary, for good; None as long as nothing has aged."""
-        return self._floor if self.watermark is None else self._oldest(self.watermark)
+        return self._floor if self.watermark is None else self._retention.oldest(self.watermark)
 
-    def _oldest(self, watermark: int) -> int | None:
-        """The least timestamp kept at that watermark: by some summary, and not gone before."""
-        least = min((g.oldest(watermark) for g in self._geometries), default=None)
-        if least is None or self._floor is None:
-            return self._floor if least is None else least
-        return max(least, self._floor)
+    def _reach(self, latest: int, tuples: int) -> None:
+        """Age as tuples do of which the latest has this time, with room for so many afterwards."""
+        self._advance(self._retention.reached(latest), tuples)
+        self.latest = latest if self.latest is None else max(self.latest, latest)
 
     def _advance(self, watermark: int, tuples: int = 0) -> None:
         """Age to a watermark, with room for so many tuples afterwards."""
         self.watermark = watermark
-        for summary in self._summaries.values():
-            began = self.cpu() if summary.measured else 0
-            summary.state.advance(watermark)
-            if summary.measured:
-                summary.aging += self.cpu() - began
-        oldest = self._floor = self._oldest(watermark)
+        self._summaries.advance(watermark)
+        oldest = self._floor = self._retention.oldest(watermark)
         if oldest is not None:
             gone = self._log.release(oldest, tuples)
             for rows in gone:
-                for summary in self._summaries.values():
-                    began = self.cpu() if summary.measured else 0
-                    summary.state.forget(rows)
-                    if summary.measured:
-                        summary.aging += self.cpu() - began
-                for postings, key in self._left.items():
-                    known = rows[self._log.arrivals(rows) < (postings.until or 0)]
-                    if len(known):
-                        forget(postings, self._log, key, self.seed, known)
+                self._summaries.forget(rows)
             self._log.recycle(gone)
-
-    def _count(self, reason: str, tuples: int) -> None:
-        self._refused[reason] = self._refused.get(reason, 0) + tuples
 
     def advance(self, watermark: int) -> None:
         """Say that nothing before `watermark` is expected any more. It never moves back."""
@@ -591,16 +404,14 @@ class Stream:
         """All there is to know, as a tree of arrays; of cold tuples only where they are."""
         with self._lock:
             self._check_whole()
-            return {
+            figures = {
                 "watermark": self.watermark,
                 "latest": self.latest,
                 "floor": self._floor,
                 "refused": dict(self._refused),
                 "accepted": self.accepted,
-                "ledger": self._ledger.image(),
-                "log": self._log.image(),
-                "summaries": [_image(s) for s in self._summaries.values()],
             }
+            return stream_image(figures, self._ledger, self._log, self._summaries.by_name.values())
 
     def definitions(self, now: bool = False) -> list[dict[str, Any]]:
         """How the summaries were made; `now`: those that choose their structure as if made with the one they have.
@@ -608,51 +419,23 @@ class Stream:
         A load is prepared for the structure of now. If that is another one when it comes, it is summarised here.
         """
         with self._lock:
-            return [definition(s.state.identity, s.options, now) for s in self._summaries.values()]
+            return definitions(self._summaries.by_name.values(), now)
 
     def restore(self, image: dict[str, Any]) -> None:
         """Become what `image` was made of. The stream is new, and has no journal yet."""
         with self._lock:
             self.watermark, self.latest, self._floor = image["watermark"], image["latest"], image["floor"]
             self._refused, self.accepted = dict(image["refused"]), image["accepted"]
-            self._ledger.restore(image["ledger"])
-            self._log.restore(image["log"])
-            for saved in image["summaries"]:
-                identity, options = self._identified(saved)
-                state = self._empty(identity, options)
-                state.restore(saved)
-                self._summaries[identity.name] = self._indexed(state, options)
-                self._summaries[identity.name].reason(saved.get("why"))
-            self._changed()
-
-    def _identified(self, made: dict[str, Any]) -> tuple[Identity, Options]:
-        options = Options(**made["options"])
-        geometry = Geometry(made["granularity"], *made["collapse"])
-        sizes = self._sizes(made["structure"], made.get("now", FIRST), options, geometry)
-        return Identity(made["name"], made["key"], geometry, sizes, made["structure"] == AUTO), options
+            restore(image, self._ledger, self._log, self._summaries)
 
     def remake(self, made: dict[str, Any]) -> SummaryIndex:
         """A summary by its definition."""
-        options = Options(**made["options"])
-        return self.create_summary(
-            made["name"],
-            made["key"],
-            granularity=made["granularity"],
-            collapse=tuple(made["collapse"]),
-            structure=made["structure"],
-            options=options,
-        )
+        return self.create_summary(**creation(made))
 
     def rebuild(self) -> None:
         """Make every summary anew from the tuples that there are."""
         with self._lock:
-            journal, self.journal = self.journal, None
-            try:
-                for made in self.definitions():
-                    self._summaries.pop(made["name"]).dropped = True
-                    self.remake(made)  # what the stream keeps does not change meanwhile
-            finally:
-                self.journal = journal
+            self._summaries.rebuild(self.watermark, self.oldest)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -695,30 +478,3 @@ class Stream:
         """The tuples at these rows, in that order. Rows stay good until the next tuples come in."""
         with self._lock:
             return self._log.take(self._log.check_rows(rows), columns)
-
-
-def _image(summary: SummaryIndex) -> dict[str, Any]:
-    state, auto = summary.state, summary.auto
-    chosen = {} if auto is None else {"now": summary.structure, "why": auto.why}
-    return {**definition(state.identity, summary.options), **chosen, **state.image()}
-
-
-def definition(identity: Identity, options: Options, now: bool = False) -> dict[str, Any]:
-    """How a summary was made: all that it takes to make it again. See `Stream.definitions` for `now`."""
-    geometry = identity.geometry
-    return {
-        "name": identity.name,
-        "key": identity.key,
-        "granularity": geometry.granularity,
-        "collapse": [geometry.rate, geometry.depth],
-        "structure": AUTO if identity.auto and not now else identity.sizes.structure,
-        "options": asdict(options),
-    }
-
-
-def _filter(column: Column, kept: NDArray[np.bool_]) -> Column:
-    return Column(
-        None if column.values is None else column.values[kept],
-        None if column.text is None else column.text.filter(pa.array(kept)),
-        None if column.nulls is None else column.nulls[kept],
-    )

@@ -174,6 +174,13 @@ class SummaryIndex:
         """Whether it should be known what the next batch takes."""
         return self.auto is not None and self.auto.measuring
 
+    def age(self, work: Callable[[], None]) -> None:
+        """Do what is part of collapse and expiry, and note what it takes."""
+        if self.measured:
+            self.aging += self._timed(work)[1]
+        else:
+            work()
+
     def inserted(self, tuples: int, spent: int | None) -> None:
         """A batch has come in; collapse and expiry before it are part of what it took."""
         if self.auto is None:

@@ -4,7 +4,8 @@ import os
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from promising.errors import PromisingError
+from promising import errors as errors
+from promising.errors import PromisingError as PromisingError
 from promising.lazy import lazy
 
 if TYPE_CHECKING:
@@ -21,29 +22,16 @@ if TYPE_CHECKING:
 # as Spark does with Java; we fork for nothing else.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-_WHERE = {
-    "Answer": "promising.query.answers",
-    "Done": "promising.query.answers",
-    "Explanation": "promising.query.answers",
-    "Frame": "promising.query.answers",
-    "Progress": "promising.query.answers",
-    "Session": "promising.query.session",
-    "StoreOptions": "promising.index.storage.store_options",
-    "connect": "promising.client.session",
-}
-__getattr__ = lazy(__name__, _WHERE)
-__all__ = [
-    "Answer",
-    "Done",
-    "Explanation",
-    "Frame",
-    "Progress",
-    "PromisingError",
-    "Session",
-    "StoreOptions",
-    "connect",
-    "open",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "query.answers": ["Answer", "Done", "Explanation", "Frame", "Progress"],
+        "query.session": ["Session"],
+        "index.storage.store_options": ["StoreOptions"],
+        "client.session": ["connect"],
+    },
+    here=["PromisingError", "errors", "open"],
+)
 
 
 def open(
@@ -64,10 +52,11 @@ def open(
     >>> session.query("SELECT item_id, sum(price) AS total FROM store1 GROUP BY item_id").to_arrow().to_pylist()
     [{'item_id': 7, 'total': 3.0}, {'item_id': 9, 'total': 4.0}]
     """
-    from promising.query.session import Session  # noqa: PLC0415  # compiles on import: not for those who only connect
+    from promising.loaders.spark_sql import spark_sql  # noqa: PLC0415  # slow to load: not for those who only connect
+    from promising.query.session import Session  # noqa: PLC0415
 
     if path is None:
-        return Session(seed=seed)
+        return Session(seed=seed, written=spark_sql)
     from promising.index.storage.store import Store  # noqa: PLC0415
 
-    return Session(store=Store.open(path, seed=seed, options=options))
+    return Session(store=Store.open(path, seed=seed, options=options), written=spark_sql)

@@ -94,14 +94,14 @@ class _Group(BaseModel):
 class Tls(_Group):
     """Encryption, and clients known by certificate."""
 
-    certificate: Path | None = Field(default=None, description="PEM file of the server's certificate and its chain.")
-    key: Path | None = Field(default=None, description="PEM file of the certificate's key, not encrypted.")
+    certificate: Path | None = Field(default=None, description="PEM file of the server's certificate chain.")
+    key: Path | None = Field(default=None, description="PEM file of its private key, unencrypted.")
     client_ca: Path | None = Field(
         default=None,
-        description="PEM file of the authorities whose client certificates are let in; without one nobody is.",
+        description="PEM file of the CAs whose client certificates are accepted, and required.",
     )
     client_role: Role = Field(
-        default="query", description="What a client certificate alone allows: admin, ingest or query."
+        default="query", description="Role of a client certificate without a token: admin, ingest or query."
     )
 
 
@@ -110,48 +110,40 @@ class Auth(_Group):
 
     tokens: Path | None = Field(
         default=None,
-        description="SQLite file of tokens, made by `promising token create`. With it every call needs a token.",
+        description="SQLite file of tokens (`promising token create`). If set, every call needs a token.",
     )
     allow_plaintext: bool = Field(
-        default=False, description="Take tokens off loopback without TLS: for a proxy in front that ends TLS."
+        default=False, description="Accept tokens without TLS off loopback, behind a TLS-terminating proxy."
     )
 
 
 class Limits(_Group):
     """How much is taken, of whom."""
 
-    max_message_bytes: int = Field(
-        default=16 << 20, ge=1 << 10, le=1 << 30, description="Largest message to the service."
-    )
-    max_batch_rows: int = Field(default=1 << 20, ge=1, description="Most rows in one ingested batch.")
-    max_ingest_streams_per_client: int = Field(
-        default=16, ge=1, description="Ingest calls of one client open at one time."
-    )
-    max_queries: int = Field(default=1024, ge=1, description="Queries open at one time.")
-    max_queries_per_client: int = Field(default=256, ge=1, description="Queries of one client open at one time.")
+    max_message_bytes: int = Field(default=16 << 20, ge=1 << 10, le=1 << 30, description="Maximum message size.")
+    max_batch_rows: int = Field(default=1 << 20, ge=1, description="Maximum rows per batch.")
+    max_ingest_streams_per_client: int = Field(default=16, ge=1, description="Concurrent Ingest calls per client.")
+    max_queries: int = Field(default=1024, ge=1, description="Concurrent queries.")
+    max_queries_per_client: int = Field(default=256, ge=1, description="Concurrent queries per client.")
     max_budget_seconds: float = Field(
-        default=60.0, gt=0, le=3600, description="Most CPU time of a query; also the budget of one that has none."
+        default=60.0, gt=0, le=3600, description="Maximum and default CPU budget of a query."
     )
-    max_deadline_seconds: float = Field(
-        default=3600.0, gt=0, description="Longest a call may take, whatever its deadline."
-    )
-    max_sql_bytes: int = Field(default=1 << 16, ge=1, description="Longest statement.")
-    max_keys: int = Field(default=100_000, ge=1, description="Most keys in one question to a summary.")
-    max_statements: int = Field(default=1000, ge=1, description="Most statements in one batch of queries.")
-    max_rows: int = Field(default=10_000_000, ge=1, description="Most rows of a probe or of a batch of queries.")
-    max_subscriptions: int = Field(default=1024, ge=1, description="Subscribe calls open at one time.")
-    max_subscriptions_per_client: int = Field(
-        default=64, ge=1, description="Subscribe calls of one client open at one time."
-    )
-    max_subscribed_queries: int = Field(default=10_000, ge=1, description="Queries that one Subscribe call is told of.")
-    max_table_bytes: int = Field(default=256 << 20, ge=1, description="Most rows of a table in one load, in bytes.")
+    max_deadline_seconds: float = Field(default=3600.0, gt=0, description="Maximum duration of a call.")
+    max_sql_bytes: int = Field(default=1 << 16, ge=1, description="Maximum statement length.")
+    max_keys: int = Field(default=100_000, ge=1, description="Maximum keys per summary request.")
+    max_statements: int = Field(default=1000, ge=1, description="Maximum statements per QueryBatch.")
+    max_rows: int = Field(default=10_000_000, ge=1, description="Maximum rows of a Probe or QueryBatch.")
+    max_subscriptions: int = Field(default=1024, ge=1, description="Concurrent Subscribe calls.")
+    max_subscriptions_per_client: int = Field(default=64, ge=1, description="Concurrent Subscribe calls per client.")
+    max_subscribed_queries: int = Field(default=10_000, ge=1, description="Maximum queries per Subscribe call.")
+    max_table_bytes: int = Field(default=256 << 20, ge=1, description="Maximum bytes per LoadTable call.")
     slow_reader_seconds: float = Field(
-        default=30.0, gt=0, description="A reader that takes nothing for that long is cut."
+        default=30.0, gt=0, description="A client that reads nothing for this long is disconnected."
     )
-    max_connections: int = Field(default=4096, ge=1, description="Connections open at one time.")
-    idle_seconds: float = Field(default=600.0, gt=0, description="A connection without calls for that long is closed.")
+    max_connections: int = Field(default=4096, ge=1, description="Maximum connections.")
+    idle_seconds: float = Field(default=600.0, gt=0, description="Idle time before a connection is closed.")
     workers: int = Field(
-        default=0, ge=0, le=1024, description="Threads that work on queries and batches; 0 is one per core."
+        default=0, ge=0, le=1024, description="Threads each for queries, batches and short calls; 0: one per core."
     )
 
 
@@ -160,37 +152,35 @@ class Storage(_Group):
 
     sync: Annotated[Literal["always", "relaxed"], BeforeValidator(_lower)] = Field(
         default="always",
-        description="always: what is acknowledged is on disk. relaxed: the last second may be lost with the machine.",
+        description="always: acknowledged data is on disk. relaxed: a machine crash may lose the last second.",
     )
     checkpoint_bytes: int = Field(
-        default=256 << 20, ge=1 << 16, description="Log of a stream after which a checkpoint is taken."
+        default=256 << 20, ge=1 << 16, description="Log size per stream that triggers a checkpoint."
     )
-    segment_bytes: int = Field(default=64 << 20, ge=1 << 16, description="Size of one file of the log.")
+    segment_bytes: int = Field(default=64 << 20, ge=1 << 16, description="Size of a log file.")
     hot_tuples: int = Field(
-        default=1 << 22, ge=0, description="Tuples of a stream that stay in memory; older ones are read from disk."
+        default=1 << 22, ge=0, description="Tuples per stream in memory; older ones are read from disk."
     )
     cache_bytes: int = Field(
-        default=256 << 20, ge=0, description="Memory for tuples that were read from disk, all streams together."
+        default=256 << 20, ge=0, description="Cache for tuples read from disk, all streams together."
     )
     cold: Annotated[str, AfterValidator(_url)] | None = Field(
         default=None,
-        description="URL (fsspec) where tuples that left memory are kept; in the data directory if not set.",
+        description="fsspec URL for cold tuples; default: the data directory.",
     )
 
 
 class Standing(_Group):
     """How continuous queries are kept up to date."""
 
-    tick_seconds: float = Field(
-        default=0.1, gt=0, le=60, description="Time between two ticks, in which continuous queries take in what came."
-    )
+    tick_seconds: float = Field(default=0.1, gt=0, le=60, description="Update interval of continuous queries.")
     cpu: float = Field(
         default=1.0,
         gt=0,
-        description="CPU seconds a second for all together; past that, those with a BUDGET or PREFERENCE put off work.",
+        description="CPU seconds per second for all of them; beyond it, queries with BUDGET or PREFERENCE defer work.",
     )
     silence_seconds: float = Field(
-        default=1.0, gt=0, description="A stream without tuples for that long goes on by the clock, so that rows end."
+        default=1.0, gt=0, description="Idle time after which a stream advances by the clock, so that rows expire."
     )
 
 
@@ -206,26 +196,24 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
     )
 
-    listen: Listen = Field(
-        default="127.0.0.1:50151", description="Where calls are taken, host:port; port 0 picks a free one."
-    )
+    listen: Listen = Field(default="127.0.0.1:50151", description="Listen address, host:port; port 0 picks a free one.")
     metrics_listen: Listen | None = Field(
         default=None,
-        description="Where /metrics, /-/ready and /-/healthy are served over HTTP, host:port; off if not set.",
+        description="HTTP address of /metrics, /-/ready and /-/healthy; off by default.",
     )
     data: Path | None = Field(
-        default=None, description="Directory that keeps everything; made if it is not there. Not set: all is in memory."
+        default=None, description="Data directory, created if missing. Default: everything in memory."
     )
     seed: Secret[Annotated[int, Field(ge=0, lt=1 << 63)]] | None = Field(
-        default=None, description="Secret of the key hash, below 2^63; picked if not set, and kept with the data."
+        default=None, description="Secret of the key hash, below 2^63; random by default, stored with the data."
     )
     load_paths: Places = Field(
         default=(),
-        description="Folders that packages may be attached from, paths or URLs; none named: any that can be read.",
+        description="Folders (paths or URLs) that packages may be attached from; any by default.",
     )
-    reflection: bool = Field(default=True, description="Tell clients which calls there are (gRPC reflection).")
-    log_level: LogLevel = Field(default="info", description="What is logged at least: debug, info, warning or error.")
-    drain_seconds: float = Field(default=10.0, ge=0, description="How long calls under way may go on after SIGTERM.")
+    reflection: bool = Field(default=True, description="Enable gRPC reflection.")
+    log_level: LogLevel = Field(default="info", description="Minimum log level: debug, info, warning or error.")
+    drain_seconds: float = Field(default=10.0, ge=0, description="Grace period for running calls after SIGTERM.")
     tls: Tls = Tls()
     auth: Auth = Auth()
     storage: Storage = Storage()

@@ -1,13 +1,10 @@
 """What goes over the wire and what it is on either side: used by the server and the clients alike."""
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from promising.errors import BadRequest
 from promising.index.regions import EVER, Absorbed, Appended, Description, Guess, Regions, Story, Window, ZoneInfo
@@ -15,14 +12,13 @@ from promising.query.answers import Cut, Done, Explanation, Frame, Progress
 from promising.summaries.adt import Estimates
 from promising.summaries.keys import Keys
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2
+from promising.wire_times import duration_of, micros, span_micros, timestamp
 
 if TYPE_CHECKING:
     from promising.index.prepared_load import Attached
     from promising.index.table import Changed
 
-SECOND = 1_000_000
 PART = 1 << 18  # bytes of rows in one message, about: what a reader that does not read can make the service hold
-MESSAGE = 1 << 26  # bytes of the largest message that a client takes
 
 CUTS: dict[Cut | None, common_pb2.Cut.ValueType] = {
     None: common_pb2.CUT_UNSPECIFIED,
@@ -87,36 +83,6 @@ def text_parts(text: str, most: int = PART) -> Iterator[str]:
 
 
 # --- numbers -----------------------------------------------------------------------------------------------------
-
-
-def timestamp(micros: int) -> Timestamp:
-    seconds, rest = divmod(int(micros), SECOND)
-    return Timestamp(seconds=seconds, nanos=rest * 1000)
-
-
-def micros(time: Timestamp) -> int:
-    return time.seconds * SECOND + time.nanos // 1000
-
-
-def duration(span: float | timedelta) -> Duration:
-    """A span given in seconds."""
-    seconds = span.total_seconds() if isinstance(span, timedelta) else span
-    whole, nanos = divmod(round(seconds * 1e9), 1_000_000_000)
-    return Duration(seconds=whole, nanos=nanos)
-
-
-def duration_of(span: int) -> Duration:
-    """A span given in microseconds."""
-    seconds, rest = divmod(int(span), SECOND)
-    return Duration(seconds=seconds, nanos=rest * 1000)
-
-
-def seconds(span: Duration) -> float:
-    return span.seconds + span.nanos / 1e9
-
-
-def span_micros(span: Duration) -> int:
-    return span.seconds * SECOND + span.nanos // 1000
 
 
 def bounded(guess: Guess) -> common_pb2.Bounded:

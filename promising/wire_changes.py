@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from promising import wire, wire_errors
+from promising import wire, wire_errors, wire_times
 from promising.errors import PromisingError
 from promising.query.standing.subscription import Delta
 from promising.v1 import common_pb2, queries_pb2
@@ -63,10 +63,10 @@ def section_parts(number: int, delta: Delta, most: int = wire.PART) -> Iterator[
         setattr(part, name, data)
         held += len(data)
     if delta.watermark > BEGINNING:
-        part.watermark.CopyFrom(wire.timestamp(delta.watermark))
+        part.watermark.CopyFrom(wire_times.timestamp(delta.watermark))
     part.resume_token = delta.token
     part.shed = delta.shed
-    part.lag.CopyFrom(wire.duration_of(delta.lag))
+    part.lag.CopyFrom(wire_times.duration_of(delta.lag))
     yield part
 
 
@@ -110,7 +110,7 @@ class Sections:
         nothing = np.empty((0, width), np.int64)
         delta = Delta(
             tick=tick,
-            watermark=wire.micros(part.watermark) if part.HasField("watermark") else BEGINNING,
+            watermark=wire_times.micros(part.watermark) if part.HasField("watermark") else BEGINNING,
             reset=self._reset,
             inserts=self.opened.schema.empty_table() if rows is None else rows.select(list(range(columns))),
             ids=nothing if rows is None else _ids(rows.select(list(range(columns, columns + width))), width),
@@ -118,7 +118,7 @@ class Sections:
             retractions=np.concatenate(self._gone) if self._gone else nothing,
             token=part.resume_token,
             shed=part.shed,
-            lag=wire.span_micros(part.lag),
+            lag=wire_times.span_micros(part.lag),
         )
         self.forget()
         return delta

@@ -12,20 +12,10 @@ if TYPE_CHECKING:
     from promising.query.answers import Progress as Progress
     from promising.query.session import Session as Session
 
-_WHERE = {
-    "Answer": "promising.query.answers",
-    "Done": "promising.query.answers",
-    "Explanation": "promising.query.answers",
-    "Frame": "promising.query.answers",
-    "Progress": "promising.query.answers",
-    "Session": "promising.query.session",
-}
-__getattr__ = lazy(__name__, _WHERE)
-__all__ = [
-    "Answer",
-    "Done",
-    "Explanation",
-    "Frame",
-    "Progress",
-    "Session",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "answers": ["Answer", "Done", "Explanation", "Frame", "Progress"],
+        "session": ["Session"],
+    },
+)

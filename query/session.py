@@ -2,11 +2,11 @@
 
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -36,6 +36,7 @@ from promising.query.standing.local_subscriptions import Watched, poll
 from promising.query.standing.standing_binder import bind_standing
 from promising.query.standing.subscription import Delta, Subscription
 from promising.summaries.adt import Estimates
+from promising.summaries.kernels.clock import work_ns
 
 if TYPE_CHECKING:  # files are no matter of those who keep nothing
     from promising.index.storage.store import Store
@@ -51,17 +52,21 @@ class Session:
     clock: tells the time, in microseconds since the epoch; it dates nothing but judges tuples from the future.
     cpu: CPU time of the calling thread, in nanoseconds; budgets are measured by it.
     seed: of the key hash, a secret of the installation; None picks one.
+    written: how the statement of a scan is written for who reads it; None leaves it as it is.
     """
 
     def __init__(
         self,
         *,
         clock: Callable[[], int] = wall_clock,
-        cpu: Callable[[], int] = time.thread_time_ns,
+        cpu: Callable[[], int] = work_ns,
         seed: int | None = None,
         store: "Store | None" = None,
+        written: Written | None = None,
     ) -> None:
+        pa.array(np.empty(0))  # Arrow imports pandas when it is first given an array: not on the budget of a query
         self._cpu = cpu
+        self._written = written
         self.store = store
         self.catalog = Catalog()
         if store is not None:
@@ -297,13 +302,12 @@ class Session:
 
     # --- scans ---------------------------------------------------------------------------------------------------
 
-    def plan_scan(self, sql: str, *, share: float = 1.0, written: Written | None = None) -> ScanPlan:
+    def plan_scan(self, sql: str, *, share: float = 1.0) -> ScanPlan:
         """What has to be read to answer a SELECT elsewhere: row groups of cold files, and arrivals in memory.
 
         share: below 1, the most promising keys only, as many as make that share of the expected output.
-        written: how the plan's statement is written, as `promising.loaders.spark_sql` does; None leaves it as it is.
         """
-        return plan_scan(self.catalog, sql, share, written)
+        return plan_scan(self.catalog, sql, share, self._written)
 
     def fetch(self, stream: str, first: int, last: int, columns: list[str]) -> Iterator[pa.Table]:
         """The tuples that arrived as number `first` up to `last`, in order of arrival, in slices."""

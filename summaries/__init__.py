@@ -30,42 +30,19 @@ if TYPE_CHECKING:
     from promising.summaries.quantile import Quantile as Quantile
     from promising.summaries.sample import Sample as Sample
 
-_WHERE = {
-    "BOUNDS": "promising.summaries.adt",
-    "TOLERANCE": "promising.summaries.adt",
-    "Estimate": "promising.summaries.adt",
-    "Estimates": "promising.summaries.adt",
-    "FrequencySummary": "promising.summaries.adt",
-    "Summary": "promising.summaries.adt",
-    "CountMin": "promising.summaries.count_min",
-    "CountSketch": "promising.summaries.count_sketch",
-    "Distinct": "promising.summaries.distinct",
-    "Exact": "promising.summaries.exact",
-    "Frequent": "promising.summaries.frequent",
-    "hash_keys": "promising.summaries.hashing",
-    "Histogram": "promising.summaries.histogram",
-    "KINDS": "promising.summaries.kinds",
-    "from_bytes": "promising.summaries.kinds",
-    "Quantile": "promising.summaries.quantile",
-    "Sample": "promising.summaries.sample",
-}
-__getattr__ = lazy(__name__, _WHERE)
-__all__ = [
-    "BOUNDS",
-    "KINDS",
-    "TOLERANCE",
-    "CountMin",
-    "CountSketch",
-    "Distinct",
-    "Estimate",
-    "Estimates",
-    "Exact",
-    "FrequencySummary",
-    "Frequent",
-    "Histogram",
-    "Quantile",
-    "Sample",
-    "Summary",
-    "from_bytes",
-    "hash_keys",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "adt": ["BOUNDS", "TOLERANCE", "Estimate", "Estimates", "FrequencySummary", "Summary"],
+        "count_min": ["CountMin"],
+        "count_sketch": ["CountSketch"],
+        "distinct": ["Distinct"],
+        "exact": ["Exact"],
+        "frequent": ["Frequent"],
+        "hashing": ["hash_keys"],
+        "histogram": ["Histogram"],
+        "kinds": ["KINDS", "from_bytes"],
+        "quantile": ["Quantile"],
+        "sample": ["Sample"],
+    },
+)

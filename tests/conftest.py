@@ -5,29 +5,44 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+
+from tests import tiers
 
 NO_JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+COUNTED = pytest.StashKey[Counter[str]]()
 JOIN_SECONDS = 20.0  # nothing waits that long unless it waits for ever
 
-# Deadlines measure the machine, not the code. A failure prints the blob that repeats it.
-settings.register_profile("house", deadline=None, print_blob=True)
-# Kernels as plain Python are a hundred times slower: fewer examples, and slow ones are no fault.
-settings.register_profile(
-    "no-jit", settings.get_profile("house"), max_examples=20, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("no-jit" if NO_JIT else "house")
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier", choices=(tiers.QUICK, tiers.DEEP, tiers.ALL), default=tiers.ALL, help="which tests to run"
+    )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.begin(config.getoption("--tier"), NO_JIT)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does that to what it runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # processes that tests start have to hear Ctrl-C
     if NO_JIT:
         np.seterr(over="ignore")  # compiled uint64 arithmetic wraps silently; numpy scalars would warn
+
+
+@pytest.hookimpl(trylast=True)  # after hypothesis has marked its tests
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[COUNTED] = tiers.counted(items)
+    items[:], others = tiers.choose(config.getoption("--tier"), items)
+    if others:
+        config.hook.pytest_deselected(items=others)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str:
+    counted = config.stash[COUNTED]
+    return f"tiers: {counted[tiers.QUICK]:,} quick, {counted[tiers.DEEP]:,} deep; running {config.getoption('--tier')}"
 
 
 def left_running(before: set[threading.Thread]) -> list[str]:

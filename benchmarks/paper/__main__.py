@@ -2,7 +2,7 @@
 
 Tables go to the standard output, one line of JSON a number after them, progress to the standard error. Plots and
 numbers go to the folder of `--out`; without it to the documentation, which gets a page of all figures, too. A run
-replaces its own figures only.
+replaces its own figures only. `--render FILE.json` prints the page of stored numbers and runs nothing.
 """
 
 import argparse
@@ -32,13 +32,17 @@ def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description="The paper's experiments.")
     parser.add_argument("figures", nargs="*", metavar="figure", help=f"{', '.join(FIGURES)}; all if none is named")
     parser.add_argument("--quick", action="store_true", help="small sizes and one seed: under a minute in all")
-    parser.add_argument("--seeds", type=int, help=f"how many runs, each on data of its own; {SEEDS} if not told")
+    parser.add_argument("--seeds", type=int, help=f"number of runs, each on its own data; default {SEEDS}")
     parser.add_argument("--first-seed", type=int, default=1, metavar="K", help="the seeds are K, K + 1, ...")
-    parser.add_argument("--out", type=Path, help=f"folder for plots and numbers; {IMAGES} and {NUMBERS} if not told")
+    parser.add_argument("--out", type=Path, help=f"folder for plots and numbers; default {IMAGES} and {NUMBERS}")
+    parser.add_argument("--render", type=Path, metavar="FILE.json", help="print stored numbers as Markdown; no run")
     asked = parser.parse_args(given)
     unknown = [name for name in asked.figures if name not in FIGURES]
     if unknown:
         parser.error(f"no figure {unknown[0]!r}; there are {', '.join(FIGURES)}")
+    if asked.render:
+        print(page(json.loads(asked.render.read_text(encoding="utf-8"))), end="")
+        return 0
     count = asked.seeds or (QUICK_SEEDS if asked.quick else SEEDS)
     seeds = list(range(asked.first_seed, asked.first_seed + count))
     missed = []
@@ -48,7 +52,7 @@ def main(given: list[str] | None = None) -> int:
         _tell(outcome)
         _keep(outcome, seeds, asked.out, asked.quick)
         if asked.out is None and not asked.quick:
-            PAGE.write_text(page(json.loads(NUMBERS.read_text())))
+            PAGE.write_text(page(json.loads(NUMBERS.read_text(encoding="utf-8"))), encoding="utf-8")
         missed += [f"{name}: {goal.text}; measured {goal.measured}" for goal in outcome.goals if goal.met is False]
     print(f"\n{len(missed)} goals missed")
     for line in missed:
@@ -74,7 +78,7 @@ def _tell(outcome: Outcome) -> None:
 
 
 def _from_goals(outcome: Outcome) -> list[dict[str, Any]]:
-    """What is told of a figure that names no metrics of its own."""
+    """The metrics of a figure that names none of its own."""
     return [{"metric": g.text, "ours": None, "theirs": None, "told": g.measured, "met": g.met} for g in outcome.goals]
 
 

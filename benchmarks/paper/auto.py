@@ -150,13 +150,13 @@ def run(effort: Effort, seeds: list[int]) -> Outcome:
     plot = _plot([phase.name for phase in load], took)
     return Outcome(
         "auto",
-        "The service picks the structure by itself",
+        "STRUCTURE auto: the service chooses the structure",
         [plot],
-        ["phase", *(f"{name}, ms" for name in CONTENDERS), "auto / best fixed", "auto had"],
+        ["phase", *(f"{name}, ms" for name in CONTENDERS), "auto / best fixed", "auto chose"],
         rows,
         [
             Goal(
-                f"in no phase more than {WORST:.2f} times the CPU time of the best fixed structure",
+                f"at most {WORST:.2f} times the CPU time of the best fixed structure in every phase",
                 f"{worst:.2f} at most ({where})",
                 worst <= WORST,
             ),
@@ -167,8 +167,8 @@ def run(effort: Effort, seeds: list[int]) -> Outcome:
             ),
         ],
         [
-            "Every contender gave the same answers to every question; what is compared is CPU time alone.",
-            "A phase contains what it takes to notice that the load has changed, and to change.",
+            "All contenders gave the same answers to every question; only CPU time is compared.",
+            "A phase includes noticing that the load has changed, and switching.",
         ],
         f"generated, with drift; batches of {BATCH:,}, {sum(phase.batches for phase in load) * BATCH:,} tuples in all",
         [

@@ -89,17 +89,17 @@ def run(effort: Effort, seeds: list[int]) -> Outcome:
         goals.append(_ordered(f"by {way}", {s: [f[s, way].timed.per_input for f in found] for s in STRUCTURES}))
     for label in COMPARED:
         counted = {s: [f[s, "cells"].counted[label] for f in found] for s in STRUCTURES}
-        goals.append(_ordered(f"by cells, an input compared with {label} of the window", counted))
+        goals.append(_ordered(f"by cells, comparing an input with {label} of the window", counted))
     alike = [statistics.median(f[s, "postings"].timed.per_input for f in found) for s in ("T2", "T3", "T4")]
     sentences.append(
-        f"By postings T2, T3 and T4 bring {', '.join(number(v) for v in alike)} pairs an input: postings find a pair by"
-        " its key and not by its cell, so a structure changes what it costs to put a tuple in, and nothing else. Where"
-        " that is all the pairs there are, time is no bound and the order of the structures is a tie."
+        f"By postings T2, T3 and T4 yield {', '.join(number(v) for v in alike)} pairs per input. Postings find a pair"
+        " by its key, not by its cell, so the structure affects insertion cost only. Where all existing pairs are"
+        " found, the structures tie."
     )
     sentences.append(
-        "By cells a region is visited in a call from Python: smaller cells mean more calls. T4 cuts more zones than T3"
-        " where the stream drifts, so it pays more calls for cells that are richer in what they were visited for. The"
-        " count of tuples compared leaves the calls out, and shows what the structures themselves are worth."
+        "By cells, each visit to a region is a call from Python, so smaller cells cost more calls. Under drift T4 cuts"
+        " more zones than T3: more calls, for cells with more matches. Counting compared tuples instead of time leaves"
+        " the calls out and compares the structures themselves."
     )
     return Outcome(
         "fig9",
@@ -113,15 +113,15 @@ def run(effort: Effort, seeds: list[int]) -> Outcome:
             "t_hit, ns",
             "N by equation 1",
             "outputs per input, run",
-            "of so many",
+            "outputs per input, all",
             *(f"{label} of the window compared" for label in COMPARED),
         ],
         rows,
         goals,
         sentences,
-        f"generated, with drift: what is popular changes every {SPELL:,} tuples; {tau:g} microseconds for a tuple (the"
-        f" paper: 100,000), {window:,} tuples a stream in a minute; batches of {BATCH}; {batches * BATCH * 2:,} inputs"
-        f" a run. t_ins is told for batches of {FILL:,}, and for these. Seeds: {len(seeds)}",
+        f"generated, with drift: popularity changes every {SPELL:,} tuples; {tau:g} microseconds per tuple (the paper:"
+        f" 100,000), {window:,} tuples per stream and minute; batches of {BATCH}; {batches * BATCH * 2:,} inputs per"
+        f" run. t_ins is measured for batches of {FILL:,}, and for these. Seeds: {len(seeds)}",
         metrics=metrics,
     )
 

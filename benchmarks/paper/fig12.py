@@ -95,7 +95,7 @@ def run(effort: Effort, seeds: list[int]) -> Outcome:
         rows,
         goals,
         sentences,
-        f"{SIMULATED}, and generated logs, ten minutes played back; tuples a stream, for the output and for the age:"
+        f"{SIMULATED}, and generated logs, ten minutes played back; tuples per stream, for output and for age:"
         f" {told_sizes}. GRANULARITY 60 SECONDS AND COLLAPSE (4, 5). Seeds: {len(seeds)}",
         metrics=[
             {
@@ -150,10 +150,10 @@ def _judged(
     for name, hots in found.items():
         sentences.append(hot_judged(name, hots, shares)[1])
     sentences += [
-        "A step back to a granularity four times as long brings up to sixteen times the pairs of a key, for a factor of"
-        " 0.8 a side. So the fade decides between granularities of like length and, with more output, changes less and"
-        " less; a smaller factor or a lower rate of COLLAPSE would make pairs fresher.",
-        "SIMPLE-SHJ from the start has the nearest pairs of all at small outputs, and all of them old: |ts1 - ts2| says"
-        " how far apart a pair is, not how long ago it was.",
+        "A granularity four times as long has up to sixteen times the pairs of a key, for a factor of 0.8 per side. So"
+        " fading matters less the more output there is; a smaller factor or a lower rate of COLLAPSE gives fresher"
+        " pairs.",
+        "SIMPLE-SHJ from the start has the closest pairs at small outputs, all of them old: |ts1 - ts2| measures how"
+        " far apart a pair is, not how long ago it arrived.",
     ]
     return goals, sentences

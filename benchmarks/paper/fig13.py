@@ -133,8 +133,8 @@ def run(effort: Effort, seeds: list[int]) -> Outcome:
                 )
             )
             sentences.append(
-                f"Against SIMPLE-SHJ over tuples shed at random, {name}, {of}: {min(against):.2g} to {max(against):.2g}"
-                " times its Hist-MSE."
+                f"Compared with SIMPLE-SHJ over randomly shed tuples, {name}, {of}: {min(against):.2g} to"
+                f" {max(against):.2g} times its Hist-MSE."
             )
         told = [
             f"{statistics.median(r.output[i] for r in runs):.1%} against"
@@ -143,8 +143,8 @@ def run(effort: Effort, seeds: list[int]) -> Outcome:
         ]
         sentences.append(f"Output at equal CPU, {name}, WEIGHTED against SIMPLE-SHJ: {', '.join(told)} of the budget.")
     sentences.append(
-        "A fair sample costs more a pair than pairs in the order of arrival: each is drawn by itself. The paper has its"
-        " weighted join ahead in output as well; where ours is behind, the sentences above say so."
+        "A random sample costs more per pair than pairs in arrival order, because each is drawn separately. The paper"
+        " reports its weighted join ahead in output as well; where ours is behind, the sentences above say so."
     )
     return Outcome(
         "fig13",
@@ -154,7 +154,7 @@ def run(effort: Effort, seeds: list[int]) -> Outcome:
         rows,
         goals,
         sentences,
-        f"{SIMULATED}, and generated logs, a minute played back; tuples a stream:"
+        f"{SIMULATED}, and generated logs, a minute played back; tuples per stream:"
         f" {', '.join(f'{name} {size:,}' for name, size in sizes.items())}. Seeds: {len(seeds)}",
         metrics=metrics,
     )

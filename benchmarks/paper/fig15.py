@@ -123,19 +123,18 @@ def _outcome(
         [
             _ahead("ahead of SIMPLE at every load from 20 queries on", loads, OURS, 1.0),
             _ahead(f"at {HUNDRED} queries, under load, >= {FLOOR} x SIMPLE", _hundred(by_share), OURS, FLOOR),
-            _ahead("the same ahead with the whole tick charged to ours only", loads, WHOLE, 1.0),
+            _ahead("ahead at every load with the whole tick charged to ours", loads, WHOLE, 1.0),
         ],
         [
-            "Nanoseconds a tuple when there is time for all, ours against SIMPLE's faster way: "
+            "Nanoseconds per tuple without a time limit, ours against SIMPLE's faster version: "
             + "; ".join(told)
             + ".",
-            f"Tuples come in intervals of {INTERVAL:,}; an interval is as long as the share of CPU time, told in the"
-            " second column, that SIMPLE needs to show all of them to all queries.",
-            "SIMPLE is the faster of two compiled loops, over arrays it is handed; ours is the engine of continuous"
-            " queries, with what it takes to find the matches of each, and in a column of its own with its reading of"
-            " the stream as well.",
+            f"Tuples arrive in intervals of {INTERVAL:,}. The second column is the length of an interval, as a share of"
+            " the CPU time SIMPLE needs to test all its tuples against all queries.",
+            "SIMPLE is the faster of two compiled loops over ready arrays. Ours is the engine of continuous queries:"
+            " finding the matches of each query, and in a separate column with reading the stream as well.",
         ],
-        "Complete Journey, the even stores, played back; seed by seed another part of the year",
+        "Complete Journey, the even stores, played back; each seed takes another part of the year",
         _metrics(by_share, by_number),
     )
 
@@ -148,7 +147,7 @@ def _ahead(text: str, loads: dict[str, list[Point]], side: str, least: float) ->
     ratios = {name: statistics.median(p[side] / p[SIMPLE] for p in found) for name, found in loads.items()}
     short = [f"{name}: {ratio:.2f}" for name, ratio in ratios.items() if not ratio >= least]
     measured = f"{min(ratios.values()):.2f} to {max(ratios.values()):.2f}" + (
-        f"; short at {', '.join(short)}" if short else ""
+        f"; below at {', '.join(short)}" if short else ""
     )
     return Goal(text, measured, not short)
 

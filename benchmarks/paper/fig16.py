@@ -114,16 +114,16 @@ def _outcome(found: dict[float, list[Errors]], seen: dict[float, list[dict[str, 
         [
             _goal("avg", found, "avg", best),
             _goal("sum, both scaled up", found, "sum, scaled", best),
-            _goal("sum, SIMPLE's as seen (the paper's)", found, "sum, as seen", best),
+            _goal("sum, SIMPLE's not scaled up (as in the paper)", found, "sum, as seen", best),
         ],
         [
-            f"SIMPLE needs {spread(cost)} ns a tuple for {QUERIES} aggregates, its other way {spread(other)} ns; the"
-            " time between arrivals is told as a share of the former.",
-            "Tuples that a side did not come to are missing from its aggregates; none is a tuple that does not belong.",
-            "SIMPLE compares each tuple with each query, on vectors. Ours finds once between which ends of all ranges a"
-            " tuple lies and adds it there; a range is then a sum of such places.",
+            f"SIMPLE needs {spread(cost)} ns per tuple for {QUERIES} aggregates, its other version {spread(other)} ns."
+            " The time between arrivals is a share of the former.",
+            "Tuples that a side did not reach are missing from its aggregates; no wrong tuple is included.",
+            "SIMPLE compares each tuple with each query, on vectors. Ours finds once between which range ends a tuple"
+            " lies and adds it there; a range is then a sum of such places.",
         ],
-        "Complete Journey, the even stores, played back; seed by seed another part of the year",
+        "Complete Journey, the even stores, played back; each seed takes another part of the year",
         _metrics(found, best),
     )
 

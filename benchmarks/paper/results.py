@@ -63,19 +63,19 @@ class Outcome:
 
 
 def markdown(outcome: Outcome) -> str:
-    """Table, goals and sentences, for the documentation."""
+    """Every point as a table, then goals and sentences."""
     lines = [f"### {outcome.title}", "", f"Data: {outcome.data}.", ""]
     lines += ["| " + " | ".join(outcome.header) + " |", "|" + "---|" * len(outcome.header)]
     lines += ["| " + " | ".join(row) + " |" for row in outcome.rows]
-    if outcome.goals:
-        lines += ["", "| goal | measured | met |", "|---|---|---|"]
-        lines += [f"| {goal.text} | {goal.measured} | {judged(goal)} |" for goal in outcome.goals]
-    lines += ["", *(f"- {sentence}" for sentence in outcome.sentences)]
+    lines += ["", *goals(outcome), "", *(f"- {sentence}" for sentence in outcome.sentences)]
     return "\n".join(lines) + "\n"
 
 
-def judged(goal: Goal) -> str:
-    return "" if goal.met is None else "yes" if goal.met else "no"
+def goals(outcome: Outcome) -> list[str]:
+    """The goals beside what was measured, as a table of Markdown."""
+    verdicts = {None: "", True: "yes", False: "no"}
+    rows = [f"| {goal.text} | {goal.measured} | {verdicts[goal.met]} |" for goal in outcome.goals]
+    return ["| goal | measured | met |", "|---|---|---|", *rows]
 
 
 def text(outcome: Outcome) -> str:
@@ -85,7 +85,7 @@ def text(outcome: Outcome) -> str:
     lines = [f"== paper.{outcome.figure}: {outcome.title}", f"data: {outcome.data}"]
     for row in rows:
         lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    verdicts = {None: "told", True: "met", False: "MISSED"}
+    verdicts = {None: "reported", True: "met", False: "MISSED"}
     lines += [f"goal {verdicts[goal.met]}: {goal.text}; measured {goal.measured}" for goal in outcome.goals]
     lines += [f"- {sentence}" for sentence in outcome.sentences]
     return "\n".join(lines)

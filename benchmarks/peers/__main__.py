@@ -102,7 +102,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, metavar="N", help="3 if not given, 1 in a quick run")
     parser.add_argument("--out", metavar="FILE.json", help="docs/results/peers.json if not given; a quick run has none")
     parser.add_argument("--plots", metavar="DIR", help="docs/images/peers if not given; a quick run has none")
-    parser.add_argument("--render", metavar="FILE.json", help="print results as Markdown, and run nothing")
+    parser.add_argument("--render", metavar="FILE.json", help="print stored results as Markdown; no run")
     given = parser.parse_args()
     names = [name for name in given.peers.split(",") if name] or [
         name for name, kind in KINDS.items() if kind.quick or not given.quick

@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {
     "sum": "exact: a batch is an item; numpy adds it up, reduce_final adds up the parts",
     "epoch_interval": "10 s, the default",
 }
-NO_TABLES = "a dataflow has no stored tables, no order and no sample; what is asked here would be a program of its own"
+NO_TABLES = "a dataflow has no stored tables, no order and no sample; each question would be a separate program"
 
 
 @dataclass(frozen=True)

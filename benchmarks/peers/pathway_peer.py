@@ -15,7 +15,7 @@ from benchmarks.peers.protocol import CHECK, FIRST, SECOND, Answer, Job, Peer, T
 SETTINGS: dict[str, Any] = {
     "monitoring_level": "NONE",
     "input": "a Python connector without deletions, rows by next(), a commit for each batch",
-    "join": "interval_join on item, with a cutoff past the window so that old tuples are let go of; pairs are counted"
+    "join": "interval_join on item, with a cutoff past the window so that old tuples are released; pairs are counted"
     " and summed inside, as a callback for each would take longer than the join",
     "selections": "a function over columns of up to 4,096 tuples gives the selections of each, then flatten",
     "sum, sum-join": "exact: reductions over static tables; Pathway has no sampled aggregate",

@@ -152,27 +152,43 @@ def _figures(told: Told, task: str) -> Iterable[Figure]:
 
 # --- in the documentation --------------------------------------------------------------------------------------------
 
+HEAD = """# The same work on other systems
+
+`make bench-peers` writes this page; [results.md](../results.md) interprets it. Medians of {rounds} rounds in turn;
+{cores} cores, {memory:.0f} GiB; {java}. Times exclude starting, importing and loading. Every answer is
+checked against brute force.
+
+[peers.json](peers.json) has every measurement. `entries` lists, per task, peer and way, wall-clock and CPU time, time
+to the first row and to 50, 90 and 100 % of the answer (median, least and most, in seconds), tuples per second, peak
+memory, error and curve. `peers` has packages and settings, `sizes` the sizes of the data, `absent` the tasks that a
+peer does not offer. `python -m benchmarks.peers --render docs/results/peers.json` prints this page from it.
+"""
+
 
 def markdown(told: Told) -> str:
-    """Tables of a file of results: what ran, then each task."""
+    """The page of a file of results: what ran, wall-clock times of all, then for each task ours and the best other."""
     machine = told["machine"]
+    tasks = tasks_of(told)
     lines = [
-        "# The same work on what one would otherwise use",
-        "",
-        "Written by `make bench-peers`; what it means is in [results.md](../results.md).",
-        f"{told['rounds']} rounds in turn, medians; {machine['cores']} cores,"
-        f" {machine['memory_bytes'] / 2**30:.0f} GiB; {machine['java'] or 'no Java'}.",
-        "Time is that of the work: starting, importing and loading are left out.",
-        "",
+        HEAD.format(
+            rounds=told["rounds"],
+            cores=machine["cores"],
+            memory=machine["memory_bytes"] / 2**30,
+            java=machine["java"] or "no Java",
+        ),
         *_markdown_table(
-            ["peer", "version", "Python", "to start s", "to load s", "settings"],
+            ["peer", "version", "start, s", "load, s"],
             [_about(told, name) for name in told["peers"]],
         ),
+        "",
+        "## Wall-clock time, milliseconds",
+        "",
+        *_markdown_table(["peer", *tasks], _times(told, tasks)),
+        *_absent(told),
     ]
-    for task in tasks_of(told):
-        lines += ["", f"## {title_of(task, told['sizes']).capitalize()}", ""]
-        lines += [f"![Seconds to a share of the answer, by peer](../images/peers/{task}.png)", ""]
-        lines += _markdown_table(["peer", *header()[1:]], rows_of(told, task))
+    for task in tasks:
+        lines += ["", f"## {title_of(task, told['sizes']).capitalize()}", "", _compared(told, task), ""]
+        lines += [f"![Seconds to a share of the answer, by peer](../images/peers/{task}.png)"]
     return "\n".join(lines) + "\n"
 
 
@@ -180,8 +196,45 @@ def _about(told: Told, name: str) -> list[str]:
     peer = told["peers"][name]
     own = [e for e in told["entries"] if e["peer"] == name]
     spent = [f"{max(e[key]['median'] for e in own):.1f}" if own else "" for key in ("start_s", "load_s")]
-    settings = "; ".join(f"{key}: {value}" for key, value in peer["settings"].items())
-    return [peer["title"], peer["version"], peer["packages"].get("python", ""), *spent, settings]
+    return [peer["title"], peer["version"], *spent]
+
+
+def _times(told: Told, tasks: list[str]) -> list[list[str]]:
+    """A row for each peer, with the time of its fastest way; a wrong answer has no time."""
+    rows = []
+    for name, peer in told["peers"].items():
+        cells = []
+        for task in tasks:
+            own = [e for e in entries_of(told, task) if e["peer"] == name]
+            right = [e for e in own if e["right"]]
+            cells.append(_timed(right[0]) if right else "wrong" if own else "")
+        rows.append([peer["title"], *cells])
+    return rows
+
+
+def _timed(entry: Told) -> str:
+    return _ms(entry["wall_s"]["median"]) + (f" ({entry['way']})" if entry["way"] else "")
+
+
+def _absent(told: Told) -> list[str]:
+    """Why tasks are missing, one line for each peer and reason."""
+    why: dict[str, list[str]] = {}
+    for one in told["absent"]:
+        why.setdefault(f"{label(told, one)}, {one['status']}: {one['reason']}", []).append(one["task"])
+    return ["", *(f"- {reason} ({', '.join(tasks)})" for reason, tasks in why.items())] if why else []
+
+
+def _compared(told: Told, task: str) -> str:
+    """Ours and the fastest of the others, in words. Only right answers count."""
+    right = [e for e in entries_of(told, task) if e["right"]]
+    ours = [e for e in right if e["peer"] == "promising"]
+    others = [e for e in right if e["peer"] != "promising"]
+    return " ".join(
+        f"{who}: first row {_ms(e['first_row_s']['median'])} ms, all {_ms(e['share100_s']['median'])} ms,"
+        f" {_ms(e['cpu_s']['median'])} ms of CPU, {e['peak_bytes'] / 1e6:,.0f} MB."
+        for found, who in ((ours, "Ours"), (others, f"Best other, {label(told, others[0])}" if others else ""))
+        for e in found[:1]
+    )
 
 
 def _markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:

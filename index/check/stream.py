@@ -57,9 +57,10 @@ def _clock(stream: Stream, log: TupleLog) -> Iterator[str]:
     if floor is not None and (watermark is None or floor > watermark):
         yield f"the floor {_at(floor)} is ahead of the watermark {_at(watermark)}"
     summaries = stream.summaries.values()
-    if stream._keys != {s.key for s in summaries}:
-        yield f"the stream takes {', '.join(sorted(stream._keys)) or 'nothing'} for its keys; its summaries have others"
-    if stream._geometries != {s.state.identity.geometry for s in summaries}:
+    keys, geometries = stream._summaries.keys, stream._summaries.geometries
+    if keys != {s.key for s in summaries}:
+        yield f"the stream takes {', '.join(sorted(keys)) or 'nothing'} for its keys; its summaries have others"
+    if geometries != {s.state.identity.geometry for s in summaries}:
         yield "the stream ages by other granularities than its summaries have"
 
 

@@ -7,7 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from promising.cli import bench, config, inspect, query, serve, sql, status, storage, streams, subscribe, token
+from promising.cli import (
+    bench,
+    config,
+    ingest,
+    inspect,
+    load,
+    load_table,
+    query,
+    serve,
+    sql,
+    status,
+    storage,
+    streams,
+    subscribe,
+    token,
+    warmup,
+)
 from promising.cli.common_options import reads
 from promising.cli.context import TARGET, Output, State, read_token
 from promising.cli.durations import seconds
@@ -97,6 +113,7 @@ def root(
 
 
 app.command("serve", rich_help_panel=SERVICE)(serve.serve)
+app.command("warmup", rich_help_panel=SERVICE)(warmup.warmup)
 app.command("status", rich_help_panel=SERVICE)(status.status)
 app.command("top", rich_help_panel=SERVICE)(status.top)
 app.add_typer(token.app, rich_help_panel=SERVICE)
@@ -104,9 +121,9 @@ app.add_typer(config.app, rich_help_panel=SERVICE)
 app.command("version", rich_help_panel=SERVICE)(config.version)
 app.command("create-stream", rich_help_panel=DATA)(streams.create_stream)
 app.command("create-summary", rich_help_panel=DATA)(streams.create_summary)
-app.command("ingest", rich_help_panel=DATA)(streams.ingest)
-app.command("load", rich_help_panel=DATA)(streams.load)
-app.command("load-table", rich_help_panel=DATA)(subscribe.load_table)
+app.command("ingest", rich_help_panel=DATA)(ingest.ingest)
+app.command("load", rich_help_panel=DATA)(load.load)
+app.command("load-table", rich_help_panel=DATA)(load_table.load_table)
 app.command("sql", rich_help_panel=QUESTIONS)(sql.sql)
 app.command("query", rich_help_panel=QUESTIONS)(query.query)
 app.command("subscribe", rich_help_panel=QUESTIONS)(subscribe.subscribe)

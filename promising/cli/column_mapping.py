@@ -1,7 +1,7 @@
 """Fields of a file as columns of a stream."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from promising.cli.choices import Unit
 from promising.cli.console import clean
+from promising.cli.files import FileSource
 from promising.errors import BadSchema, BatchError, MissingColumn, UnknownColumn
 
 EARLY = 100_000_000_000_000  # microseconds: March 1973. Counts of seconds or milliseconds look like times before it.
@@ -134,6 +135,12 @@ def shaped(batch: pa.Table, mapped: Mapped, unit: Unit | None) -> pa.Table:
             for column, field in mapped.fields.items()
         }
     )
+
+
+def tables_of(source: FileSource, mapped: Mapped, unit: Unit | None) -> Iterator[pa.Table]:
+    """What a file holds, with the names and types of the columns it is for."""
+    for batch in source.batches(types_of(mapped, source.fields)):
+        yield shaped(batch, mapped, unit)
 
 
 def _shaped(column: str, values: pa.ChunkedArray, kind: str, unit: Unit | None) -> pa.ChunkedArray:

@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from promising.cli.common_options import flag, pairs
-from promising.cli.context import state
+from promising.cli.context import Output, state
 from promising.cli.serve import Config, Set
+from promising.cli.text_output import write_facts
 
 app = typer.Typer(name="config", help="Show the settings.", no_args_is_help=True)
 
@@ -55,12 +56,8 @@ def version(ctx: typer.Context) -> None:
     """Tell the version of this program."""
     import platform  # noqa: PLC0415  # as above
 
-    from promising.cli.context import Output  # noqa: PLC0415
-
     if state(ctx).output is Output.TABLE:
         typer.echo(f"promising {version_text()}")
         return
-    from promising.cli.formats import write_facts  # noqa: PLC0415  # Arrow: not for `--help`
-
     facts = {"version": version_text(), "python": platform.python_version()}
     write_facts(state(ctx).output, facts, lambda: None)

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from promising.cli.console import complain
 
 if TYPE_CHECKING:
+    from promising.client.connection import Connection
     from promising.client.session import RemoteSession
 
 TARGET = "127.0.0.1:50151"
@@ -48,15 +49,16 @@ class State:
         """
         from promising.client.session import connect  # noqa: PLC0415  # gRPC and Arrow: not for `--help`
 
-        return connect(
-            self.target,
-            token=self.token,
-            ca=self.ca,
-            certificate=self.certificate,
-            key=self.key,
-            timeout=self.timeout,
-            retries=RETRIES if patient else 0,
-        )
+        return connect(self.target, retries=RETRIES if patient else 0, **self._who())
+
+    def dial(self) -> "Connection":
+        """A connection to that service, for commands that need no Arrow, and should not wait for it."""
+        from promising.client.connection import dial  # noqa: PLC0415  # gRPC: not for `--help`
+
+        return dial(self.target, retries=0, **self._who())
+
+    def _who(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("token", "ca", "certificate", "key", "timeout")}
 
     def say(self, text: str) -> None:
         """A remark on stderr, unless it should be quiet."""

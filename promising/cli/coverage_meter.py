@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from promising.cli.durations import short
-from promising.cli.formats import count
+from promising.cli.text_output import count
 
 if TYPE_CHECKING:
     from promising.query.answers import Progress

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
+import typer
 
 from promising.cli.choices import Format
 from promising.errors import BatchError
@@ -45,6 +46,19 @@ def format_of(path: str) -> Format | None:
     if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
     return SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def format_for(path: str, said: Format | None) -> Format:
+    """The format of a file: as said, or as its name tells."""
+    found = said or format_of(path)
+    if found is None:
+        known = ", ".join(SUFFIXES)
+        raise typer.BadParameter(
+            f"{path}: the name does not tell what it holds ({known}); say --format csv, jsonl or parquet"
+        )
+    if path == "-" and found is Format.PARQUET:
+        raise typer.BadParameter("Parquet is read from its end, so stdin will not do; give a file")
+    return found
 
 
 @dataclass

@@ -1,51 +1,71 @@
-"""A file into a stream: batch by batch, with a bar on stderr, and an account at the end."""
+"""`ingest`: a file into a stream, batch by batch, with a bar on stderr, and an account at the end."""
 
 import time as clock
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
 import typer
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.text import Text
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from promising.cli.choices import Format, Unit
-from promising.cli.column_mapping import SQL_TYPES, Mapped, columns_of, match, near, shaped, types_of
-from promising.cli.console import clean, err, out
-from promising.cli.context import State
-from promising.cli.files import SUFFIXES, FileSource, format_of
-from promising.cli.formats import count, write_facts
-from promising.cli.inspect_view import rows_of
-from promising.cli.streams import execute, name_sql
+from promising.cli.common_options import flag, pairs
+from promising.cli.console import clean
+from promising.cli.context import State, state
+from promising.cli.progress_bars import Rate, progress
+from promising.cli.streams import execute, name_sql, rows_of
+from promising.cli.text_output import count, print_text, write_facts
 from promising.errors import EmptyBatch, NoSuchName, PromisingError
-from promising.index.regions import Appended
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from promising.cli.column_mapping import Mapped
+    from promising.cli.files import FileSource
     from promising.client.session import RemoteSession
+    from promising.index.regions import Appended
 
 
-def load(
-    asked: State,
-    path: str,
-    stream: str,
-    *,
-    format: Format | None,
-    given: dict[str, str],
-    create: bool,
-    time: str | None,
-    unit: Unit | None,
-    strict: bool,
+def ingest(
+    ctx: typer.Context,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="CSV, JSON lines or Parquet; - is stdin.", show_default=False)
+    ],
+    stream: Annotated[str, typer.Option(metavar="NAME", help="The stream to add to.", show_default=False)],
+    format: Annotated[Format | None, typer.Option(help="If the name of the file does not tell.")] = None,
+    map: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=FIELD", help="Which field of the file is which column; once for each."),
+    ] = None,
+    create: Annotated[
+        bool, flag("--create", "Create the stream from what the file holds, if it is not there.")
+    ] = False,
+    time: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="With --create: the column that has the event time.")
+    ] = None,
+    time_unit: Annotated[
+        Unit | None, typer.Option(help="What whole numbers in the time column count since 1970.")
+    ] = None,
+    strict: Annotated[bool, flag("--strict", "Refuse a batch with tuples that are too old or too far ahead.")] = False,
 ) -> None:
-    """Add all tuples of a file. If that fails midway, what is in is told, and stays in."""
-    source = FileSource(path, format_for(path, format))
+    """Add the tuples of a file to a stream, batch by batch.
+
+    Columns are found by name, in any case; other fields are left out. An empty field of a CSV file is null.
+    """
+    if time is not None and not create:
+        raise typer.BadParameter("--time goes with --create; a stream that is there knows its time column")
+    asked, given = state(ctx), pairs(map, "--map")
+    from promising.cli.column_mapping import tables_of  # noqa: PLC0415  # Arrow: not for `--help`
+    from promising.cli.files import FileSource, format_for  # noqa: PLC0415  # as above
+
+    source = FileSource(file, format_for(file, format))
     try:
         with asked.connect(patient=True) as session:
             mapped, event_time = _mapped(session, source, stream, given, create, time)
             if mapped.unused:
                 asked.say(f"Not used: {', '.join(clean(name, '') for name in mapped.unused)}.")
-            tables = tables_of(source, mapped, unit)
+            tables = tables_of(source, mapped, time_unit)
             first = next(tables, None)  # a file that cannot be read makes no stream
             if first is None:
                 raise EmptyBatch(f"{source.name} has no tuples")
@@ -56,48 +76,33 @@ def load(
         source.close()
 
 
-def tables_of(source: FileSource, mapped: Mapped, unit: Unit | None) -> Iterator[pa.Table]:
-    """What a file holds, with the names and types of the columns it is for."""
-    for batch in source.batches(types_of(mapped, source.fields)):
-        yield shaped(batch, mapped, unit)
-
-
-def format_for(path: str, said: Format | None) -> Format:
-    """The format of a file: as said, or as its name tells."""
-    found = said or format_of(path)
-    if found is None:
-        known = ", ".join(SUFFIXES)
-        raise typer.BadParameter(
-            f"{path}: the name does not tell what it holds ({known}); say --format csv, jsonl or parquet"
-        )
-    if path == "-" and found is Format.PARQUET:
-        raise typer.BadParameter("Parquet is read from its end, so stdin will not do; give a file")
-    return found
-
-
-def columns(session: "RemoteSession", stream: str) -> dict[str, str]:
+def _columns(session: "RemoteSession", stream: str) -> dict[str, str]:
     """Names and types of a stream's columns."""
+    from promising.cli.column_mapping import near  # noqa: PLC0415  # as above
+
     try:
-        table = session.execute(f"DESCRIBE {name_sql(stream)}")
+        rows = rows_of(session, f"DESCRIBE {name_sql(stream)}")
     except NoSuchName:
         known = sorted(row["name"] for row in rows_of(session, "SHOW STREAMS"))
         raise NoSuchName(f"no stream {stream!r}{near(stream, known) if known else '; there are none yet'}") from None
-    if not isinstance(table, pa.Table) or "type" not in table.column_names:
+    if not rows or "type" not in rows[0]:
         raise NoSuchName(f"{stream} is no stream")
-    return dict(zip(table["column"].to_pylist(), table["type"].to_pylist(), strict=True))
+    return {row["column"]: row["type"] for row in rows}
 
 
 def _mapped(
     session: "RemoteSession",
-    source: FileSource,
+    source: "FileSource",
     stream: str,
     given: dict[str, str],
     create: bool,
     time: str | None,
-) -> tuple[Mapped, str | None]:
+) -> "tuple[Mapped, str | None]":
     """Which field is which column; and the time column of the stream, if that is to be created first."""
+    from promising.cli.column_mapping import columns_of, match  # noqa: PLC0415  # as above
+
     try:
-        return match(stream, columns(session, stream), source.fields, given), None
+        return match(stream, _columns(session, stream), source.fields, given), None
     except NoSuchName as problem:
         if not create:
             raise NoSuchName(
@@ -106,43 +111,35 @@ def _mapped(
     return columns_of(source.fields, given, time)
 
 
-def _create(asked: State, session: "RemoteSession", stream: str, mapped: Mapped, time: str) -> None:
+def _create(asked: State, session: "RemoteSession", stream: str, mapped: "Mapped", time: str) -> None:
+    from promising.cli.column_mapping import SQL_TYPES  # noqa: PLC0415  # as above
+
     listed = ", ".join(f"{name_sql(column)} {SQL_TYPES[kind]}" for column, kind in mapped.kinds.items())
     execute(session, f"CREATE STREAM IF NOT EXISTS {name_sql(stream)} ({listed}) TIMESTAMP BY {name_sql(time)}")
     told = ", ".join(f"{clean(column, '')} {SQL_TYPES[kind]}" for column, kind in mapped.kinds.items())
     asked.say(f"Created stream {stream} ({told}), event time {time}.")
 
 
-class Rate(ProgressColumn):
-    """Rows in, and how many a second."""
-
-    def render(self, task: Task) -> Text:
-        rows = task.fields["rows"]
-        return Text(f"{rows:,} rows, {rows / max(task.elapsed or 0.0, 0.001):,.0f} rows/s", no_wrap=True)
-
-
 def _send(
     asked: State,
     session: "RemoteSession",
-    source: FileSource,
+    source: "FileSource",
     stream: str,
-    tables: Iterator[pa.Table],
+    tables: "Iterator[pa.Table]",
     strict: bool,
 ) -> None:
     refused: Counter[str] = Counter()
     accepted = 0
     named = TextColumn("{task.description}", markup=False)
-    bars = (named, BarColumn(20), TaskProgressColumn(), Rate(), TimeRemainingColumn())
-    hidden = asked.quiet or not err().is_terminal
     began = clock.monotonic()
-    with Progress(*bars, console=err(), transient=True, disable=hidden) as progress:
-        task = progress.add_task(clean(source.name.rpartition("/")[2], "")[:24], total=source.size, rows=0)
+    with progress(asked, named, BarColumn(20), TaskProgressColumn(), Rate(), TimeRemainingColumn()) as bar:
+        task = bar.add_task(clean(source.name.rpartition("/")[2], "")[:24], total=source.size, rows=0)
 
-        def acknowledged(added: Appended) -> None:
+        def acknowledged(added: "Appended") -> None:
             nonlocal accepted
             accepted += added.accepted
             refused.update(added.refused)
-            progress.update(task, completed=source.done, rows=accepted + refused.total())
+            bar.update(task, completed=source.done, rows=accepted + refused.total())
 
         try:
             session.ingest_many(stream, tables, strict=strict, on_ack=acknowledged)
@@ -157,7 +154,6 @@ def _send(
 
 def _tell(stream: str, accepted: int, refused: Counter[str], seconds: float) -> None:
     rate = f"{accepted / seconds:,.0f} a second" if seconds > 0 else ""
-    console = out()
-    console.print(Text(f"{count(accepted, 'tuple')} into {stream} in {seconds:.1f} s, {rate}"), soft_wrap=True)
+    print_text(f"{count(accepted, 'tuple')} into {stream} in {seconds:.1f} s, {rate}")
     for reason, number in sorted(refused.items(), key=lambda part: (-part[1], part[0])):
-        console.print(Text(f"{count(number, 'tuple')} left out: {reason}"), soft_wrap=True)
+        print_text(f"{count(number, 'tuple')} left out: {reason}")

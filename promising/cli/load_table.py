@@ -1,20 +1,16 @@
-"""A file into a reference table: all of it at once."""
+"""`load-table`: a file into a reference table, all of it at once."""
 
 import time as clock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
-from rich.text import Text
+import typer
 
 from promising.cli.choices import Format, LoadMode, Unit
-from promising.cli.column_mapping import match, near
-from promising.cli.console import clean, out
-from promising.cli.context import State
-from promising.cli.files import FileSource
-from promising.cli.formats import count, write_facts
-from promising.cli.ingest import format_for, tables_of
-from promising.cli.inspect_view import rows_of
-from promising.cli.streams import name_sql
+from promising.cli.common_options import pairs
+from promising.cli.console import clean
+from promising.cli.context import state
+from promising.cli.streams import name_sql, rows_of
+from promising.cli.text_output import count, print_text, write_facts
 from promising.errors import EmptyBatch, NoSuchName
 
 if TYPE_CHECKING:
@@ -22,18 +18,33 @@ if TYPE_CHECKING:
     from promising.index.table import Changed
 
 
-def load(
-    asked: State,
-    path: str,
-    name: str,
-    *,
-    mode: LoadMode,
-    format: Format | None,
-    given: dict[str, str],
-    unit: Unit | None,
+def load_table(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The table.", show_default=False)],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="CSV, JSON lines or Parquet; - is stdin.", show_default=False)
+    ],
+    mode: Annotated[
+        LoadMode, typer.Option(help="insert: new rows; update: those that are there; upsert: either.")
+    ] = LoadMode.UPSERT,
+    format: Annotated[Format | None, typer.Option(help="If the name of the file does not tell.")] = None,
+    map: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=FIELD", help="Which field of the file is which column; once for each."),
+    ] = None,
+    time_unit: Annotated[Unit | None, typer.Option(help="What whole numbers in time columns count since 1970.")] = None,
 ) -> None:
-    """Put all rows of a file into a table."""
-    source = FileSource(path, format_for(path, format))
+    """Put the rows of a file into a reference table: all of them or none.
+
+    Columns are found by name, in any case; an update may leave out columns, which stay as they are.
+    """
+    asked, given = state(ctx), pairs(map, "--map")
+    import pyarrow as pa  # noqa: PLC0415  # slow to load: not for `--help`
+
+    from promising.cli.column_mapping import match, tables_of  # noqa: PLC0415  # as above
+    from promising.cli.files import FileSource, format_for  # noqa: PLC0415  # as above
+
+    source = FileSource(file, format_for(file, format))
     began = clock.monotonic()
     try:
         with asked.connect() as session:
@@ -44,7 +55,7 @@ def load(
             mapped = match(name, kinds, source.fields, given, "table")
             if mapped.unused:
                 asked.say(f"Not used: {', '.join(clean(field, '') for field in mapped.unused)}.")
-            tables = list(tables_of(source, mapped, unit))
+            tables = list(tables_of(source, mapped, time_unit))
             if not tables:
                 raise EmptyBatch(f"{source.name} has no rows")
             changed = session.load_table(name, pa.concat_tables(tables), mode.value)
@@ -63,11 +74,13 @@ def load(
 
 def _tell(name: str, changed: "Changed") -> None:
     said = f"{count(changed.inserted, 'row')} into {name}, {changed.updated:,} updated, {changed.unchanged:,} as before"
-    out().print(Text(clean(said)), soft_wrap=True)
+    print_text(clean(said))
 
 
 def _columns(session: "RemoteSession", name: str) -> dict[str, str]:
     """Names and types of a table's columns."""
+    from promising.cli.column_mapping import near  # noqa: PLC0415  # as above
+
     tables = [row["name"] for row in rows_of(session, "SHOW TABLES")]
     if name.lower() not in (table.lower() for table in tables):
         raise NoSuchName(f"no table {name!r}{near(name, tables) if tables else '; there are none yet'}")

@@ -1,16 +1,25 @@
 """`query` and `explain`: a SELECT, its answer as it comes, and its plan."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from promising.cli.choices import Engine
 from promising.cli.common_options import flag, span
+from promising.cli.console import err, out
 from promising.cli.context import SHOWN, State, state
+from promising.cli.coverage_meter import percent
 from promising.cli.durations import seconds
 from promising.cli.exit_codes import Code
+from promising.cli.progress_bars import progress
 from promising.cli.spark_session import Cluster, DriverMemory, Master, SparkConf
+from promising.cli.text_output import count, size
+from promising.errors import QueryError
+
+if TYPE_CHECKING:
+    from promising.loaders.scale_out import Figures
 
 Sql = Annotated[str, typer.Argument(metavar="SQL", help="A SELECT, in quotes.", show_default=False)]
 Budget = Annotated[float | None, span(seconds, "CPU time to spend, such as 100ms; the best rows come first.")]
@@ -59,10 +68,8 @@ def query(
         its = {"--resume": resume, "--budget": budget, "--seed": seed}
         _only("the service", its, "Spark answers all of a SELECT, or a --share of it")
         assert sql is not None
-        from promising.cli.scale_out import scale  # noqa: PLC0415  # Arrow: not for `--help`
-
         cluster = Cluster.of(master, spark_conf, driver_memory)
-        cut = scale(state(ctx), cluster, sql, 1.0 if share is None else share, shown or None)
+        cut = _scale_out(state(ctx), cluster, sql, 1.0 if share is None else share, shown or None)
         _end(state(ctx), require_complete and cut)
         return
     of_spark = {"--share": share, "--master": master, "--spark-conf": spark_conf, "--driver-memory": driver_memory}
@@ -76,11 +83,11 @@ def query(
         else:
             assert sql is not None
             answer = session.query(sql, budget=budget, seed=seed)
-        progress = show_answer(asked, answer, shown or None)
-    asked.say_token(progress.token)
-    if progress.cut == "cancelled":
+        ended = show_answer(asked, answer, shown or None)
+    asked.say_token(ended.token)
+    if ended.cut == "cancelled":
         raise typer.Exit(Code.INTERRUPTED)
-    _end(asked, require_complete and not progress.complete)
+    _end(asked, require_complete and not ended.complete)
 
 
 def _only(whose: str, given: Mapping[str, object], instead: str) -> None:
@@ -109,3 +116,38 @@ def explain(
     asked = state(ctx)
     with asked.connect() as session:
         show_result(asked, session.explain(sql, analyze=analyze, budget=budget, seed=seed))
+
+
+def _scale_out(asked: State, cluster: Cluster, sql: str, share: float, shown: int | None) -> bool:
+    """Let Spark answer, over the tuples that the service keeps on disk: the answer to stdout, what was read for it to
+    stderr; whether it is less than the whole answer.
+    """
+    from promising.cli.formats import Writer  # noqa: PLC0415  # Arrow: not for `--help`
+
+    with asked.connect() as session:
+        session.explain(sql)  # what is wrong with the statement is told before Spark starts
+    if err().is_terminal:
+        asked.say("Starting Spark ...")
+    with cluster.session("promising query", QueryError) as spark:
+        from promising.loaders.scale_out import scale_out  # noqa: PLC0415  # needs pyspark
+        from promising.spark import connection  # noqa: PLC0415  # as above
+
+        connect = connection(asked.target, token=asked.token, ca=asked.ca, certificate=asked.certificate, key=asked.key)
+        with progress(asked, TextColumn("reading"), BarColumn(20), TimeElapsedColumn()) as bar:
+            bar.add_task("", total=None)
+            answer, figures = scale_out(spark, connect, sql, share=share)
+            table = answer.toArrow()
+    writer = Writer(asked.output, table.schema, shown if out().is_terminal else None)
+    writer.write(table)
+    writer.finish()
+    asked.say(_verdict(figures, table.num_rows))
+    return figures.expected_share < 1
+
+
+def _verdict(figures: "Figures", rows: int) -> str:
+    """What an answer is worth, and what it took."""
+    worth = "complete" if figures.expected_share == 1 else f"{percent(figures.expected_share)} of the output expected"
+    read = f"{figures.groups_read:,} of {count(figures.groups_total, 'row group')}"
+    warm = f", {count(figures.tuples_warm, 'tuple')} from memory" if figures.tuples_warm else ""
+    sizes = f"{size(figures.bytes_planned)} of {size(figures.bytes_total)}"
+    return f"{count(rows, 'row')}, {worth}; read {read}, {sizes}{warm}"

@@ -17,10 +17,12 @@ from prompt_toolkit.output import ColorDepth, Output
 from pygments.lexers.sql import SqlLexer
 from rich.text import Text
 
-from promising.cli.console import clean, err, out
+from promising.cli.console import clean, err
 from promising.cli.context import State
 from promising.cli.exit_codes import tell
 from promising.cli.sql import run
+from promising.cli.streams import rows_of
+from promising.cli.text_output import print_text
 from promising.client.scripts import many
 from promising.errors import BadSyntax, PromisingError
 from promising.query.sql.tokenizer import scan
@@ -99,11 +101,11 @@ class Names(Completer):
             try:
                 found: set[str] = set()
                 for kind in ("STREAMS", "SUMMARIES", "QUERIES"):
-                    rows = _pylist(self._session, f"SHOW {kind}")
+                    rows = rows_of(self._session, f"SHOW {kind}")
                     found.update(row["name"] for row in rows)
                     if kind == "STREAMS":
                         for row in rows:
-                            columns = _pylist(self._session, f"DESCRIBE {quoted(row['name'])}")
+                            columns = rows_of(self._session, f"DESCRIBE {quoted(row['name'])}")
                             found.update(column["column"] for column in columns)
                 self._names = sorted(map(quoted, found))
             except PromisingError:
@@ -121,12 +123,6 @@ class Names(Completer):
         for name in WORDS:
             if name.startswith(word.upper()):
                 yield Completion(name, -len(word))
-
-
-def _pylist(session: "RemoteSession", sql: str) -> list[dict[str, str]]:
-    found = session.execute(sql)
-    rows: list[dict[str, str]] = found.to_pylist()  # type: ignore[union-attr]  # SHOW and DESCRIBE give tables
-    return rows
 
 
 def quoted(name: str) -> str:
@@ -183,7 +179,7 @@ class Shell:
     def _do(self, text: str) -> None:
         if text.lstrip().startswith("\\"):
             if text.strip() in ("\\h", "\\?"):
-                out().print(Text(HELP), soft_wrap=True)
+                print_text(HELP)
             else:
                 err().print(Text(f"there is no {clean(text.strip())}; \\h is help, \\q leaves"))
             return

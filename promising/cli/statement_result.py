@@ -4,11 +4,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from rich.text import Text
 
-from promising.cli.console import clean, out
+from promising.cli.console import clean
 from promising.cli.context import Output, State
-from promising.cli.formats import print_json, write_facts, write_table
+from promising.cli.formats import write_table
+from promising.cli.text_output import print_json, print_text, write_facts
 from promising.query.answers import Done, Explanation
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def show_result(state: State, found: "Done | pa.Table | Explanation | Answer") -
 def show_done(state: State, done: Done) -> None:
     """A statement that defines something gives no data: people get a message, JSON an object, CSV and Arrow nothing."""
     if state.output is Output.TABLE:
-        out().print(Text(clean(done.message)), soft_wrap=True)
+        print_text(clean(done.message))
     elif state.output is Output.JSON:
         print_json({"message": done.message, "changed": done.changed})
     else:
@@ -42,7 +42,7 @@ def show_done(state: State, done: Done) -> None:
 
 def show_explanation(told: Explanation) -> None:
     """The text of a plan."""
-    out().print(Text(clean(str(told))), soft_wrap=True)
+    print_text(clean(str(told)))
 
 
 def explanation_facts(told: Explanation) -> dict[str, Any]:

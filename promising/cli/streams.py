@@ -1,18 +1,19 @@
-"""`create-stream`, `create-summary`, `ingest` and `load`: what is there, and tuples into it."""
+"""`create-stream` and `create-summary`; and statements that commands write for the user."""
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from promising.cli.choices import Format, Structure, Unit
+from promising.cli.choices import Structure
 from promising.cli.common_options import flag, pairs, span
 from promising.cli.context import State, state
 from promising.cli.durations import as_sql, micros
-from promising.cli.spark_session import Cluster, DriverMemory, Master, SparkConf
 from promising.errors import DefinitionError, StatementError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from promising.client.session import RemoteSession, Result
 
 IfNotExists = Annotated[bool, flag("--if-not-exists", "That it is there already is no error.")]
@@ -109,111 +110,15 @@ def execute(session: "RemoteSession", sql: str) -> "Result":
         raise type(problem)(str(problem).partition("\nline ")[0]) from None
 
 
-def ingest(
-    ctx: typer.Context,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="CSV, JSON lines or Parquet; - is stdin.", show_default=False)
-    ],
-    stream: Annotated[str, typer.Option(metavar="NAME", help="The stream to add to.", show_default=False)],
-    format: Annotated[Format | None, typer.Option(help="If the name of the file does not tell.")] = None,
-    map: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=FIELD", help="Which field of the file is which column; once for each."),
-    ] = None,
-    create: Annotated[
-        bool, flag("--create", "Create the stream from what the file holds, if it is not there.")
-    ] = False,
-    time: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="With --create: the column that has the event time.")
-    ] = None,
-    time_unit: Annotated[
-        Unit | None, typer.Option(help="What whole numbers in the time column count since 1970.")
-    ] = None,
-    strict: Annotated[bool, flag("--strict", "Refuse a batch with tuples that are too old or too far ahead.")] = False,
-) -> None:
-    """Add the tuples of a file to a stream, batch by batch.
+def table_of(session: "RemoteSession", sql: str) -> "pa.Table":
+    """What a SHOW or a DESCRIBE gives."""
+    import pyarrow as pa  # noqa: PLC0415  # slow to load: not for `--help`
 
-    Columns are found by name, in any case; other fields are left out. An empty field of a CSV file is null.
-    """
-    if time is not None and not create:
-        raise typer.BadParameter("--time goes with --create; a stream that is there knows its time column")
-    from promising.cli.ingest import load  # noqa: PLC0415  # Arrow: not for `--help`
-
-    load(
-        state(ctx),
-        file,
-        stream,
-        format=format,
-        given=pairs(map, "--map"),
-        create=create,
-        time=time,
-        unit=time_unit,
-        strict=strict,
-    )
+    table = session.execute(sql)
+    assert isinstance(table, pa.Table)
+    return table
 
 
-def load(
-    ctx: typer.Context,
-    stream: Annotated[str, typer.Option(metavar="NAME", help="The stream to add to.", show_default=False)],
-    source: Annotated[
-        list[str],
-        typer.Option(metavar="PATH", help="A file, a folder or a pattern, local or a URL.", show_default=False),
-    ],
-    staging: Annotated[
-        str,
-        typer.Option(
-            metavar="PATH",
-            help="A folder that Spark can write to and the service can read.",
-            show_default=False,
-        ),
-    ],
-    more: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH", help="Further sources, as a pattern of the shell lists them.")
-    ] = None,
-    map: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=FIELD", help="Which field of the files is which column; once for each."),
-    ] = None,
-    format: Annotated[Format | None, typer.Option(help="If the names of the files do not tell.")] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Of this load: the same one is done once. Made of the sources, if left out."),
-    ] = None,
-    quarantine: Annotated[
-        str | None, typer.Option(metavar="PATH", help="A folder for rows that are refused, with the reason of each.")
-    ] = None,
-    time_unit: Annotated[
-        Unit | None, typer.Option(help="What whole numbers in the time column count since 1970.")
-    ] = None,
-    time_zone: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of times that say none, such as Europe/Berlin; else UTC.")
-    ] = None,
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    driver_memory: DriverMemory = None,
-) -> None:
-    """Add the history in many files to a stream, with Spark: all of it at one moment, or nothing.
-
-    The same command given again does nothing twice: it finishes what was broken off. \
-Who you are is said before the command here: promising --token TOKEN load ...
-    """
-    if token is not None and token.startswith("prm_"):
-        raise typer.BadParameter(
-            "--token is the name of this load here; who you are is said before the command, by --token-file or by"
-            " PROMISING_TOKEN"
-        )
-    from promising.cli.load_command import bulk  # noqa: PLC0415  # Arrow: not for `--help`
-
-    bulk(
-        state(ctx),
-        Cluster.of(master, spark_conf, driver_memory),
-        stream,
-        [*source, *(more or [])],
-        mapping=pairs(map, "--map"),
-        format=format,
-        staging=staging,
-        token=token,
-        quarantine=quarantine,
-        unit=time_unit,
-        zone=time_zone,
-    )
+def rows_of(session: "RemoteSession", sql: str) -> list[dict[str, Any]]:
+    """The rows of a SHOW or a DESCRIBE."""
+    return list(table_of(session, sql).to_pylist())

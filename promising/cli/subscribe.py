@@ -1,12 +1,30 @@
-"""`subscribe` and `load-table`: views of continuous queries, and rows of the tables that they read."""
+"""`subscribe`: the view of a continuous query, drawn again with each change, or the changes."""
 
-from typing import Annotated
+from dataclasses import dataclass
+from itertools import count as numbers
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
 
-from promising.cli.choices import Format, LoadMode, Unit
-from promising.cli.common_options import flag, pairs
-from promising.cli.context import SHOWN, Output, state
+from promising.cli.common_options import flag
+from promising.cli.console import clean, interactive, out
+from promising.cli.context import SHOWN, Output, State, state
+from promising.cli.durations import short
+from promising.cli.text_output import count, jsonable, print_json, print_text
+from promising.errors import Unsupported
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from promising.client.session import RemoteSession
+    from promising.client.subscriptions import RemoteSubscription
+    from promising.query.standing.subscription import Delta
+
+LOOK = 0.25  # seconds between two looks at whether the connection is there
+FOREVER = 1 << 60  # ends after this are none
 
 
 def subscribe(
@@ -33,35 +51,155 @@ def subscribe(
         raise typer.BadParameter("--resume goes with --deltas: a view needs all that came before")
     if not once and asked.output in (Output.CSV, Output.ARROW):
         raise typer.BadParameter(f"changes have no form in {asked.output.value}; use --output json, or --once")
-    from promising.cli.subscribe_view import show_changes, show_once, show_view  # noqa: PLC0415  # Arrow: not for `--help`
-
     with asked.connect(patient=True) as session:
         if once:
-            show_once(asked, session, query)
-        elif deltas or not show_view(asked, session, query, rows, changes):
-            show_changes(asked, session, query, changes, resume)
+            _show_once(asked, session, query)
+        elif deltas or not _show_view(asked, session, query, rows, changes):
+            _show_changes(asked, session, query, changes, resume)
 
 
-def load_table(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The table.", show_default=False)],
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="CSV, JSON lines or Parquet; - is stdin.", show_default=False)
-    ],
-    mode: Annotated[
-        LoadMode, typer.Option(help="insert: new rows; update: those that are there; upsert: either.")
-    ] = LoadMode.UPSERT,
-    format: Annotated[Format | None, typer.Option(help="If the name of the file does not tell.")] = None,
-    map: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=FIELD", help="Which field of the file is which column; once for each."),
-    ] = None,
-    time_unit: Annotated[Unit | None, typer.Option(help="What whole numbers in time columns count since 1970.")] = None,
+def _show_once(asked: State, session: "RemoteSession", query: str) -> None:
+    """The view as it stands."""
+    from promising.cli.formats import write_table  # noqa: PLC0415  # Arrow: not for `--help`
+
+    with session.subscribe(query) as subscription:
+        subscription.poll(None)
+        write_table(asked.output, subscription.snapshot())
+
+
+def _show_view(asked: State, session: "RemoteSession", query: str, rows: int, changes: int | None) -> bool:
+    """The view on a terminal, drawn again with each change; False if there is none to draw it on, or no view."""
+    if not interactive() or asked.output is Output.JSON:
+        return False
+    with session.subscribe(query) as subscription:
+        subscription.poll(None)
+        try:
+            subscription.snapshot()
+        except Unsupported as problem:
+            asked.say(clean(str(problem)))
+            return False
+        screen = _ViewScreen(subscription, rows)
+        with Live(screen, console=out(), auto_refresh=False, vertical_overflow="ellipsis") as live:
+            try:
+                for seen in numbers(1):
+                    live.refresh()
+                    if seen == changes:
+                        break
+                    while (delta := subscription.poll(LOOK)) is None:
+                        live.refresh()
+                    screen.take(delta)
+            except KeyboardInterrupt:
+                pass
+    return True
+
+
+def _show_changes(
+    asked: State, session: "RemoteSession", query: str, changes: int | None, token: str | None = None
 ) -> None:
-    """Put the rows of a file into a reference table: all of them or none.
+    """What changes, as it comes."""
+    with session.subscribe(query, token) as subscription:
+        try:
+            for seen, delta in enumerate(subscription, 1):
+                if asked.output is Output.JSON:
+                    print_json(_facts(delta))
+                else:
+                    _print(delta)
+                out().file.flush()
+                if seen == changes:
+                    break
+        except KeyboardInterrupt:
+            pass
+        if subscription.token:
+            repeated = f"{asked.repeated}{clean(query, '')} --deltas --resume {subscription.token}"
+            asked.say(f"Go on with: promising subscribe {repeated}")
 
-    Columns are found by name, in any case; an update may leave out columns, which stay as they are.
-    """
-    from promising.cli.load_table import load  # noqa: PLC0415  # Arrow: not for `--help`
 
-    load(state(ctx), file, name, mode=mode, format=format, given=pairs(map, "--map"), unit=time_unit)
+def _facts(delta: "Delta") -> dict[str, Any]:
+    from promising.index.time_text import instant  # noqa: PLC0415  # numpy: not for `--help`
+    from promising.wire_changes import BEGINNING  # noqa: PLC0415  # as above
+
+    return {
+        "watermark": instant(delta.watermark) if delta.watermark > BEGINNING else None,
+        "reset": delta.reset,
+        "inserts": [
+            {"id": number, "end": _end(end), "row": row}
+            for number, end, row in zip(delta.ids.tolist(), delta.exp.tolist(), delta.inserts.to_pylist(), strict=True)
+        ],
+        "retractions": delta.retractions.tolist(),
+        "shed": delta.shed,
+        "lag": delta.lag / 1e6,
+        "token": delta.token,
+    }
+
+
+def _end(end: int) -> Any:
+    from promising.index.time_text import instant  # noqa: PLC0415  # as above
+
+    return None if end > FOREVER else jsonable(instant(end))
+
+
+def _print(delta: "Delta") -> None:
+    """A line for the time, and one for each row that came or went."""
+    from promising.cli.formats import time_text  # noqa: PLC0415  # as above
+    from promising.wire_changes import BEGINNING  # noqa: PLC0415  # as above
+
+    said = time_text(delta.watermark) if delta.watermark > BEGINNING else "no tuple yet"
+    if delta.reset:
+        said += ", the whole view"
+    if delta.lag:
+        said += f", {short(delta.lag)} behind"
+    if delta.shed:
+        said += f", {delta.shed:,.0f} shed"
+    lines = [said]
+    lines += [f"- {_id(number)}" for number in delta.retractions.tolist()]
+    shown = _lines(delta.inserts)
+    for number, end, row in zip(delta.ids.tolist(), delta.exp.tolist(), shown, strict=True):
+        lines.append(f"+ {_id(number)}  {row}" + ("" if end > FOREVER else f"  until {time_text(end)}"))
+    print_text("\n".join(lines))
+
+
+def _id(number: list[int]) -> str:
+    return "#" + ".".join(map(str, number))
+
+
+def _lines(table: "pa.Table") -> list[str]:
+    from promising.cli.formats import cells  # noqa: PLC0415  # as above
+
+    columns = [
+        [f"{clean(field.name, '')}={value}" for value in cells(table, place)]
+        for place, field in enumerate(table.schema)
+    ]
+    return [" ".join(row) for row in zip(*columns, strict=True)] if columns else [""] * table.num_rows
+
+
+@dataclass
+class _ViewScreen:
+    """A view, to be seen."""
+
+    subscription: "RemoteSubscription"
+    rows: int
+    last: "Delta | None" = None
+
+    def take(self, delta: "Delta") -> None:
+        """A change that is in the view."""
+        self.last = delta
+
+    def __rich__(self) -> Group:
+        from promising.cli.formats import rich_table, time_text  # noqa: PLC0415  # as above
+        from promising.wire_changes import BEGINNING  # noqa: PLC0415  # as above
+
+        view = self.subscription.snapshot()
+        mark = self.subscription.watermark
+        said = [clean(self.subscription.name, ""), count(view.num_rows, "row")]
+        if mark is not None and mark > BEGINNING:
+            said.append(f"at {time_text(mark)} UTC")
+        if self.last is not None and self.last.lag:
+            said.append(f"{short(self.last.lag)} behind")
+        if self.last is not None and self.last.shed:
+            said.append(f"{self.last.shed:,.0f} shed")
+        parts: list[Any] = [Text(", ".join(said), style="bold"), rich_table(view.slice(0, self.rows))]
+        if view.num_rows > self.rows:
+            parts.append(Text(f"... {view.num_rows - self.rows:,} more rows", style="dim"))
+        if self.subscription.interrupted is not None:
+            parts.append(Text("no connection; the view is as it was", style="yellow"))
+        return Group(*parts)

@@ -11,6 +11,7 @@ from promising.cli.common_options import span
 from promising.cli.context import Output, state
 from promising.cli.durations import seconds
 from promising.cli.serve import Config
+from promising.cli.text_output import print_json
 
 if TYPE_CHECKING:
     from promising.server.access_tokens import TokenStore
@@ -33,8 +34,6 @@ def create(
     config: Config = None,
 ) -> None:
     """Make a token. Its secret is written to stdout, once; only a hash of it is kept."""
-    from promising.cli.formats import print_json  # noqa: PLC0415  # Arrow: not for `--help`
-
     store = _store(tokens, config)
     try:
         secret = store.create(name, [one.value for one in role], expires)

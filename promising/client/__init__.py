@@ -3,6 +3,12 @@
 Nothing here compiles anything: a client starts in the time that gRPC and Arrow take to load.
 """
 
-from promising.client.session import RemoteSession, connect
+from typing import TYPE_CHECKING
 
-__all__ = ["RemoteSession", "connect"]
+from promising.lazy import lazy
+
+if TYPE_CHECKING:
+    from promising.client.session import RemoteSession as RemoteSession
+    from promising.client.session import connect as connect
+
+__getattr__, __dir__, __all__ = lazy(__name__, {"session": ["RemoteSession", "connect"]})

@@ -1,12 +1,21 @@
-"""The answer of an asyncio session."""
+"""Answers of a service as they come, for an asyncio session: frames of a query, and tuples by arrival."""
 
+import asyncio
+import contextlib
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pyarrow as pa
 
-from promising.errors import PromisingError
+from promising import wire
+from promising.client import calls
+from promising.client.async_connection import EOF, AsyncConnection, first_of, is_cancelled
+from promising.client.progress_bar import Bar
+from promising.errors import NoSuchName, PromisingError
 from promising.query.answers import Frame, Progress
+from promising.v1 import queries_pb2
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,3 +124,79 @@ async def _nothing() -> AsyncIterator[Frame]:
     nothing: tuple[Frame, ...] = ()
     for frame in nothing:
         yield frame
+
+
+async def answered(connection: AsyncConnection, request: queries_pb2.QueryRequest, bar: bool) -> AsyncAnswer:
+    """The answer to a query; with a bar on stderr while it is read. Errors in the statement are raised here."""
+
+    async def once() -> tuple[Any, queries_pb2.QueryOpened]:
+        call = connection.start(connection.stubs.queries.Query, request, connection.timeout)
+        return call, (await first_of(call, "a query")).opened
+
+    call, opened = await connection.tried(once)
+
+    async def cancel() -> None:
+        with contextlib.suppress(NoSuchName):  # it has ended by itself
+            await connection.ask(calls.cancel(opened.query_id))
+
+    schema = wire.table(opened.schema).schema
+    frames = _frames(connection, call, wire.Frames(schema))
+    first = wire.progress_from(opened.progress)
+    answer = AsyncAnswer(_shown(frames) if bar else frames, first, schema, cancel, call.cancel)
+    # An answer that nobody reads any more must not keep its call, and with it the query, waiting.
+    weakref.finalize(answer, call.cancel).atexit = False
+    return answer
+
+
+async def _frames(connection: AsyncConnection, call: Any, parts: wire.Frames) -> AsyncIterator[Frame]:
+    last: Frame | None = None
+    problem: PromisingError | None = None
+    try:
+        while (response := await call.read()) is not EOF:
+            frame = parts.add(response.frame)
+            if frame is not None and frame.progress.token is not None:
+                last = frame  # told when the call is over: whoever lets go of a call lets go of its token
+            elif frame is not None:
+                yield frame
+    except grpc.RpcError as error:
+        problem = connection.problem(error)
+    except asyncio.CancelledError:
+        connection.check_open()
+        if not call.cancelled() or is_cancelled():
+            raise  # the task is ended, not the answer
+        return
+    if last is not None:
+        yield last
+    if problem is not None:
+        raise problem
+
+
+async def _shown(frames: AsyncIterator[Frame]) -> AsyncIterator[Frame]:
+    """The same frames, with a bar for as long as they come."""
+    with Bar() as bar:
+        async for frame in frames:
+            bar.show(frame.progress)
+            yield frame
+
+
+async def fetched(connection: AsyncConnection, request: queries_pb2.FetchRequest) -> AsyncIterator[pa.Table]:
+    """Tuples by arrival. When the connection is lost it goes on with what has not come yet."""
+    tries = 0
+    while True:
+        call = connection.start(connection.stubs.queries.Fetch, request, connection.timeout)
+        try:
+            while (part := await call.read()) is not EOF:
+                table = wire.table(part.rows)
+                request.first += table.num_rows
+                tries = 0
+                yield table
+            return
+        except grpc.RpcError as error:
+            problem = connection.problem(error)
+        except asyncio.CancelledError:
+            connection.check_open()
+            raise
+        finally:
+            call.cancel()
+        tries += 1
+        await connection.wait(tries, problem)

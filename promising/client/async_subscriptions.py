@@ -1,21 +1,18 @@
 """Continuous queries watched by a session in an event loop: one call for all of them, read by a task."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import grpc
 import pyarrow as pa
 
 from promising import wire_changes
-from promising.client.channels import Place
-from promising.client.retries import Retries
+from promising.client.async_connection import EOF, AsyncConnection
+from promising.client.connection import CLOSED
 from promising.client.subscription_state import Board, Watched, pause, view_of, why
 from promising.errors import BadQuestion, InternalError, PromisingError, Unavailable
 from promising.query.standing.subscription import ELSEWHERE, Delta
-
-EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
-CLOSED = "the session is closed"
 
 
 class AsyncSubscription:
@@ -90,16 +87,10 @@ class AsyncSubscription:
 
 
 class AsyncWatching:
-    """All subscriptions of a session.
+    """All subscriptions of a session."""
 
-    start: begins a Subscribe call. closed: says whether the session is.
-    """
-
-    def __init__(self, start: Callable[[], Any], place: Place, retries: Retries, closed: Callable[[], bool]) -> None:
-        self._start = start
-        self._place = place
-        self._retries = retries
-        self._closed = closed
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
         self._board = Board()
         self._news = asyncio.Event()
         self._unsent = asyncio.Event()
@@ -111,7 +102,7 @@ class AsyncWatching:
 
     async def subscribe(self, name: str, token: str | None) -> AsyncSubscription:
         """Watch a query. Whatever is wrong with the question is raised here."""
-        if self._closed():
+        if self._connection.closed:
             raise Unavailable(CLOSED)
         watched = self._board.watch(name, token)
         self._unsent.set()
@@ -186,9 +177,9 @@ class AsyncWatching:
             tries, connected = 1 if came else tries + 1, connected or came
             if not len(self._board):
                 return
-            wait = None if self._closed() else pause(self._retries, tries, problem, connected)
+            wait = None if self._connection.closed else pause(self._connection.retries, tries, problem, connected)
             if wait is None:
-                self._board.failed(Unavailable(CLOSED) if self._closed() else problem)
+                self._board.failed(Unavailable(CLOSED) if self._connection.closed else problem)
                 self._tell()
                 return
             self._board.interrupted = problem
@@ -201,7 +192,7 @@ class AsyncWatching:
         try:
             self._board.begin()
             self._unsent.set()
-            call = self._start()
+            call = self._connection.start(self._connection.stubs.queries.Subscribe)
             writing = asyncio.ensure_future(self._write(call))
             while (response := await call.read()) is not EOF:
                 came = True
@@ -210,7 +201,7 @@ class AsyncWatching:
                 self._tell()
             return came, Unavailable("the service ended the call")
         except grpc.RpcError as error:
-            return came, why(self._place, error)
+            return came, why(self._connection.place, error)
         except PromisingError as problem:
             return came, problem
         except Exception as problem:  # whoever waits would wait for ever

@@ -96,6 +96,11 @@ class Numbering:
         self._producer = producer
         self._numbers = itertools.count(1)
 
+    def quick(self, batch: Any) -> pa.Table | None:
+        """A batch as Arrow has it, if that can be, and it fits into one message; else it is to be looked at first."""
+        arrow = quick(batch)
+        return arrow if arrow is not None and fits(arrow, self.most) else None
+
     def requests(
         self, stream: str, table: pa.Table, strict: bool, producer: str | None, sequence: int | None
     ) -> Iterator[streams_pb2.IngestRequest]:

@@ -4,15 +4,14 @@ Arguments are checked as far as the wire needs it, by the code that a session in
 rest.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf.message import Message
 
-from promising import wire
+from promising import wire, wire_times
+from promising.client.connection import Ask
 from promising.errors import BadQuestion, BadRequest, BadToken, NoSuchName, UnknownName, WrongType
 from promising.index.regions import Description, Regions, Story, check_window
 from promising.index.scan_plan import ScanPlan
@@ -22,21 +21,12 @@ from promising.query.budgets import Budget, nanoseconds
 from promising.query.sql import parse
 from promising.summaries.adt import Estimates
 from promising.summaries.keys import as_keys
-from promising.v1 import (
-    admin_pb2_grpc,
-    queries_pb2,
-    queries_pb2_grpc,
-    streams_pb2,
-    streams_pb2_grpc,
-    summaries_pb2,
-    summaries_pb2_grpc,
-)
+from promising.v1 import queries_pb2, streams_pb2, summaries_pb2
 
 if TYPE_CHECKING:
     from promising.index.load_plan import LoadPlan
     from promising.index.prepared_load import Attached
 
-T = TypeVar("T")
 Window = tuple[int, int] | None
 
 KINDS: dict[streams_pb2.ColumnType.ValueType, str] = {
@@ -48,41 +38,15 @@ KINDS: dict[streams_pb2.ColumnType.ValueType, str] = {
 }
 
 
-class Stubs:
-    """The services that a session speaks to, over one channel."""
-
-    def __init__(self, channel: Any) -> None:  # a channel of grpc or of grpc.aio: the stubs take both
-        self.streams = streams_pb2_grpc.StreamServiceStub(channel)
-        self.summaries = summaries_pb2_grpc.SummaryServiceStub(channel)
-        self.queries = queries_pb2_grpc.QueryServiceStub(channel)
-        self.admin = admin_pb2_grpc.AdminServiceStub(channel)
-
-
-@dataclass(frozen=True)
-class Ask(Generic[T]):
-    """One call: which, with what, and how its response becomes a result.
-
-    Of a call that streams its response `read` gets a list. `again`: it may be sent a second time if nobody knows what
-    became of the first.
-    """
-
-    service: Literal["streams", "summaries", "queries", "admin"]
-    method: str
-    request: Message
-    read: Callable[[Any], T]
-    again: bool = True
-
-    def of(self, stubs: Stubs) -> Any:
-        return getattr(getattr(stubs, self.service), self.method)
-
-
 # --- streams -----------------------------------------------------------------------------------------------------
 
 
 def advance(stream: str, watermark: int) -> Ask[None]:
     if not isinstance(watermark, int | np.integer) or not -FARTHEST <= watermark <= FARTHEST:
         raise WrongType(f"watermark {watermark!r} is no date; times are whole microseconds")
-    request = streams_pb2.AdvanceRequest(stream=name_of("stream", stream), watermark=wire.timestamp(int(watermark)))
+    request = streams_pb2.AdvanceRequest(
+        stream=name_of("stream", stream), watermark=wire_times.timestamp(int(watermark))
+    )
     return Ask("streams", "Advance", request, lambda _: None)
 
 

@@ -8,10 +8,10 @@ import grpc
 
 from promising import wire_errors
 from promising.errors import BadSettings, PromisingError, Unavailable
-from promising.wire import MESSAGE
 
 DEFAULT_TARGET = "127.0.0.1:50151"
 SENT = 16 << 20  # bytes of a message that a service takes unless it was told otherwise
+MESSAGE = 1 << 26  # bytes of the largest message that is taken
 KEEPALIVE = 30_000  # milliseconds of silence after which the service is asked whether it is still there
 FilePath = str | PathLike[str]
 

@@ -1,43 +1,34 @@
 """A session on a service."""
 
-import contextlib
-import itertools
-import queue
-import secrets
-import threading
-import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import grpc
 import pyarrow as pa
 
-from promising import wire
-from promising.client import batches, calls, progress_bar
+from promising.client import calls
 from promising.client import scripts as statements
 from promising.client.admin import Admin
-from promising.client.channels import DEFAULT_TARGET, SENT, FilePath, Place, place
-from promising.client.ingest_feed import Feed
-from promising.client.retries import RETRIES, Retries
+from promising.client.channels import DEFAULT_TARGET, SENT, FilePath
+from promising.client.connection import Connection, dial
+from promising.client.ingest import Ingest
+from promising.client.remote_answer import answered, fetched
+from promising.client.retries import RETRIES
 from promising.client.subscriptions import RemoteSubscription, Watching
-from promising.errors import InternalError, MixedKeys, NaNKey, NoSuchName, PromisingError, Unavailable, WrongType
-from promising.index.ledger import check_number
+from promising.errors import PromisingError
 from promising.index.regions import Appended, Description, Regions, Story
 from promising.index.scan_plan import ScanPlan
 from promising.index.schema import Batch
-from promising.query.answers import Answer, Done, Explanation, Frame
+from promising.query.answers import Answer, Done, Explanation
 from promising.query.budgets import Budget
 from promising.query.standing.subscription import Delta, Subscription
 from promising.summaries.adt import Estimates
-from promising.v1 import queries_pb2, streams_pb2
+from promising.v1 import queries_pb2
 
 if TYPE_CHECKING:
     from promising.index.load_plan import LoadPlan
     from promising.index.prepared_load import Attached
     from promising.index.table import Changed, Mode
 
-T = TypeVar("T")
 Result: TypeAlias = Done | pa.Table | Explanation | Answer
 
 
@@ -63,8 +54,17 @@ def connect(
     progress: show a bar of coverage on stderr while an answer is read, if that is a terminal.
     max_message_bytes: what the service takes in one message; its `limits.max_message_bytes`.
     """
-    where = place(target, token=token, ca=ca, certificate=certificate, key=key, max_message_bytes=max_message_bytes)
-    return RemoteSession(where, timeout=timeout, retries=Retries(retries), progress=progress)
+    connection = dial(
+        target,
+        token=token,
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        timeout=timeout,
+        retries=retries,
+        max_message_bytes=max_message_bytes,
+    )
+    return RemoteSession(connection, progress)
 
 
 class RemoteSession:
@@ -73,21 +73,12 @@ class RemoteSession:
     It may be used from several threads. One `Answer` is read by one thread at a time; `cancel` may come from any.
     """
 
-    def __init__(self, where: Place, *, timeout: float | None, retries: Retries, progress: bool) -> None:
-        self._place = where
-        self._timeout = timeout
-        self._retries = retries
+    def __init__(self, connection: Connection, progress: bool) -> None:
+        self._connection = connection
+        self._ask, self._gather = connection.ask, connection.gather
         self._progress = progress
-        if where.credentials is None:
-            self._channel = grpc.insecure_channel(where.address, where.options)
-        else:
-            self._channel = grpc.secure_channel(where.address, where.credentials, where.options)
-        self._stubs = calls.Stubs(self._channel)
-        self._closed = threading.Event()
-        self._numbering = batches.Numbering(where.sent, secrets.token_hex(12))
-        self._watching = Watching(
-            lambda requests: self._start(self._stubs.queries.Subscribe, requests), where, retries, self._closed
-        )
+        self._ingest = Ingest(connection)
+        self._watching = Watching(connection)
 
     # --- statements ----------------------------------------------------------------------------------------------
 
@@ -138,21 +129,7 @@ class RemoteSession:
         With a producer's name and the number of the batch, a table that is given a second time is not added a second
         time, not even by another session. It has to fit into one message.
         """
-        if producer is not None or sequence is not None:
-            check_number(producer, sequence)
-        table = batches.kept(table)
-        requests = self._numbering.requests(stream, self._arrow(stream, table), strict, producer, sequence)
-        one = next(requests)
-        further = next(requests, None)
-        if further is not None:
-            return self._send(itertools.chain((one, further), requests), None)
-        try:
-            return self._send(iter((one,)), None)
-        except (WrongType, MixedKeys, NaNKey):
-            if isinstance(table, pa.Table | pa.RecordBatch):
-                raise
-            one.arrow = wire.ipc(self._careful(stream, table))  # raises, as a rule, and names the row
-        return self._send(iter((one,)), None)
+        return self._ingest.one(stream, table, strict, producer, sequence)
 
     def ingest_many(
         self,
@@ -167,64 +144,7 @@ class RemoteSession:
         `on_ack` is called with what became of each batch, in order. The first batch that is refused ends it: no
         further ones are sent, those under way are waited for, and the error is raised.
         """
-        requests = (
-            request
-            for table in tables
-            for request in self._numbering.requests(
-                stream, self._arrow(stream, batches.kept(table)), strict, None, None
-            )
-        )
-        return self._send(requests, on_ack)
-
-    def _arrow(self, stream: str, table: Batch) -> pa.Table:
-        arrow = batches.quick(table)
-        if arrow is None or not batches.fits(arrow, self._numbering.most):
-            return self._careful(stream, table)
-        return arrow
-
-    def _careful(self, stream: str, table: Batch) -> pa.Table:
-        return batches.careful(table, self._ask(calls.stream_schema(stream)), self._ask(calls.stream_keys(stream)))
-
-    def _send(
-        self, requests: Iterator[streams_pb2.IngestRequest], on_ack: Callable[[Appended], None] | None
-    ) -> Appended:
-        feed = Feed()
-        tries = 0
-        while True:
-            before = feed.answered
-            try:
-                self._feed(feed, requests, on_ack)
-                return feed.result()
-            except grpc.RpcError as error:
-                problem = self._problem(error)
-            feed.lost()
-            tries = 1 if feed.answered > before else tries + 1
-            self._wait(tries, problem)
-
-    def _feed(
-        self,
-        feed: Feed,
-        requests: Iterator[streams_pb2.IngestRequest],
-        on_ack: Callable[[Appended], None] | None,
-    ) -> None:
-        """One call. It ends when every request has been answered, or with the call's error."""
-        outbox: queue.SimpleQueue[streams_pb2.IngestRequest | None] = queue.SimpleQueue()
-        call = self._start(self._stubs.streams.Ingest, iter(outbox.get, None))
-        try:
-            while True:
-                while (unsent := feed.unsent()) is not None or (unsent := _more(feed, requests)) is not None:
-                    outbox.put(unsent)
-                if not feed.waiting:
-                    break
-                added = feed.take(_next(call, "an ingest call"))
-                if added is not None and on_ack is not None:
-                    on_ack(added)
-            outbox.put(None)
-            with contextlib.suppress(grpc.RpcError):  # all is acknowledged, whatever becomes of the call now
-                next(call, None)  # the service ends it, too
-        finally:
-            outbox.put(None)
-            call.cancel()
+        return self._ingest.many(stream, tables, strict, on_ack)
 
     # --- packages in ---------------------------------------------------------------------------------------------
 
@@ -247,11 +167,7 @@ class RemoteSession:
         mode: `upsert` replaces rows of the same primary key, `insert` refuses them, `update` refuses others; an update
         may leave out columns, which stay as they are. It is sent once, whatever `retries` says.
         """
-        requests = batches.table_requests(name, rows, mode, self._numbering.most)
-        try:
-            return wire.changed_from(self._start(self._stubs.queries.LoadTable, requests, self._timeout))
-        except grpc.RpcError as error:
-            raise self._problem(error) from None
+        return self._ingest.load_table(name, rows, mode)
 
     def table(self, name: str) -> pa.Table:
         """What a reference table has now."""
@@ -286,57 +202,7 @@ class RemoteSession:
         return self._ask(calls.explain(sql, analyze, budget, seed))
 
     def _answer(self, request: queries_pb2.QueryRequest, progress: bool | None) -> Answer:
-        tries = 0
-        while True:
-            call = self._start(self._stubs.queries.Query, request, self._timeout)
-            try:
-                opened = _next(call, "a query").opened
-                break
-            except grpc.RpcError as error:
-                problem = self._problem(error)
-            tries += 1
-            self._wait(tries, problem)
-        gone = threading.Event()
-
-        def stop(keep: bool) -> None:
-            if keep:
-                self._cancel(opened.query_id)
-            else:
-                gone.set()
-                call.cancel()
-
-        schema = wire.table(opened.schema).schema
-        first = wire.progress_from(opened.progress)
-        frames = self._frames(call, wire.Frames(schema), gone)
-        if self._progress if progress is None else progress:
-            frames = progress_bar.shown(frames)
-        answer = Answer(frames, lambda: first, schema, stop)
-        # An answer that nobody reads any more must not keep its call, and with it the query, waiting.
-        weakref.finalize(answer, call.cancel).atexit = False
-        return answer
-
-    def _frames(self, call: Any, parts: wire.Frames, gone: threading.Event) -> Iterator[Frame]:
-        last: Frame | None = None
-        problem: PromisingError | None = None
-        try:
-            for response in call:
-                frame = parts.add(response.frame)
-                if frame is not None and frame.progress.token is not None:
-                    last = frame  # told when the call is over: whoever lets go of a call lets go of its token
-                elif frame is not None:
-                    yield frame
-        except grpc.RpcError as error:
-            if gone.is_set():
-                return
-            problem = self._problem(error)
-        if last is not None:
-            yield last
-        if problem is not None:
-            raise problem
-
-    def _cancel(self, query_id: str) -> None:
-        with contextlib.suppress(NoSuchName):  # it has ended by itself
-            self._ask(calls.cancel(query_id))
+        return answered(self._connection, request, self._progress if progress is None else progress)
 
     # --- continuous queries --------------------------------------------------------------------------------------
 
@@ -371,25 +237,7 @@ class RemoteSession:
         When the connection is lost it goes on with what has not come yet. Once one of them has been let go of,
         TokenExpired is raised.
         """
-        return self._fetched(calls.fetch(stream, first, last, columns))
-
-    def _fetched(self, request: queries_pb2.FetchRequest) -> Iterator[pa.Table]:
-        tries = 0
-        while True:
-            call = self._start(self._stubs.queries.Fetch, request, self._timeout)
-            try:
-                for part in call:
-                    table = wire.table(part.rows)
-                    request.first += table.num_rows
-                    tries = 0
-                    yield table
-                return
-            except grpc.RpcError as error:
-                problem = self._problem(error)
-            finally:
-                call.cancel()
-            tries += 1
-            self._wait(tries, problem)
+        return fetched(self._connection, calls.fetch(stream, first, last, columns))
 
     # --- summaries -----------------------------------------------------------------------------------------------
 
@@ -424,72 +272,10 @@ class RemoteSession:
 
     def close(self) -> None:
         """End the connection, and every answer that is still read over it. What the service has, it keeps."""
-        self._closed.set()
-        self._channel.close()
+        self._connection.close()
 
     def __enter__(self) -> "RemoteSession":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # --- calls ---------------------------------------------------------------------------------------------------
-
-    def _ask(self, ask: calls.Ask[T]) -> T:
-        """A call with one response."""
-        return self._try(ask, lambda call: call)
-
-    def _gather(self, ask: calls.Ask[T]) -> T:
-        """A call whose response comes in parts, all of which are waited for."""
-        return self._try(ask, list)
-
-    def _try(self, ask: calls.Ask[T], finish: Callable[[Any], Any]) -> T:
-        tries = 0
-        while True:
-            try:
-                return ask.read(finish(self._start(ask.of(self._stubs), ask.request, self._timeout)))
-            except grpc.RpcError as error:
-                problem = self._problem(error)
-            tries += 1
-            if not ask.again:
-                raise problem
-            self._wait(tries, problem)
-
-    def _start(self, method: Any, request: Any, timeout: float | None = None) -> Any:
-        try:
-            return method(request, timeout=timeout, metadata=self._place.metadata)
-        except ValueError:
-            if self._closed.is_set():
-                raise Unavailable("the session is closed") from None
-            raise
-
-    def _wait(self, tries: int, problem: PromisingError) -> None:
-        """Wait before the next try, or raise the problem of the last one."""
-        pause = None if self._closed.is_set() else self._retries.pause(tries, problem)
-        if pause is None:
-            raise problem
-        time.sleep(pause)
-
-    def _problem(self, error: grpc.RpcError) -> PromisingError:
-        return Unavailable("the session is closed") if self._closed.is_set() else self._place.problem(error)
-
-
-def _next(call: Any, what: str) -> Any:
-    try:
-        return next(call)
-    except StopIteration:
-        raise InternalError(f"the service ended {what} without an answer") from None
-
-
-def _more(feed: Feed, requests: Iterator[streams_pb2.IngestRequest]) -> streams_pb2.IngestRequest | None:
-    """A further batch to send, if there is room for it. One that cannot be had ends the feed, not what is under way."""
-    if not feed.room:
-        return None
-    try:
-        request = next(requests, None)
-    except Exception as problem:
-        feed.problem = problem
-        return None
-    if request is not None:
-        feed.add(request)
-    return feed.unsent()

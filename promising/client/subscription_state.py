@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from promising import wire, wire_changes, wire_errors
+from promising import wire_changes, wire_errors, wire_times
 from promising.client.calls import name_of
 from promising.client.channels import Place
 from promising.client.retries import Retries
@@ -173,7 +173,7 @@ class Board:
                 elif watched.full and not part.continued:
                     self._stop(watched)
         for times in response.times:
-            watermark = wire.micros(times.watermark)
+            watermark = wire_times.micros(times.watermark)
             for number in times.numbers:
                 watched = self._by_number.get(number)
                 if watched is not None:

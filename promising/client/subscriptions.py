@@ -4,13 +4,12 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import grpc
 
-from promising.client.channels import Place
-from promising.client.retries import Retries
+from promising.client.connection import CLOSED, Connection
 from promising.client.subscription_state import Board, Watched, pause, view_of, why
 from promising.errors import BadQuestion, InternalError, PromisingError, Unavailable
 from promising.query.standing.subscription import ELSEWHERE, Delta, Subscription
@@ -18,7 +17,6 @@ from promising.v1 import queries_pb2
 from promising.wire_changes import Opened
 
 Outbox = queue.SimpleQueue[queries_pb2.SubscribeRequest | None]
-CLOSED = "the session is closed"
 
 
 class RemoteSubscription(Subscription):
@@ -61,16 +59,11 @@ class RemoteSubscription(Subscription):
 
 
 class Watching:
-    """All subscriptions of a session.
+    """All subscriptions of a session."""
 
-    start: begins a Subscribe call, with what gives its requests.
-    """
-
-    def __init__(self, start: Callable[[Any], Any], place: Place, retries: Retries, closed: threading.Event) -> None:
-        self._start = start
-        self._place = place
-        self._retries = retries
-        self._closed = closed
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._closed = connection.closed
         self._board = Board()
         self._news = threading.Condition()
         self._outbox: Outbox = queue.SimpleQueue()
@@ -162,7 +155,7 @@ class Watching:
                     return
                 if self._ending:  # something else is watched since
                     continue
-                wait = None if self._closed.is_set() else pause(self._retries, tries, problem, connected)
+                wait = None if self._closed.is_set() else pause(self._connection.retries, tries, problem, connected)
                 if wait is None:
                     self._board.failed(Unavailable(CLOSED) if self._closed.is_set() else problem)
                     self._thread = None
@@ -181,7 +174,9 @@ class Watching:
                 self._outbox = outbox = queue.SimpleQueue()
                 self._board.begin()
                 self._send()
-                self._call = call = self._start(iter(outbox.get, None))
+                self._call = call = self._connection.start(
+                    self._connection.stubs.queries.Subscribe, iter(outbox.get, None)
+                )
             for response in call:
                 came = True
                 with self._news:
@@ -192,7 +187,7 @@ class Watching:
                         break
             return came, Unavailable("the service ended the call")
         except grpc.RpcError as error:
-            return came, why(self._place, error)
+            return came, why(self._connection.place, error)
         except PromisingError as problem:
             return came, problem
         except Exception as problem:  # whoever waits would wait for ever

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from promising import wire, wire_changes
+from promising import wire, wire_changes, wire_times
 from promising.server import access
 from promising.server.context import ServerContext
 from promising.settings import shown
@@ -43,8 +43,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         used = resource.getrusage(resource.RUSAGE_SELF)
         store = self._parts.session.store
         told = admin_pb2.GetStatsResponse(
-            started=wire.timestamp(round(self._started * wire.SECOND)),
-            uptime=wire.duration(time.time() - self._started),
+            started=wire_times.timestamp(round(self._started * wire_times.SECOND)),
+            uptime=wire_times.duration(time.time() - self._started),
             cpu_seconds=used.ru_utime + used.ru_stime,
             resident_bytes=resident_bytes(),
             streams=held["streams"],
@@ -71,7 +71,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             ],
         )
         if store is not None and store.checkpointed is not None:
-            told.checkpoint.CopyFrom(wire.timestamp(round(store.checkpointed * wire.SECOND)))
+            told.checkpoint.CopyFrom(wire_times.timestamp(round(store.checkpointed * wire_times.SECOND)))
         return told
 
     async def ListQueries(
@@ -82,7 +82,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             told = response.queries.add(
                 query_id=call.id,
                 client=call.caller.name,
-                started=wire.timestamp(round(call.started * wire.SECOND)),
+                started=wire_times.timestamp(round(call.started * wire_times.SECOND)),
                 streams=() if call.answer is None else call.answer.reads,
                 waiting=call.waiting is not None,
             )
@@ -100,7 +100,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         for found in self._parts.session.standing.status():
             told = response.queries.add(
                 name=found.name,
-                lag=wire.duration_of(found.lag),
+                lag=wire_times.duration_of(found.lag),
                 view_rows=found.size,
                 bytes=found.bytes,
                 came=found.came,
@@ -115,9 +115,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 failure=found.problem or "",
             )
             if found.watermark > wire_changes.BEGINNING and not found.problem:
-                told.watermark.CopyFrom(wire.timestamp(found.watermark))
+                told.watermark.CopyFrom(wire_times.timestamp(found.watermark))
             if found.budget is not None:
-                told.budget.CopyFrom(wire.duration(found.budget))
+                told.budget.CopyFrom(wire_times.duration(found.budget))
         return response
 
 
@@ -140,7 +140,7 @@ class Fares:
         if not self._seen or now - self._when > FRESH:
             found = self._parts.session.standing.status()
             self._seen = {
-                "lag_seconds": max((status.lag for status in found), default=0) / wire.SECOND,
+                "lag_seconds": max((status.lag for status in found), default=0) / wire_times.SECOND,
                 "view_rows": float(sum(status.size for status in found)),
                 "state_bytes": float(self._parts.session.standing.nbytes),
                 "shed_results": float(sum(status.shed for status in found)),

@@ -132,16 +132,23 @@ class FlatTable(NamedTuple):
 
     def at(self, field: int) -> int | None:
         """Where a field is; None if it is left out."""
+        fields = self._offsets()
+        return self.start + fields[field] if field < len(fields) and fields[field] else None
+
+    def has_beyond(self, field: int) -> bool:
+        """Whether it has a field after this one."""
+        return any(self._offsets()[field + 1 :])
+
+    def _offsets(self) -> tuple[int, ...]:
+        """How far from the start each field is; 0 for one that is left out."""
         (back,) = struct.unpack_from("<i", self.data, self.start)
         vtable = self.start - back
         if vtable < 0:
             raise ValueError("a table without fields")
         (size,) = struct.unpack_from("<H", self.data, vtable)
-        place = 4 + 2 * field
-        if place + 2 > size:
-            return None
-        (offset,) = struct.unpack_from("<H", self.data, vtable + place)
-        return self.start + int(offset) if offset else None
+        if size < 4 or size % 2:
+            raise ValueError("a list of fields that cannot be")  # Arrow refuses it as well
+        return struct.unpack_from(f"<{size // 2 - 2}H", self.data, vtable + 4)
 
     def long(self, field: int) -> int:
         at = self.at(field)

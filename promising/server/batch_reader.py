@@ -18,7 +18,6 @@ from promising.index.schema import AS_IT_IS, lies_alike
 from promising.server.arrow import (
     BATCH,
     BIG_ENDIAN,
-    COMPRESSION,
     GROWTH,
     HEADER,
     HEADER_TYPE,
@@ -74,7 +73,7 @@ class BatchReader:
             return None
         body = at + 8 + size
         message = FlatTable.root(data[at + 8 : body])
-        if message.short(VERSION) != V5 or message.byte(HEADER_TYPE) != BATCH:
+        if message.short(VERSION) != V5 or message.byte(HEADER_TYPE) != BATCH or message.has_beyond(BODY):
             return None
         end = body + message.long(BODY)
         if not body <= end <= len(data) or data[end:] not in (b"", END):
@@ -83,7 +82,7 @@ class BatchReader:
         rows, count = batch.long(LENGTH), len(known.columns)
         nodes, buffers = batch.pairs(NODES), batch.pairs(BUFFERS)
         fits = 0 < rows <= self._max_rows and 8 * rows * count <= GROWTH * self._max_bytes
-        if not fits or batch.at(COMPRESSION) is not None or nodes != (rows, 0) * count or len(buffers) != 4 * count:
+        if not fits or batch.has_beyond(BUFFERS) or nodes != (rows, 0) * count or len(buffers) != 4 * count:
             return None
         columns = {}
         for (name, kind), offset, length in zip(known.columns, buffers[2::4], buffers[3::4], strict=True):

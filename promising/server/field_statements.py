@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from google.protobuf.duration_pb2 import Duration
 
-from promising import wire
+from promising import wire, wire_times
 from promising.errors import BadRequest
 from promising.v1 import streams_pb2, summaries_pb2
 
@@ -33,7 +33,7 @@ def create_stream(request: streams_pb2.CreateStreamRequest) -> str:
     if request.HasField("max_string_bytes"):
         options["max_string_bytes"] = str(request.max_string_bytes)
     if request.HasField("max_future"):
-        options["max_future_seconds"] = _number(wire.seconds(request.max_future))
+        options["max_future_seconds"] = _number(wire_times.seconds(request.max_future))
     lateness = f" LATENESS {_span(request.lateness)}" if request.HasField("lateness") else ""
     return (
         f"CREATE STREAM {_if_not_exists(request.if_not_exists)}{_name(request.name, 'name')} ({', '.join(columns)})"
@@ -74,7 +74,7 @@ def _name(name: str, field: str) -> str:
 
 
 def _span(span: Duration) -> str:
-    return f"{wire.span_micros(span)} MICROSECONDS"
+    return f"{wire_times.span_micros(span)} MICROSECONDS"
 
 
 def _number(value: float) -> str:

@@ -71,80 +71,74 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = own = CollectorRegistry()
         self.rpcs_total = Counter(
-            "promising_rpcs_total", "Calls ended, by method and status code.", ["method", "code"], registry=own
+            "promising_rpcs_total", "Finished calls by method and status code.", ["method", "code"], registry=own
         )
         self.rpc_seconds = Histogram(
-            "promising_rpc_seconds", "How long calls took.", ["method"], buckets=SECONDS, registry=own
+            "promising_rpc_seconds", "Duration of calls.", ["method"], buckets=SECONDS, registry=own
         )
         self.ingest_tuples_total = Counter(
-            "promising_ingest_tuples_total", "Tuples: accepted, or why they were not.", ["outcome"], registry=own
+            "promising_ingest_tuples_total", "Tuples, accepted or rejected by reason.", ["outcome"], registry=own
         )
         self.ingest_batches_total = Counter(
-            "promising_ingest_batches_total", "Batches: accepted, duplicate or refused.", ["outcome"], registry=own
+            "promising_ingest_batches_total", "Batches, accepted, duplicate or refused.", ["outcome"], registry=own
         )
-        self.queries_total = Counter("promising_queries_total", "Queries ended, by how.", ["ended"], registry=own)
+        self.queries_total = Counter("promising_queries_total", "Finished queries by outcome.", ["ended"], registry=own)
         self.query_cpu_seconds_total = Counter(
             "promising_query_cpu_seconds_total", "CPU time of queries.", registry=own
         )
-        self.query_rows_total = Counter("promising_query_rows_total", "Rows sent as answers.", registry=own)
-        self.queries_open = Gauge("promising_queries_open", "Queries open.", registry=own)
-        self.ingest_streams_open = Gauge("promising_ingest_streams_open", "Ingest calls open.", registry=own)
-        self.tuples = Gauge("promising_tuples", "Tuples kept.", registry=own)
-        self.bytes = Gauge("promising_bytes", "Memory, by what it holds: tuples or summaries.", ["kind"], registry=own)
-        self.streams = Gauge("promising_streams", "Streams there are.", registry=own)
-        self.summaries = Gauge("promising_summaries", "Summaries there are.", registry=own)
-        self.standing_queries = Gauge("promising_standing_queries", "Continuous queries there are.", registry=own)
+        self.query_rows_total = Counter("promising_query_rows_total", "Rows sent.", registry=own)
+        self.queries_open = Gauge("promising_queries_open", "Running queries.", registry=own)
+        self.ingest_streams_open = Gauge("promising_ingest_streams_open", "Open Ingest calls.", registry=own)
+        self.tuples = Gauge("promising_tuples", "Retained tuples.", registry=own)
+        self.bytes = Gauge("promising_bytes", "Memory of tuples and summaries.", ["kind"], registry=own)
+        self.streams = Gauge("promising_streams", "Streams.", registry=own)
+        self.summaries = Gauge("promising_summaries", "Summaries.", registry=own)
+        self.standing_queries = Gauge("promising_standing_queries", "Continuous queries.", registry=own)
         self.standing_ticks_total = Counter(
-            "promising_standing_ticks_total", "Times that continuous queries were brought up to date.", registry=own
+            "promising_standing_ticks_total", "Updates of continuous queries.", registry=own
         )
         self.standing_tick_seconds = Histogram(
-            "promising_standing_tick_seconds", "How long these took.", buckets=SECONDS, registry=own
+            "promising_standing_tick_seconds", "Duration of updates.", buckets=SECONDS, registry=own
         )
         self.standing_lag_seconds = Gauge(
             "promising_standing_lag_seconds",
-            "How far the view that is farthest behind is behind what has arrived.",
+            "Maximum lag of a view behind arrived tuples.",
             registry=own,
         )
-        self.standing_view_rows = Gauge(
-            "promising_standing_view_rows", "Rows of all views of continuous queries.", registry=own
-        )
+        self.standing_view_rows = Gauge("promising_standing_view_rows", "Rows of all views.", registry=own)
         self.standing_state_bytes = Gauge(
-            "promising_standing_state_bytes", "Memory of these, and of what they are worked out from.", registry=own
+            "promising_standing_state_bytes", "Memory of views and operator state.", registry=own
         )
         self.standing_shed_results = Gauge(
             "promising_standing_shed_results",
-            "Results expected that continuous queries gave up, because they had no more CPU time.",
+            "Expected results shed for lack of CPU time.",
             registry=own,
         )
-        self.subscribers = Gauge("promising_subscribers", "Subscribe calls open.", registry=own)
-        self.subscriptions = Gauge(
-            "promising_subscriptions", "Queries that these are told of, all together.", registry=own
-        )
-        self.draining = Gauge("promising_draining", "1 while calls end and no new ones are taken.", registry=own)
+        self.subscribers = Gauge("promising_subscribers", "Open Subscribe calls.", registry=own)
+        self.subscriptions = Gauge("promising_subscriptions", "Subscriptions of all these calls.", registry=own)
+        self.draining = Gauge("promising_draining", "1 during shutdown, when no new calls are accepted.", registry=own)
         self.storage_log_bytes_total = Reading("promising_storage_log_bytes_total", "Bytes written to the log.", own)
-        self.storage_syncs_total = Reading(
-            "promising_storage_syncs_total", "Times that the log was made sure to be on disk.", own
-        )
+        self.storage_syncs_total = Reading("promising_storage_syncs_total", "Syncs of the log.", own)
         self.storage_sync_seconds_total = Reading(
-            "promising_storage_sync_seconds_total", "How long these took together.", own
+            "promising_storage_sync_seconds_total", "Total duration of syncs.", own
         )
-        self.storage_checkpoints_total = Reading("promising_storage_checkpoints_total", "Checkpoints taken.", own)
+        self.storage_checkpoints_total = Reading("promising_storage_checkpoints_total", "Checkpoints.", own)
         self.storage_checkpoint_seconds_total = Reading(
-            "promising_storage_checkpoint_seconds_total", "How long these took together.", own
+            "promising_storage_checkpoint_seconds_total", "Total duration of checkpoints.", own
         )
         self.storage_checkpoint_failures_total = Reading(
-            "promising_storage_checkpoint_failures_total", "Checkpoints that could not be taken.", own
+            "promising_storage_checkpoint_failures_total", "Failed checkpoints.", own
         )
         self.storage_cold_read_bytes_total = Reading(
-            "promising_storage_cold_read_bytes_total", "Bytes of tuples read from disk or from an object store.", own
+            "promising_storage_cold_read_bytes_total", "Bytes of cold tuples read.", own
         )
         self.storage_cache_hits_total = Reading(
-            "promising_storage_cache_hits_total", "Parts of cold tuples that were in memory.", own
+            "promising_storage_cache_hits_total", "Cold reads served from the cache.", own
         )
         self.storage_cache_misses_total = Reading(
-            "promising_storage_cache_misses_total", "Parts of cold tuples that had to be read.", own
+            "promising_storage_cache_misses_total", "Cold reads from disk or object store.", own
         )
-        self.storage_damages = Gauge("promising_storage_damages", "Damages found, and not repaired.", registry=own)
+        self.storage_damages = Gauge("promising_storage_damages", "Unrepaired damages.", registry=own)
         ProcessCollector(registry=own)
 
     def stored(self) -> "Iterator[tuple[Reading | Gauge, str]]":

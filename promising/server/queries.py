@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from promising import wire
+from promising import wire, wire_times
 from promising.errors import BadRequest, DeadlineExceeded, LimitReached, Unavailable, Unsupported
-from promising.loaders.spark_sql import spark_sql
 from promising.query.answers import Answer, Done, Explanation, Frame, Part, Progress
 from promising.query.budgets import LONGEST_BUDGET
 from promising.query.sql import nodes, parse
@@ -218,9 +217,7 @@ class QueryService(Subscriptions):
 
     async def _plan_scan(self, call: Call, request: queries_pb2.PlanScanRequest, context: Context) -> None:
         share = request.share if request.HasField("share") else 1.0
-        plan = await self._work.query(
-            lambda: self._session.plan_scan(request.sql, share=share, written=spark_sql).to_json()
-        )
+        plan = await self._work.query(lambda: self._session.plan_scan(request.sql, share=share).to_json())
         for part in wire.text_parts(plan):
             await self._write(call, context, queries_pb2.PlanScanResponse(plan=part))
 
@@ -298,7 +295,7 @@ def _budget(request: queries_pb2.QueryRequest | queries_pb2.ExplainRequest) -> f
     """CPU time that was asked for, in seconds. More than anybody can have is as much as there is."""
     if not request.HasField("budget"):
         return None
-    asked = wire.seconds(request.budget)
+    asked = wire_times.seconds(request.budget)
     if asked < 0:
         raise BadRequest(f"budget is CPU time, not negative, got {asked:g} seconds", "budget")
     return min(asked, LONGEST_BUDGET / 1e6)

@@ -13,6 +13,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from promising.errors import BadSettings
+from promising.loaders.spark_sql import spark_sql
 from promising.query.session import Session
 from promising.server import logs, memory, reflection, store_lifecycle
 from promising.server.access import AccessInterceptor
@@ -47,7 +48,7 @@ class Service:
         check_safe(settings)
         self.settings = settings
         seed = None if settings.seed is None else settings.seed.get_secret_value()
-        self.session = Session(seed=seed) if session is None else session
+        self.session = Session(seed=seed, written=spark_sql) if session is None else session
         self._keeps = session is None and settings.data is not None
         self.metrics = Metrics()
         limits = settings.limits

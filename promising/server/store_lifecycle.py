@@ -7,6 +7,7 @@ import time
 from promising.errors import BadOptions, BadSettings, PromisingError
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
+from promising.loaders.spark_sql import spark_sql
 from promising.query.session import Session
 from promising.server import logs
 from promising.settings import Settings
@@ -32,7 +33,7 @@ async def opened(settings: Settings) -> Session:
     except BaseException:
         store.close()
         raise
-    return Session(store=store)
+    return Session(store=store, written=spark_sql)
 
 
 def _tell(settings: Settings, store: Store, began: float) -> None:

@@ -5,7 +5,7 @@ import time
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from promising import wire, wire_errors
+from promising import wire, wire_errors, wire_times
 from promising.errors import BadRequest, PromisingError, StorageError
 from promising.index import Appended, Stream
 from promising.index.schema import tuples_of
@@ -93,7 +93,7 @@ class StreamService(streams_pb2_grpc.StreamServiceServicer):
     async def Advance(self, request: streams_pb2.AdvanceRequest, context: Context) -> streams_pb2.AdvanceResponse:
         if not request.HasField("watermark"):
             raise BadRequest("watermark is missing: the time before which nothing is expected any more", "watermark")
-        await self._work.batch(self._session.advance, request.stream, wire.micros(request.watermark))
+        await self._work.batch(self._session.advance, request.stream, wire_times.micros(request.watermark))
         return streams_pb2.AdvanceResponse()
 
     # --- tuples in -----------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def _described(stream: Stream) -> streams_pb2.Stream:
         name=stream.name,
         columns=[streams_pb2.Column(name=c, type=TYPES[kind]) for c, kind in stream.schema.types.items()],
         time_column=stream.schema.time,
-        lateness=wire.duration_of(stream.lateness),
+        lateness=wire_times.duration_of(stream.lateness),
         tuples=stream.kept,
         refused=stream.refused,
         bytes=stream.nbytes,
@@ -196,5 +196,5 @@ def _described(stream: Stream) -> streams_pb2.Stream:
         damages=stream.damages,
     )
     if stream.watermark is not None:
-        made.watermark.CopyFrom(wire.timestamp(stream.watermark))
+        made.watermark.CopyFrom(wire_times.timestamp(stream.watermark))
     return made

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pyarrow as pa
 
-from promising import wire, wire_changes
+from promising import wire, wire_changes, wire_times
 from promising.errors import BadRequest, InternalError, LimitReached, PromisingError, Unavailable
 from promising.query.standing.subscription import Delta
 from promising.server import access, logs
@@ -79,7 +79,7 @@ class Ticker:
         self._last = now
         self._parts.session.standing.tick(
             idle=time.monotonic_ns() // 1000,  # the wall's may be set
-            silence=round(settings.silence_seconds * wire.SECOND),
+            silence=round(settings.silence_seconds * wire_times.SECOND),
             capacity=settings.cpu * min(since, LONGEST_TICK),
         )
 
@@ -169,7 +169,7 @@ class Subscriber:
             message.sections.append(section)
             held += size
         for watermark, numbers in times.items():
-            message.times.add(watermark=wire.timestamp(watermark), numbers=numbers)
+            message.times.add(watermark=wire_times.timestamp(watermark), numbers=numbers)
         if message.sections or message.times:
             yield message
 

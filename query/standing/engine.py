@@ -20,6 +20,7 @@ from promising.query.standing.deltas import Mode
 from promising.query.standing.stream_source import Alike, StreamSource
 from promising.query.standing.subscription import Delta
 from promising.query.standing.views import Planned, Seen, View, may_wait
+from promising.summaries.kernels.clock import work_ns
 
 Key: TypeAlias = tuple[str, int | None, str | None]
 """What makes two queries one view: their text and budget."""
@@ -221,7 +222,7 @@ class Engine:
         capacity: CPU seconds for this tick. Queries with a budget or a preference put off what does not fit.
         """
         with self.lock:
-            began = time.thread_time_ns()
+            began = work_ns()
             self.number += 1
             for source in self._sources.values():
                 source.pull(self.number, idle, silence)
@@ -233,7 +234,7 @@ class Engine:
             patient = [view for view in working if may_wait(view.standing)]
             left = None
             if capacity is not None:
-                left = int(max(capacity * 1e9 * LEAST_SHARE, capacity * 1e9 - (time.thread_time_ns() - began)))
+                left = int(max(capacity * 1e9 * LEAST_SHARE, capacity * 1e9 - (work_ns() - began)))
             self._share(patient, left, elapsed)
             for source in self._sources.values():
                 source.settle(forget=self.mode is not Mode.ITA)  # there, views may still show what has ended
@@ -271,9 +272,9 @@ class Engine:
         most = share
         if view.standing.budget is not None:
             most = view.grant if share is None else min(share, view.grant)
-        began = time.thread_time_ns()
-        step(self.number, lambda: most is None or time.thread_time_ns() - began < most)
-        cost = time.thread_time_ns() - began
+        began = work_ns()
+        step(self.number, lambda: most is None or work_ns() - began < most)
+        cost = work_ns() - began
         if view.standing.budget is not None:
             view.grant = max(view.grant - cost, -int(view.standing.budget * 1e3 * SAVED))
         return cost

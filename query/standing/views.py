@@ -1,6 +1,5 @@
 """Views: what a standing query shows, kept tick by tick, and what changed in it since a subscriber last looked."""
 
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from promising.query.standing.operators.step import Tick
 from promising.query.standing.operators.table_join import TableJoinNode
 from promising.query.standing.stores import store_for
 from promising.query.standing.stream_source import BEGINNING, Alike, Reader, StreamSource
+from promising.summaries.kernels.clock import work_ns
 
 REMEMBERED = 1 << 16  # retractions kept for those who come back
 SLOT = 100_000  # microseconds that a slot of a calendar is long at most: about a tick
@@ -306,7 +306,7 @@ class Planned(View):
 
     def _timed(self, work: Callable[[], None]) -> None:
         """Work that is paid for; if it fails, so has the query."""
-        began = time.thread_time_ns()
+        began = work_ns()
         try:
             work()
         except PromisingError as problem:
@@ -318,7 +318,7 @@ class Planned(View):
             self.failed = InternalError("the query was interrupted; drop it and create it again")
             raise
         finally:
-            self.cpu += time.thread_time_ns() - began
+            self.cpu += work_ns() - began
 
     def _step(self, number: int, now: int, allowance: Callable[[], bool] | None) -> None:
         idle = now == self.now and not self._node.pending

@@ -1,5 +1,6 @@
 """A quick run of the peers: all that are asked answer rightly, ours has rows before it has all, nothing is missing."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 
 from benchmarks.peers import data, report
 from benchmarks.peers.protocol import reason
+
+pytestmark = pytest.mark.deep("runs a benchmark, small")
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = {"join", "selections-5", "selections-50", "top", "rare", "sampled", "sum", "sum-join"}
@@ -74,13 +77,19 @@ def test_the_file_has_all_that_is_needed_to_judge_it(quick):
 
 
 def test_results_become_markdown(quick):
-    _, told = quick
+    told = copy.deepcopy(quick[1])
     told["absent"].append({"task": "top", "peer": "other", "way": "", "status": "not offered", "reason": "no order"})
+    next(e for e in told["entries"] if e["task"] == "join" and e["peer"] == "polars")["right"] = False
     text = report.markdown(told)
-    assert text.count("\n## ") == len(TASKS)
-    assert "not offered: no order" in text
-    tables = [line for line in text.splitlines() if line.startswith("| ours")]
-    assert len(tables) == len(TASKS) + 1
+    assert text.count("\n## ") == len(TASKS) + 1
+    assert text.count("\nOurs: first row ") == len(TASKS)
+    assert "\n- other, not offered: no order (top)\n" in text
+    table = text.split("## Wall-clock time, milliseconds")[1].split("\n## ")[0]
+    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if "|" in line]
+    assert set(head[1:]) == TASKS
+    times = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+    assert times["Polars"]["join"] == "wrong"
+    assert all(times["ours"].values())
 
 
 # --- the truth that answers are held to ------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.harness import Figure, alternate
 
+pytestmark = pytest.mark.deep("runs a benchmark, small")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -5,6 +5,8 @@ import pytest
 from benchmarks.service_concurrency import jain
 from tests.benchmarks.test_quick import lines, run
 
+pytestmark = pytest.mark.deep("runs a benchmark, small")
+
 
 def figures(part: str) -> list[dict[str, object]]:
     done = run("benchmarks.service", "--quick", part)

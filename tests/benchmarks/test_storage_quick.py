@@ -4,6 +4,8 @@ import pytest
 
 from tests.benchmarks.test_quick import lines, run
 
+pytestmark = pytest.mark.deep("runs a benchmark, small")
+
 
 def figures(part: str) -> list[dict[str, object]]:
     done = run("benchmarks.storage", "--quick", part)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import promising
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
+from promising.loaders.spark_sql import spark_sql
 from promising.query import Session
 from promising.settings import Settings, Standing
 from promising.testing.service import running
@@ -23,14 +24,14 @@ SETTINGS = Settings(listen="127.0.0.1:0", standing=Standing(silence_seconds=1e6)
 
 def local(stack: ExitStack) -> Opened:
     def opened(**how: Any) -> Session:
-        return stack.enter_context(Session(**how))
+        return stack.enter_context(Session(written=spark_sql, **how))
 
     return opened
 
 
 def remote(stack: ExitStack) -> Opened:
     def opened(**how: Any) -> Session:
-        target = stack.enter_context(running(SETTINGS, Session(**how)))
+        target = stack.enter_context(running(SETTINGS, Session(written=spark_sql, **how)))
         # What is tested is that a client's session is one; mypy need not know more.
         return cast(Session, stack.enter_context(promising.connect(target, retries=0)))
 
@@ -41,6 +42,8 @@ def kept(stack: ExitStack) -> Opened:
     def opened(*, seed: int | None = None, clock: Any = None, **how: Any) -> Session:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="promising-conformance-"))
         more = {} if clock is None else {"clock": clock}
-        return stack.enter_context(Session(store=Store.open(folder, seed=seed, options=COLD, **more), **more, **how))
+        return stack.enter_context(
+            Session(store=Store.open(folder, seed=seed, options=COLD, **more), **more, written=spark_sql, **how)
+        )
 
     return opened

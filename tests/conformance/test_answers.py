@@ -193,6 +193,7 @@ def test_a_cancelled_answer_goes_on(large: Session):
     assert rest.progress.complete and rest.progress.rows == LARGE
 
 
+@pytest.mark.deep("waits until memory is given back")
 def test_a_token_outlives_its_answer(large: Session):
     def cut() -> str | None:
         frames = large.query("SELECT text FROM big", budget=0).stream()

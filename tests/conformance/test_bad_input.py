@@ -29,6 +29,8 @@ from tests.query.test_bad_input import (
     test_zero_budget_gives_no_rows_and_estimates,
 )
 
+pytestmark = pytest.mark.deep("every error again, in process and over the network")
+
 
 @pytest.fixture
 def world(opened: Opened) -> World:

@@ -335,6 +335,7 @@ def test_the_same_batch_without_a_number_is_added_again(session: Session):
     assert len(kept(session, "s")) == 6
 
 
+@pytest.mark.deep("a service for each of many cases")
 @pytest.mark.parametrize(
     ("producer", "sequence"),
     [

@@ -1,6 +1,7 @@
 """Every example in the documentation runs as it stands: Python, commands, and the output that is shown of them."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +11,14 @@ from tests.docs.pages import PAGES, ROOT, PageError, blocks, commands, matches, 
 READ = ("", "toml", "json", "text", "proto")
 
 
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    if page.name == "README.md":
+        return []
+    return [pytest.mark.spark] if page.match("how-to/spark.md") else [pytest.mark.deep("runs a page of the docs")]
+
+
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[pytest.mark.spark] if page.match("how-to/spark.md") else []) for page in PAGES],
-    ids=lambda page: str(page.relative_to(ROOT)),
+    "page", [pytest.param(page, marks=marks(page)) for page in PAGES], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_examples_run(page, tmp_path):
     run(page, tmp_path)

@@ -24,6 +24,7 @@ from tests.conftest import NO_JIT
 from tests.index.test_purity import coarse
 from tests.index.world import SCHEMA, SMALL, ColdShelf, columns, contents, cool, oracle_for, pairs, restarted
 from tests.index.world import small_chunks as with_chunks
+from tests.tiers import examples
 
 KEYS = list(range(-2, 14))
 EVER = 1 << 61
@@ -108,7 +109,7 @@ def truth_of(oracle: Oracle, start: int, end: int) -> dict[int, list[int]]:
     return {key: [oracle._accepted[a]["id"] for a in oracle.tuples(key, (start, end))] for key in KEYS}
 
 
-@settings(max_examples=4 if NO_JIT else 30)
+@settings(max_examples=examples(4 if NO_JIT else 30))
 @given(st.integers(0, 1 << 32), st.sampled_from([1, 8, 64]), st.booleans())
 def test_changes_at_any_moment_change_no_answer(seed, chunk, cold):
     """Against the oracle; with answers under way, restarts, tuples that go cold and rows that are used again."""
@@ -202,13 +203,13 @@ def test_postings_that_are_left_are_told_of_what_goes_as_long_as_somebody_reads_
         held = postings_of(summary)
     assert held is not None
     summary.change("none")
-    assert len(stream._left) == 1 and held.until == 32
+    assert len(stream._summaries.left) == 1 and held.until == 32
     stream.append(columns([1000] * 8, [1] * 8, 32))  # all that was before has aged out
     assert held.keys == 0 and held.forgotten == 32
     stream.append(columns([2000] * 8, [1] * 8, 40))  # what came later is none of its business
     assert held.forgotten == 32
     del held
-    assert len(stream._left) == 0
+    assert len(stream._summaries.left) == 0
 
 
 def test_numbers_of_zones_are_not_used_again(by_hand):

@@ -9,6 +9,7 @@ from promising.index import Stream, SummaryIndex
 from promising.index.summary import SummaryState
 from promising.testing import ManualClock
 from tests.index.world import SCHEMA, SMALL, STRUCTURES, columns
+from tests.tiers import examples
 
 
 def make(structure: str, key: str = "k") -> tuple[Stream, SummaryIndex]:
@@ -16,7 +17,7 @@ def make(structure: str, key: str = "k") -> tuple[Stream, SummaryIndex]:
     return stream, stream.create_summary("a", key, granularity=20, collapse=(2, 3), structure=structure, options=SMALL)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     batches=st.lists(st.tuples(st.integers(1, 600), st.integers(0, 60), st.integers(0, 99)), min_size=1, max_size=8),
     structure=st.sampled_from(["time", "grid", "adaptive"]),

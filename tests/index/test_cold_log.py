@@ -60,6 +60,7 @@ def same(cold: Stream, warm: Stream, windows: list[tuple[int, int] | None]) -> N
             assert one.touched(rows) == other.touched(rows)
 
 
+@pytest.mark.deep("asks everything of whole stores")
 @pytest.mark.parametrize("seed", range(6))
 def test_a_stream_with_cold_tuples_answers_like_one_without(seed, monkeypatch):
     small_chunks(monkeypatch, 64)

@@ -8,6 +8,7 @@ from promising.errors import BadSequence, SequenceTooOld
 from promising.index import Stream, ledger
 from promising.index.ledger import Ledger
 from promising.index.regions import Appended
+from tests.tiers import examples
 
 SENDS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 12)), min_size=20, max_size=80)
 
@@ -56,7 +57,7 @@ def test_what_is_among_the_last_is_always_remembered(sends):
             assert book.find(name, last) is not None
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.permutations(range(1, 9)), st.lists(st.integers(1, 8), max_size=20))
 def test_a_stream_counts_each_number_once(order, repeats):
     """Repeats hold other tuples: what counts is the number."""

@@ -14,6 +14,7 @@ from promising.index.log import CHUNK, TupleLog
 from promising.index.schema import Schema
 from promising.testing import ManualClock
 from tests.index.world import small_chunks
+from tests.tiers import examples
 
 SCHEMA = {"ts": "timestamp", "s": "string", "b": "bool", "f": "float", "i": "int", "t": "timestamp"}
 
@@ -36,7 +37,7 @@ def as_rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(table.column(n).to_pylist() for n in ("s", "b", "f", "i")), times, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     batches,
     st.sampled_from([1, 2, 4, 8]),
@@ -85,7 +86,7 @@ def test_batches_across_real_chunks():
     assert taken.column("i").to_pylist() == rows.tolist()
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.tuples(st.integers(1, 60), st.integers(0, 90)), min_size=5, max_size=40),
     st.sampled_from([1, 2, 4, 8, 16]),
@@ -238,7 +239,7 @@ def test_strings_that_are_all_empty():
     assert stream.take(rows, ["s"]).column("s").to_pylist() == [""] * 4
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.lists(st.integers(-9, 30), min_size=1, max_size=20), min_size=1, max_size=8),
     st.sampled_from([1, 4, 16]),

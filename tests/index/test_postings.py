@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from promising.index.postings import LEAST, Postings
 from tests.conftest import NO_JIT
+from tests.tiers import examples
 
 CAPACITY = 4096
 
@@ -61,7 +62,7 @@ class Model:
 
 
 @pytest.mark.kernel
-@settings(max_examples=5 if NO_JIT else 60)
+@settings(max_examples=examples(5 if NO_JIT else 60))
 @given(
     st.lists(st.tuples(st.integers(0, 200), st.integers(0, 220), st.booleans()), min_size=1, max_size=10),
     st.integers(0, 1 << 32),
@@ -110,7 +111,7 @@ def test_long_churn():
 
 
 @pytest.mark.kernel
-@settings(max_examples=5 if NO_JIT else 60)
+@settings(max_examples=examples(5 if NO_JIT else 60))
 @given(
     st.lists(st.tuples(st.integers(1, 80), st.integers(0, 80), st.booleans()), min_size=1, max_size=8),
     st.integers(0, 99),
@@ -158,7 +159,7 @@ def listed_by(postings: Postings, step: int) -> list[int]:
 
 
 @pytest.mark.kernel
-@settings(max_examples=5 if NO_JIT else 40)
+@settings(max_examples=examples(5 if NO_JIT else 40))
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=6),
     st.integers(0, 99),

@@ -13,6 +13,7 @@ from promising.index.geometry import Geometry
 from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
 from tests.index.world import SCHEMA, Columns, columns, ids, part
+from tests.tiers import examples
 
 WORD = (1 << 64) - 1
 SHAPES = [
@@ -92,7 +93,7 @@ def rebuilt(geometry: Geometry, options: Options, watermark: int, batch: Columns
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data(), shape=st.sampled_from(SHAPES), seed=st.integers(0, 1 << 32))
 def test_neither_arrival_nor_batches_nor_path_leave_a_trace(data, shape, seed):
     rng = np.random.default_rng(seed)

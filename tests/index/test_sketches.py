@@ -18,6 +18,7 @@ from promising.testing.streams import zipf_law
 from tests.conftest import NO_JIT
 from tests.index.kernels.plain import sketch
 from tests.index.world import SMALL, Columns, columns
+from tests.tiers import examples
 
 EVER = 1 << 61
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
@@ -74,7 +75,7 @@ def same(found: Sketched | None, expected: Sketched) -> None:
 
 
 @pytest.mark.kernel
-@settings(max_examples=3 if NO_JIT else 40)
+@settings(max_examples=examples(3 if NO_JIT else 40))
 @given(
     st.integers(0, 999),
     st.sampled_from([SMALL, TUNED]),
@@ -183,6 +184,7 @@ def trials(options: Options, window: tuple[int, int], exponent: float, n: int = 
 NARROW = Options(buckets=2, depth=5, width=16, maxlength=256, tolerance=4.0, filter_bits=64, coarse_bits=64)
 
 
+@pytest.mark.deep("statistics over many trials")
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
 @pytest.mark.parametrize("window", [(-EVER, EVER), (650, EVER), (333, 777)], ids=["all", "recent", "across"])
 def test_the_bounds_of_a_join_size_hold(exponent, window):

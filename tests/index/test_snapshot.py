@@ -15,6 +15,7 @@ from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
 from tests.conftest import NO_JIT
 from tests.index.world import SMALL, columns, ids, small_chunks
+from tests.tiers import examples
 
 pytestmark = pytest.mark.kernel
 
@@ -74,7 +75,7 @@ def spread(seed: int, n: int, first: int, last: int) -> list[int]:
 # --- what belongs ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=5 if NO_JIT else 60)
+@settings(max_examples=examples(5 if NO_JIT else 60))
 @given(
     st.lists(st.lists(st.integers(-9, 12), min_size=1, max_size=12), min_size=1, max_size=8),
     st.sampled_from([1, 2, 8, 64]),

@@ -31,6 +31,7 @@ from tests.index.world import (
     small_chunks,
     words,
 )
+from tests.tiers import examples
 
 KEYS = np.array([*range(-3, 27), 10**12, -(1 << 63), (1 << 63) - 1], np.int64)
 ABSENT = np.array([500, -77, 1 << 40], np.int64)
@@ -302,6 +303,6 @@ class Machine(RuleBasedStateMachine):
 
 
 Machine.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(30), stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestMachine = Machine.TestCase

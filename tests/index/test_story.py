@@ -12,6 +12,7 @@ from promising.index.summary import SummaryState
 from promising.index.zone import TAKEN
 from promising.testing import ManualClock
 from tests.index.world import SCHEMA, SMALL, columns
+from tests.tiers import examples
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -161,7 +162,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=steps, structure=st.sampled_from(["time", "grid", "adaptive"]), lateness=st.sampled_from([0, 7, 90]))
 def test_whatever_happened_what_was_absorbed_adds_up(steps, structure, lateness):
     stream = Stream("s", SCHEMA, "ts", lateness=lateness, clock=ManualClock(10**9), max_tuples=20_000)
@@ -194,7 +195,7 @@ def test_whatever_happened_what_was_absorbed_adds_up(steps, structure, lateness)
                 assert story.absorbed == ()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(granularity=st.integers(1, 3), at=st.integers(-500, 500), rate=st.integers(2, 4))
 def test_a_zone_leaves_when_its_story_says(granularity, at, rate):
     """It is there one microsecond before, and gone at that watermark."""

@@ -32,6 +32,7 @@ from promising.errors import (
 )
 from promising.index.table import MOST_ROWS, Changed, Table, TableRecord
 from tests.index.tables import TYPES, Truth, batch
+from tests.tiers import examples
 
 
 def made(**more) -> Table:
@@ -367,4 +368,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestHistories.settings = settings(max_examples=examples(40), stateful_step_count=20, deadline=None)

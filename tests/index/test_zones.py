@@ -55,6 +55,7 @@ def test_the_detector_was_awake_all_through_a_stationary_stream():
     assert summarised(columns).describe().cuts.get("behaviour", 0) >= 1
 
 
+@pytest.mark.deep("statistics over many streams")
 @pytest.mark.parametrize(
     ("items", "exponent"),
     [(100, 1.1), (2000, 0.8), (2000, 1.1), (40_000, 0.8), (40_000, 0.9), (40_000, 1.1), (40_000, 1.3)],

@@ -20,6 +20,7 @@ from promising.errors import (
 from promising.summaries.adt import BOUNDS, Estimate, FrequencySummary, Summary
 from promising.summaries.frame import CHECKSUM, checksum, pack, unpack
 from tests.laws.cases import CASES, Case, Values, stream
+from tests.tiers import examples
 
 STREAMS = 1000
 
@@ -399,7 +400,7 @@ def test_well_framed_nonsense_is_refused(case: Case):
 
 
 @kinds(lambda case: case.linear or case.name == "sample")
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(at=st.integers(0, 10_000), word=st.integers(-(1 << 63), (1 << 63) - 1))
 def test_forged_payloads_are_refused_or_consistent(case: Case, at: int, word: int):
     """Any 8 bytes of the payload replaced, under a fitting checksum: what is accepted still answers possibly."""

@@ -189,6 +189,7 @@ def test_a_finished_package_that_lost_a_part_is_made_anew(spark: Any, tmp_path: 
         assert (report.accepted, report.resumed, count(session)) == (3_000, False, 3_000)
 
 
+@pytest.mark.smoke
 def test_a_token_stands_for_one_load(spark: Any, tmp_path: Path):
     first = write(log(3_000, hours=10), tmp_path / "first", files=1)
     second = write(log(3_000, seed=2, hours=10), tmp_path / "second", files=1)

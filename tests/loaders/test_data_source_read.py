@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("pyspark.sql")
 
-from pyspark.sql import datasource as spark_sql
+from pyspark.sql import datasource as filters
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.types import StructType
 
@@ -26,6 +26,7 @@ from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
 from promising.loaders import stream_reader
 from promising.loaders.data_source import ServiceOptions, Source
+from promising.loaders.spark_sql import spark_sql
 from promising.loaders.stream_reader import Reader, Share, grouped
 from promising.query.session import Session
 from promising.spark import register
@@ -46,7 +47,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         patch.setattr("promising.index.storage.cold_layout.SMALL", 32)
         options = StoreOptions(hot_tuples=0, run_tuples=512, sync="relaxed")
         store = Store.open(tmp_path_factory.mktemp("kept"), seed=3, clock=lambda: 1 << 60, options=options)
-        with Session(clock=lambda: 1 << 60, store=store) as made:
+        with Session(clock=lambda: 1 << 60, store=store, written=spark_sql) as made:
             made.execute(
                 "CREATE STREAM s (id BIGINT, item BIGINT, Word VARCHAR, ts TIMESTAMP, price DOUBLE, ok BOOLEAN)"
                 " TIMESTAMP BY ts LATENESS 5 SECONDS"
@@ -121,17 +122,17 @@ def test_all_rows_come_once(session: Session):
 
 LATER = EPOCH + timedelta(seconds=50)
 PUSHED = [
-    ([spark_sql.EqualTo(("item",), 7)], "item = 7"),
-    ([spark_sql.In(("item",), (250, 9, None))], "item IN (250, 9)"),
-    ([spark_sql.EqualTo(("Word",), "it's 3")], "Word = 'it''s 3'"),
-    ([spark_sql.GreaterThanOrEqual(("ts",), LATER + timedelta(seconds=40))], "ts >= '1970-01-01 00:01:30'"),
+    ([filters.EqualTo(("item",), 7)], "item = 7"),
+    ([filters.In(("item",), (250, 9, None))], "item IN (250, 9)"),
+    ([filters.EqualTo(("Word",), "it's 3")], "Word = 'it''s 3'"),
+    ([filters.GreaterThanOrEqual(("ts",), LATER + timedelta(seconds=40))], "ts >= '1970-01-01 00:01:30'"),
     (
-        [spark_sql.GreaterThan(("ts",), LATER), spark_sql.LessThan(("ts",), LATER + timedelta(microseconds=7_500_001))],
+        [filters.GreaterThan(("ts",), LATER), filters.LessThan(("ts",), LATER + timedelta(microseconds=7_500_001))],
         "ts > '1970-01-01 00:00:50' AND ts < '1970-01-01 00:00:57.500001'",
     ),
-    ([spark_sql.LessThanOrEqual(("ts",), datetime(1970, 1, 1, 0, 0, 12))], "ts <= '1970-01-01 00:00:12'"),
-    ([spark_sql.LessThan(("id",), 100)], "id < 100"),
-    ([spark_sql.EqualTo(("item",), 7), spark_sql.LessThan(("ts",), LATER)], "item = 7 AND ts < '1970-01-01 00:00:50'"),
+    ([filters.LessThanOrEqual(("ts",), datetime(1970, 1, 1, 0, 0, 12))], "ts <= '1970-01-01 00:00:12'"),
+    ([filters.LessThan(("id",), 100)], "id < 100"),
+    ([filters.EqualTo(("item",), 7), filters.LessThan(("ts",), LATER)], "item = 7 AND ts < '1970-01-01 00:00:50'"),
 ]
 
 
@@ -147,15 +148,15 @@ def test_filters_read_fewer_bytes(session: Session, filters: list[Any], where: s
 @pytest.mark.parametrize(
     "found",
     [
-        spark_sql.Not(spark_sql.EqualTo(("item",), 7)),
-        spark_sql.EqualTo(("price",), 0.5),
-        spark_sql.EqualTo(("ok",), True),
-        spark_sql.GreaterThan(("Word",), "a"),
-        spark_sql.EqualNullSafe(("item",), None),
-        spark_sql.IsNotNull(("item",)),
-        spark_sql.StringStartsWith(("Word",), "it"),
-        spark_sql.In(("item",), (None,)),
-        spark_sql.EqualTo(("item", "inner"), 7),
+        filters.Not(filters.EqualTo(("item",), 7)),
+        filters.EqualTo(("price",), 0.5),
+        filters.EqualTo(("ok",), True),
+        filters.GreaterThan(("Word",), "a"),
+        filters.EqualNullSafe(("item",), None),
+        filters.IsNotNull(("item",)),
+        filters.StringStartsWith(("Word",), "it"),
+        filters.In(("item",), (None,)),
+        filters.EqualTo(("item", "inner"), 7),
     ],
 )
 def test_other_filters_are_left_to_spark(session: Session, found: Any):
@@ -195,9 +196,7 @@ def test_more_keys_than_a_statement_holds_are_left_out_by_the_reader(session: Se
 
 def test_columns_that_are_not_wanted_are_not_read(session: Session):
     whole, _ = taken(reader(session))
-    shares, table = taken(
-        reader(session, columns="WORD, id", pushdown="true"), [spark_sql.EqualTo(("Word",), "it's 3")]
-    )
+    shares, table = taken(reader(session, columns="WORD, id", pushdown="true"), [filters.EqualTo(("Word",), "it's 3")])
     assert table.column_names == ["Word", "id"]
     assert Counter(table["id"].to_pylist()) == rows(session, "Word = 'it''s 3'")
     _, few = taken(reader(session, columns="id"))
@@ -207,7 +206,7 @@ def test_columns_that_are_not_wanted_are_not_read(session: Session):
 
 def test_a_schema_may_ask_for_what_a_clock_shows(session: Session):
     made = reader(session, StructType().add("TS", "timestamp_ntz").add("id", "long"), pushdown="true")
-    _, table = taken(made, [spark_sql.GreaterThan(("TS",), datetime(1970, 1, 1, 0, 2))])
+    _, table = taken(made, [filters.GreaterThan(("TS",), datetime(1970, 1, 1, 0, 2))])
     assert table.schema.field("TS").type == pa.timestamp("us")
     assert Counter(table["id"].to_pylist()) == rows(session, "ts > '1970-01-01 00:02:00'")
 
@@ -234,7 +233,7 @@ def test_a_preference_alone_leaves_nothing_out(session: Session, monkeypatch: py
 
 
 def test_a_limit_counts_rows_that_pass_the_filters(session: Session):
-    _, table = taken(reader(session, limit="5", pushdown="true"), [spark_sql.EqualTo(("item",), 7)])
+    _, table = taken(reader(session, limit="5", pushdown="true"), [filters.EqualTo(("item",), 7)])
     assert table["item"].to_pylist() == [7] * 5
     _, table = taken(reader(session, limit="0"))
     assert table.num_rows == 0

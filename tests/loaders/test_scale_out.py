@@ -16,6 +16,7 @@ from promising.errors import NoSuchName, NoSummary, Unsupported
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
 from promising.loaders.scale_out import scale_out
+from promising.loaders.spark_sql import spark_sql
 from promising.query import Session
 from tests.loaders.desk import desk
 
@@ -34,7 +35,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         patch.setattr("promising.index.storage.cold_layout.SMALL", 64)
         options = StoreOptions(hot_tuples=0, run_tuples=1024, sync="relaxed")
         store = Store.open(tmp_path_factory.mktemp("kept") / "store", seed=-5, clock=lambda: 1 << 60, options=options)
-        with Session(clock=lambda: 1 << 60, store=store) as made:
+        with Session(clock=lambda: 1 << 60, store=store, written=spark_sql) as made:
             rng = np.random.default_rng(4)
             for name in ("a", "b", "c"):
                 made.execute(f"CREATE STREAM {name} ({COLUMNS}) TIMESTAMP BY ts")

@@ -46,7 +46,7 @@ def test_it_runs_from_the_archive(tmp_path: Path):
     found = subprocess.run(
         [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert found.stdout.startswith(f"{archive}/index/storage/package.py")
+    assert found.stdout.startswith(f"{archive}/promising/index/storage/package.py")
 
 
 @pytest.mark.spark

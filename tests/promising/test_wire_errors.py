@@ -6,7 +6,7 @@ from google.rpc import error_details_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promising import errors, wire, wire_errors
+from promising import errors, wire_errors, wire_times
 from promising.errors import BadRequest, LimitReached, PromisingError, StatementError
 
 CLASSES = sorted(wire_errors.CLASSES.values(), key=lambda kind: kind.__name__)
@@ -81,14 +81,14 @@ def test_when_to_try_again_is_a_duration_that_can_be(seconds):
     retry = error_details_pb2.RetryInfo()
     assert packed.Unpack(retry)
     assert 0 <= retry.retry_delay.nanos < 1_000_000_000
-    assert abs(wire.seconds(retry.retry_delay) - seconds) < 1e-6
+    assert abs(wire_times.seconds(retry.retry_delay) - seconds) < 1e-6
 
 
 @given(st.floats(-1e9, 1e9))
 def test_seconds_become_a_duration_and_back(seconds):
-    span = wire.duration(seconds)
+    span = wire_times.duration(seconds)
     assert 0 <= span.nanos < 1_000_000_000
-    assert abs(wire.seconds(span) - seconds) < 1e-6
+    assert abs(wire_times.seconds(span) - seconds) < 1e-6
 
 
 def test_a_statement_error_without_a_place_names_no_field():

@@ -35,6 +35,7 @@ def changing(made: Stores, rng: random.Random, arrive: bool) -> Callable[[int], 
     return between
 
 
+@pytest.mark.deep("many changes of structure")
 @pytest.mark.parametrize("first", STRUCTURES)
 @pytest.mark.parametrize("preference", PREFERENCES)
 def test_an_answer_under_way_outlives_every_change(by_hand, preference, first):
@@ -67,7 +68,7 @@ def test_an_answer_that_is_put_away_counts_the_postings_that_only_it_holds(by_ha
     before = cursor.nbytes
     change(made, "none")
     assert cursor.nbytes > before
-    assert len(made.session.stream("a")._left) + len(made.session.stream("b")._left) > 0
+    assert len(made.session.stream("a")._summaries.left) + len(made.session.stream("b")._summaries.left) > 0
     assert cut.progress.token is not None
     assert set(rows_of(made.session.resume(cut.progress.token))) == made.pairs()
 

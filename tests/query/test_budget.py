@@ -109,6 +109,7 @@ def worlds() -> list[Stores]:
     ]
 
 
+@pytest.mark.deep("looks at every frame of many queries")
 @pytest.mark.parametrize("preference", ["none", "DESC", "ASC", "WEIGHTED", "DESC, tuples"])
 @pytest.mark.parametrize("join", [False, True])
 def test_bounds_of_total_and_coverage_hold_at_every_frame(worlds, join, preference):

@@ -18,7 +18,7 @@ import pytest
 from tests.query.random_queries import Generator, Query
 from tests.query.random_streams import World
 
-BLOCKS = 41
+BLOCKS, QUICK_BLOCKS = 41, 8
 QUERIES = 50
 PHASES = 5
 
@@ -33,7 +33,14 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.mark.parametrize("block", [int(ONLY_BLOCK)] if ONLY_BLOCK else range(BLOCKS))
+def block_params() -> list[Any]:
+    if ONLY_BLOCK:
+        return [int(ONLY_BLOCK)]
+    more = pytest.mark.deep("more of the same random queries")
+    return [pytest.param(block, marks=[] if block < QUICK_BLOCKS else [more]) for block in range(BLOCKS)]
+
+
+@pytest.mark.parametrize("block", block_params())
 def test_as_duckdb(block: int, duck: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch):
     world = World(block, monkeypatch)
     size = world.rng.choice((4, 40, 40, 80, 80, 160))

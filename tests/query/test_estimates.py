@@ -88,10 +88,12 @@ def test_of_a_stream(made, where):
     check(made, f"SELECT {AGGREGATES} FROM a {where}", 60)
 
 
+@pytest.mark.deep("statistics over many trials")
 def test_of_a_join(made):
     check(made, f"SELECT {AGGREGATES} {JOIN} AND a.price > b.price", 600)
 
 
+@pytest.mark.deep("statistics over many trials")
 @pytest.mark.parametrize("source", ["FROM a WHERE a.n < 8", f"{JOIN} AND a.price > b.price"])
 def test_when_it_stops_at_an_error_target(made, source):
     """Stopping when the interval is narrow picks samples that happen to look even; that must not cost the promise."""
@@ -105,6 +107,7 @@ def test_of_groups(made, source, budget_ms):
     check(made, f"SELECT {columns} {source} GROUP BY a.n", budget_ms, keys=1, trials=150)
 
 
+@pytest.mark.deep("statistics over many trials")
 @pytest.mark.parametrize(
     ("select", "budget_ms"),
     [
@@ -118,6 +121,7 @@ def test_of_windows_and_of_what_was_partly_read(made, select, budget_ms):
     check(made, f"SELECT {AGGREGATES} {select}", budget_ms, trials=FEWER)
 
 
+@pytest.mark.deep("statistics over many trials")
 @pytest.mark.parametrize("direction", ["DESC", "ASC", "WEIGHTED"])
 def test_with_a_preference(made, direction):
     tail = f"WITH PREFERENCE {direction} SUMMARY.Estimate.Count(a.k)"

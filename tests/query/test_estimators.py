@@ -153,6 +153,7 @@ WORLDS: list[tuple[str, int, int, float, int]] = [  # law, units, draws, share t
 ]
 
 
+@pytest.mark.deep("statistics over many trials")
 @pytest.mark.parametrize(("law", "units", "draws", "passing", "worked"), WORLDS)
 def test_intervals_hold_as_often_as_they_say(law: str, units: int, draws: int, passing: float, worked: int):
     """In 93 to 99 % of trials where 95 is asked for; and counts and sums are right on the average."""
@@ -175,6 +176,7 @@ def test_intervals_of_few_hits_are_honest(law: str):
     assert {name: share for name, share in shares.items() if share < 0.93} == {}
 
 
+@pytest.mark.deep("statistics over many trials")
 @pytest.mark.parametrize("law", ["uniform", "lognormal"])
 def test_intervals_of_groups(law: str):
     """Groups whose sizes are Zipf's, a fifth of the rows worked exactly: from a thousand hits down to a few."""

@@ -34,6 +34,7 @@ def cursors() -> int:
     return sum(isinstance(o, Cursor) for o in gc.get_objects())
 
 
+@pytest.mark.deep("looks for what is left after many answers")
 @pytest.mark.parametrize("sql", STATEMENTS)
 def test_nothing_is_left_of_an_answer_that_was_read_or_closed(session, sql):
     gc.collect()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import promising.query.priority_queue
 from promising.query.priority_queue import Queue
+from tests.tiers import examples
 
 INF, NAN = math.inf, math.nan
 ANY = np.uint8(255)
@@ -108,7 +109,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(steps, st.sampled_from([1, 2, 5, 4096]), st.sampled_from([1, 3, 16]), st.integers(0, 1000))
 def test_added_taken_and_put_back_in_any_turn(turns, first, sampled, seed):
     rng = np.random.default_rng(seed)

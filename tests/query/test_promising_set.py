@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import promising.query.priority_queue
 from promising.query.promising_set import ANY, READY, ROUGH, PromisingSet
+from tests.tiers import examples
 
 MANY = 1 << 62
 
@@ -140,7 +141,7 @@ def test_forgetting_begins_anew_behind_what_was_taken():
     assert made.pop(ANY, MANY, 9).tolist() == [3, 2]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["pop", "out", "back"]), st.integers(0, 9)), max_size=15),
     st.integers(0, 999),

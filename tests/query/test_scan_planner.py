@@ -17,6 +17,7 @@ from promising.errors import BadQuestion, NoSummary, TokenExpired, Unsupported
 from promising.index.scan_plan import Scan, ScanPlan
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
+from promising.loaders.spark_sql import spark_sql
 from promising.query import Session
 from promising.summaries.hashing import hash_keys
 
@@ -281,7 +282,7 @@ def test_bad_fetches(first: int, last: int, columns: list[str], said: str):
 
 
 def test_what_is_refused():
-    session = Session(clock=lambda: 1 << 60, seed=1)
+    session = Session(clock=lambda: 1 << 60, seed=1, written=spark_sql)
     stream(session, "a")
     stream(session, "c", keys=())
     grow(session, "a", random.Random(1), 0, 300, 0, 9)

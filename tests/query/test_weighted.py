@@ -185,6 +185,7 @@ def fits(seen: Counter[Row], weights: Mapping[Row, float], cell: Callable[[Row],
     return misfit(by(cell, seen), expected)
 
 
+@pytest.mark.deep("statistics over many draws")
 @pytest.mark.parametrize("fade", [0.3, 0.5])
 def test_fade_gives_a_pair_its_factor_for_every_step_back_on_either_side(fade):
     made = joined(300, 30)

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from promising.query.sql import generate, nodes, parse
 from promising.query.sql.words import CALL_BY_NAME, CALLS, RESERVED, TYPES, keyword
+from tests.tiers import examples
 
 WORDS = ["a", "b", "Price", "_x1", "TimeStamp", "Window", "Budget", "Count", "Summary", "Estimate", "Stream", "Options"]
 WORDS += ["interval", "weighted", "fade", "error", "symmetric", "nulls", "top", "größe", "商品", "ſelect", "İx", "ǰ"]
@@ -401,26 +402,28 @@ def assert_round_trip(tree: exp.Expression) -> None:
     assert parse(generate(tree, pretty=True)) == tree
 
 
-def examples(count: int) -> settings:
+def random_trees(count: int) -> settings:
     return settings(
-        max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+        max_examples=examples(count),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 
 
-@examples(200)
+@random_trees(200)
 @given(expressions)
 @example(exp.Neg(this=exp.Neg(this=exp.Literal.number("1"))))
 def test_expressions(node):
     assert_round_trip(selected(node))
 
 
-@examples(80)
+@random_trees(80)
 @given(queries())
 def test_queries(tree):
     assert_round_trip(tree)
 
 
-@examples(80)
+@random_trees(80)
 @given(changes())
 def test_changes_of_tables(tree):
     assert_round_trip(tree)
@@ -437,7 +440,7 @@ def test_a_query_knows_the_selects_it_is_put_together_from():
     assert nodes.word_of(next(nodes.selects(tree))) is None
 
 
-@examples(120)
+@random_trees(120)
 @given(definitions())
 def test_other_statements(tree):
     assert_round_trip(tree)

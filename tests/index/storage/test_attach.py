@@ -32,6 +32,7 @@ from promising.index.storage.store_options import StoreOptions
 from promising.index.summary import SummaryState
 from promising.query.session import Session
 from tests.index.storage.flaky import Crash, FlakyDisk
+from tests.tiers import examples
 
 MINUTE = 60_000_000
 NOW = 10**15
@@ -142,6 +143,7 @@ def whole(session):
     assert check_stream(session.stream("s")) == []
 
 
+@pytest.mark.deep("compares whole stores")
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("sort", [True, False])
 def test_live_and_loaded_and_half_of_each_are_the_same(tmp_path, durable, sort):
@@ -188,7 +190,7 @@ def test_live_and_loaded_and_half_of_each_are_the_same(tmp_path, durable, sort):
         first.close()
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.data())
 def test_any_mixture_is_the_same(tmp_path_factory, data):
     """Live batches, loads, checkpoints, restarts and steps of the watermark, in any order that keeps time."""
@@ -419,6 +421,7 @@ def test_a_disk_that_fails_for_a_while(tmp_path):
         shutil.rmtree(tmp_path / "store")
 
 
+@pytest.mark.deep("a crash at every call of the disk")
 def test_a_crash_leaves_all_or_nothing(tmp_path):
     """The disk fails for good at each of its calls: after a start the load is in, or nothing of it is, and it can be
     given again."""

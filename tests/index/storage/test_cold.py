@@ -25,6 +25,7 @@ from promising.index.storage.cold import Cold
 from promising.index.storage.cold_file import Footer
 from promising.index.storage.cold_layout import LARGE, MOST_GROUPS, SMALL, group_starts, pack
 from promising.index.storage.disk import Disk
+from tests.tiers import examples
 
 TYPES = {"at": "timestamp", "user": "int", "name": "string", "amount": "float", "seen": "bool", "n": "int"}
 ODD_NAN = struct.unpack("<d", bytes.fromhex("010000000000f4ff"))[0]
@@ -160,7 +161,7 @@ def runs(draw):
     return types, columns, draw(small), draw(small), draw(asked)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(runs())
 def test_any_run_comes_back(run):
     types, columns, zone, bucket, asked = run

@@ -363,6 +363,7 @@ def test_the_script_reaches_every_kind_of_call(parts):
         assert not play(parts.run(part), part, "none")
 
 
+@pytest.mark.deep("a fault at many calls of the disk, one at a time")
 @pytest.mark.parametrize("part", range(len(PARTS)))
 @pytest.mark.parametrize("kind", ["once", "lasting", "crash"])
 def test_a_fault_at_any_call_loses_nothing_and_doubles_nothing(parts, kind, part):
@@ -384,6 +385,7 @@ def test_a_fault_at_any_call_loses_nothing_and_doubles_nothing(parts, kind, part
         shutil.rmtree(run.folder)
 
 
+@pytest.mark.deep("a fault at every commit, one at a time")
 @pytest.mark.parametrize("part", range(len(PARTS)))
 @pytest.mark.parametrize("kind", ["once", "lasting", "crash"])
 def test_a_fault_at_every_commit_of_the_manifest_loses_nothing(parts, kind, part):

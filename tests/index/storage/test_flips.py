@@ -7,6 +7,7 @@ from tests.index.storage.flips import KINDS, Silent, run
 FLIPS = 240
 
 
+@pytest.mark.deep("damages files hundreds of times")
 def test_no_damage_to_any_file_gives_a_wrong_answer_in_silence():
     verdicts = run(FLIPS, seed=1)  # `make crash` does more, each time others
     print(verdicts)

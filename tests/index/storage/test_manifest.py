@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from promising.errors import DataDamaged, NewerFormat, NotAStore, StorageError, StorageFull, StorageUnavailable
 from promising.index.storage import manifest as manifest_module
 from promising.index.storage.manifest import VERSION, Manifest
+from tests.tiers import examples
 
 KINDS = ("stream", "cold")
 
@@ -514,4 +515,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=25, stateful_step_count=15)
+TestMachine.settings = settings(max_examples=examples(25), stateful_step_count=15)

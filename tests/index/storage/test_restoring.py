@@ -75,6 +75,7 @@ def test_placed_arrays_come_to_their_places(tmp_path, pieces):
     assert (found["before"] == TREE["before"]).all() and (found["after"]["small"] == TREE["after"]["small"]).all()
 
 
+@pytest.mark.deep("damages every byte of a store")
 def test_every_byte_that_is_wrong_is_found(tmp_path, pieces):
     path = tmp_path / "a.image"
     write_image(Disk(), path, TREE)
@@ -124,6 +125,7 @@ def test_what_is_as_long_as_the_stream_is_placed(tmp_path):
     assert PLACED.fullmatch("summaries[12].postings.older") and not PLACED.fullmatch("summaries[0].fine.rows")
 
 
+@pytest.mark.deep("restores a damaged store many times")
 @pytest.mark.parametrize("at", [0.001, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.999])
 def test_nothing_is_left_of_a_checkpoint_that_is_damaged(tmp_path, at):
     """Wherever it is damaged, and however much of it was there before that was found."""

@@ -25,6 +25,7 @@ from tests.index.storage import stores
 from tests.index.storage.lives import abandon
 from tests.index.storage.told import differences, told
 from tests.index.world import SCHEMA, SMALL, STRUCTURES, columns, part
+from tests.tiers import examples
 
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = list(range(-3, 27))
@@ -57,6 +58,7 @@ def written(folder: Path, hash_seed: str, *how: str) -> dict[str, bytes]:
     return files(folder / "store")
 
 
+@pytest.mark.deep("starts processes")
 @pytest.mark.parametrize("how", [["asking"], ["threads"], ["threads", "asking", "stopping"]])
 def test_the_same_batches_give_the_same_bytes_in_another_process(plain, tmp_path, how):
     again = written(tmp_path, "2", *how)
@@ -264,6 +266,6 @@ class Machine(RuleBasedStateMachine):
 
 
 Machine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(40), stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestMachine = Machine.TestCase

@@ -44,6 +44,7 @@ from promising.index.table import Table
 from tests.index.storage.flaky import Crash, FlakyDisk
 from tests.index.storage.lives import NOW, SEED, abandon
 from tests.index.tables import TYPES, Truth, batch
+from tests.tiers import examples
 
 LIMITS = StoreOptions(sync_ahead=False, checkpoint_bytes=1 << 40)
 TICKS = {"ts": "timestamp", "k": "int"}
@@ -396,6 +397,7 @@ def room() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None)
 
 
+@pytest.mark.deep("a crash at every call of the disk")
 @pytest.mark.parametrize("part", range(4))
 def test_a_crash_at_any_moment_loses_no_change_that_was_answered_for(part):
     with room() as place:
@@ -663,7 +665,7 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
+TestLives.settings = settings(max_examples=examples(20), stateful_step_count=15, deadline=None)
 
 
 def test_the_manifest_names_every_file(three):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from promising.errors import StorageError
 from tests.index.storage.flaky import Crash, FlakyDisk
 from tests.index.storage.logs import KIND, opened, payload
+from tests.tiers import examples
 
 SEGMENT = 400
 
@@ -92,7 +93,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(STEPS, max_size=40), st.integers(0, 1 << 30), st.sampled_from([errno.ENOSPC, errno.EIO]))
 def test_whatever_happens(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], seed: int, code: int):
     log = Checked(tmp_path_factory.mktemp("log"), seed)

@@ -14,6 +14,7 @@ from promising.index.storage.segments import HEADER, MAGIC, VERSION, Segment, na
 from promising.index.storage.wal import Wal
 from tests.index.storage.flaky import FlakyDisk
 from tests.index.storage.logs import KIND, files, filled, opened, payload
+from tests.tiers import examples
 
 
 def told(wal: Wal) -> str:
@@ -65,7 +66,7 @@ def copied(sound: Path, folder: Path) -> list[Path]:
     return files(folder)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_any_bits_of_any_segment(sound, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
     folder = tmp_path_factory.mktemp("flip")

@@ -63,6 +63,7 @@ def test_a_first_quarter_of_an_hour(stores, tmp_path):
 # --- serve -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep("starts many processes")
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -83,12 +84,14 @@ def test_settings_that_cannot_be_end_with_2(flags, said):
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.deep("starts many processes")
 def test_a_port_that_is_taken_is_told(stores):
     ended = finished("serve", "--listen", stores)
     assert ended.code == 2
     assert ended.err == f"error: listen: {stores} is taken, or no address of this machine\n"
 
 
+@pytest.mark.deep("starts many processes")
 def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path, monkeypatch):
     (tmp_path / "promising.toml").write_text("drain_seconds = 3\n[limits]\nmax_rows = 7\nmax_keys = 7\n")
     monkeypatch.setenv("PROMISING_LIMITS__MAX_KEYS", "8")
@@ -99,6 +102,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path, monkeyp
     assert (found["drain_seconds"], found["limits.max_keys"], found["limits.max_rows"]) == ("2.0", "8", "9")
 
 
+@pytest.mark.deep("starts many processes")
 def test_ctrl_c_ends_the_service_too(tmp_path):
     server = Serving(tmp_path / "log")
     server.target()
@@ -127,6 +131,7 @@ def test_an_answer_that_does_not_come_in_time_ends_with_3():
     assert "--timeout" in ended.err
 
 
+@pytest.mark.deep("starts many processes")
 def test_those_who_are_not_allowed_end_with_4(tmp_path):
     tokens = tmp_path / "tokens.db"
     secrets = {}
@@ -152,6 +157,7 @@ def test_those_who_are_not_allowed_end_with_4(tmp_path):
         assert finished("status", **query).code == 4
 
 
+@pytest.mark.deep("starts many processes")
 def test_tls_needs_somebody_to_trust(tmp_path):
     authority = Authority(tmp_path)
     server = authority.server()

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from promising.cli import console, formats
+from promising.cli import console, formats, text_output
 from promising.cli.context import Output
-from promising.cli.formats import Writer, cells, print_table, rich_table, write_facts, write_table
+from promising.cli.formats import Writer, cells, print_table, rich_table, write_table
+from promising.cli.text_output import write_facts
 
 TABLE = pa.table(
     {
@@ -82,7 +83,8 @@ def test_times_beyond_any_calendar_are_shown(capsys):
 
 def test_on_a_terminal_a_table_shows_so_many_rows_and_says_how_many_more(monkeypatch, capsys):
     screen = Console(force_terminal=True, width=60, color_system=None, highlight=False)
-    monkeypatch.setattr(formats, "out", lambda: screen)
+    for module in (formats, text_output):
+        monkeypatch.setattr(module, "out", lambda: screen)
     writer = Writer(Output.TABLE, pa.schema({"n": pa.int64()}), 3)
     for start in (0, 2, 4, 100):
         writer.write(pa.table({"n": pa.array(range(start, start + 2))}))

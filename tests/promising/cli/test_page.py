@@ -38,7 +38,7 @@ def options(command):
 
 def told(body):
     """The options in the first cells of a section's tables."""
-    cells = re.findall(r"^\| (.+?) \|", body, re.MULTILINE)
+    cells = re.findall(r"^(`-.+?) \|", body, re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`(--?[a-z][a-z-]*)", cell)}
 
 

@@ -1,7 +1,5 @@
 """Options of all commands may stand anywhere; errors end in one place."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -122,15 +120,3 @@ def test_ctrl_c_ends_with_130():
 
 def test_every_exit_code_has_a_meaning():
     assert set(exit_codes.MEANING) == set(Code)
-
-
-def test_help_loads_nothing_slow():
-    """A newcomer's first command, and completion of a shell, should not wait for kernels and gRPC."""
-    slow = ("numba", "pyarrow", "grpc", "sqlglot", "prompt_toolkit", "pydantic", "matplotlib", "numpy")
-    code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom promising.cli.app import app\n"
-        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
-        f"print([name for name in {slow!r} if name in sys.modules])"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "[]"

@@ -172,7 +172,8 @@ def test_how_a_load_ends_that_fails(cli, loads, problem, code):
 def test_a_bar_shows_the_stages_on_a_terminal(cli, loads, monkeypatch):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120)
-    monkeypatch.setattr("promising.cli.load_command.err", lambda: console)
+    for module in ("load", "progress_bars"):
+        monkeypatch.setattr(f"promising.cli.{module}.err", lambda: console)
     ended = cli(*LOAD)
     assert (ended.code, ended.err) == (0, "Starting Spark ...\n")
     assert "writing" in screen.getvalue()

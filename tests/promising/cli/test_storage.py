@@ -74,6 +74,7 @@ def test_a_backup_is_restored_and_serves(data):
     assert counted("again") == counted("shop") == [7000]
 
 
+@pytest.mark.deep("starts many processes")
 def test_a_backup_is_taken_while_the_service_runs(data):
     with running(Settings(listen="127.0.0.1:0", data=data)) as target, promising.connect(target) as session:
         made = finished("backup", "shop", "monday", "-o", "json")

@@ -160,6 +160,7 @@ def test_two_sessions_do_not_share_numbers(flaky: Flaky):
     assert held(flaky.session) == [0, 1, 2]
 
 
+@pytest.mark.deep("starts and ends services")
 def test_a_service_that_is_stopped_and_started_again_meanwhile():
     """A real one, whose connections break where they are. What it serves outlives it."""
     kept = Session()

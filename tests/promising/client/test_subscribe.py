@@ -143,6 +143,7 @@ def test_what_cannot_be_read_is_an_error_and_no_silence(monkeypatch):
             session.subscribe("q")
 
 
+@pytest.mark.deep("waits for slow readers")
 def test_one_that_nobody_looks_at_holds_little_and_goes_on_when_somebody_does(monkeypatch):
     monkeypatch.setattr(subscription_state, "MANY", 100)
     with served("idle", "busy") as (target, engine), promising.connect(target) as session:
@@ -345,6 +346,7 @@ STANDING = {
 }
 
 
+@pytest.mark.deep("waits for the clock")
 def test_rows_of_a_silent_stream_end_by_the_clock():
     """Whatever the selectivity: nothing comes any more, and the views become empty all the same."""
     settings = Settings(listen="127.0.0.1:0", standing=Standing(tick_seconds=0.02, silence_seconds=0.1))
@@ -369,6 +371,7 @@ def test_rows_of_a_silent_stream_end_by_the_clock():
         until(lambda: all([over(subscription) for subscription in watched.values()]))
 
 
+@pytest.mark.deep("starts and ends services under load")
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "drained"])
 def test_a_service_that_ends_under_load_and_comes_back_leaves_views_right(tmp_path, kill):
     flags = ("--data", str(tmp_path / "data"), "--set", "standing.silence_seconds=100000")

@@ -131,6 +131,7 @@ def test_the_page_has_every_zone_with_its_reason(shown):
     assert "open" in {reason for *_, reason in rows}
 
 
+@pytest.mark.deep("runs the demo once more")
 def test_a_log_of_one_tuple_is_shown_too(tmp_path):
     done = run("-m", "promising.demo", "--rows", "1", "--out", "one.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -177,6 +178,7 @@ def taken(where: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
+@pytest.mark.deep("runs the demo once more")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, demo.INTERRUPTED), (signal.SIGTERM, demo.TERMINATED)])
 def test_a_demo_that_is_stopped_takes_its_service_with_it(tmp_path, number, status):
     with under_way("--rows", "60000", cwd=tmp_path, until="It takes calls at") as (process, said):
@@ -188,6 +190,7 @@ def test_a_demo_that_is_stopped_takes_its_service_with_it(tmp_path, number, stat
     assert not taken(address(said))
 
 
+@pytest.mark.deep("runs the demo once more")
 def test_a_demo_that_stays_can_be_asked_with_the_commands_it_shows(tmp_path):
     with under_way("--rows", "3000", "--stay", cwd=tmp_path, until="The service stays") as (process, said):
         commands = re.findall(r"promising (--target \S+ (?:describe|query) .*)$", said, re.MULTILINE)

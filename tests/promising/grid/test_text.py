@@ -16,6 +16,7 @@ from promising.grid import text as module
 from promising.grid.text import grid_text
 from promising.index import Options, Stream, SummaryIndex
 from promising.testing import ManualClock
+from tests.tiers import examples
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -145,7 +146,7 @@ def test_nothing_to_draw_is_said():
         grid_text(make_filled("grid").describe())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     times=st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=60),
     spread=st.sampled_from([1, 10**3, 10**9]),

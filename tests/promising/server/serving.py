@@ -14,8 +14,9 @@ import pytest
 from google.protobuf.any_pb2 import Any as Packed
 from google.rpc import error_details_pb2, status_pb2
 
-from promising import wire, wire_errors
+from promising import wire, wire_errors, wire_times
 from promising.index.stream import Stream
+from promising.loaders.spark_sql import spark_sql
 from promising.query.answers import Frame
 from promising.query.session import Session
 from promising.server import open_calls
@@ -151,7 +152,7 @@ class ReaderClock:
 
 def stocked(rows: int = 10, values: int = 5) -> Session:
     """A session with a stream `s` of so many tuples, a second apart."""
-    session = Session(clock=lambda: NOW, seed=7)
+    session = Session(clock=lambda: NOW, seed=7, written=spark_sql)
     session.execute(CREATE)
     session.execute(SUMMARISE)
     if rows:
@@ -235,7 +236,7 @@ def details(problem: Any) -> Details:
     return Details(
         info,
         {} if bad is None else {v.field: v.description for v in bad.field_violations},
-        None if retry is None else wire.seconds(retry.retry_delay),
+        None if retry is None else wire_times.seconds(retry.retry_delay),
     )
 
 

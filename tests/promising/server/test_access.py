@@ -468,6 +468,7 @@ def test_bytes_that_are_no_request_are_refused(told, kind):
     assert told.events("fault") == told.events("library") == []
 
 
+@pytest.mark.deep("waits for clients that leave")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ended", ["cancel", "deadline"])
 def test_a_call_that_its_client_leaves_is_cancelled_inside(told, kind, ended, monkeypatch):

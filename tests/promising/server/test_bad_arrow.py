@@ -13,6 +13,7 @@ from promising.errors import BatchError, BatchTooLarge
 from promising.query.session import Session
 from promising.server.arrow import read_batch
 from tests.promising.server.serving import batch, failed, run, stocked, table
+from tests.tiers import examples
 
 ROWS, BYTES = 1000, 1 << 16  # the limits of these tests
 GOOD = wire.ipc(table(3))
@@ -221,7 +222,7 @@ def take(session: Session, data: bytes) -> bool:
     return True
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 7)), min_size=1, max_size=4))
 def test_flipped_bits_do_no_harm(places):
     session = stocked(5)
@@ -230,7 +231,7 @@ def test_flipped_bits_do_no_harm(places):
     assert session.query("SELECT count(*) AS n FROM s").to_arrow()["n"].to_pylist() == [session.stream("s").count]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.binary(max_size=300))
 def test_noise_is_refused(data):
     assert not take(stocked(0), data)

@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from promising import wire
@@ -16,6 +16,7 @@ from promising.server import arrow
 from promising.server.arrow import read_batch
 from promising.server.batch_reader import END, BatchReader
 from tests.promising.server.test_arrow_read import big_endian, several
+from tests.tiers import examples
 
 ROWS, BYTES = 1000, 1 << 16
 TYPES = {"ts": "timestamp", "item": "int", "price": "float"}
@@ -175,7 +176,7 @@ GOOD = wire.ipc(numbers(7))
 ODD = st.one_of(st.integers(-16, 600), st.sampled_from([-(1 << 63), (1 << 63) - 1, 1 << 31, -(1 << 31), 1 << 40, 1008]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(place=st.sampled_from(words(GOOD)), told=ODD)
 def test_headers_that_lie_are_judged_as_arrow_does(place, told):
     data = bytearray(GOOD)
@@ -185,8 +186,9 @@ def test_headers_that_lie_are_judged_as_arrow_does(place, told):
     assert type(ours) is type(arrows) and (ours.equals(arrows) if isinstance(ours, pa.Table) else ours is arrows)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(at=st.integers(0, len(GOOD) - 1), byte=st.integers(0, 255), cut=st.integers(0, 40))
+@example(at=248, byte=13, cut=0)  # how long a list of fields is, which then is odd
 def test_damaged_bytes_are_taken_or_refused(at, byte, cut):
     data = bytearray(GOOD[: len(GOOD) - cut])
     if at < len(data):

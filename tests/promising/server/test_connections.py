@@ -108,6 +108,7 @@ async def released(before):
     await until(so)
 
 
+@pytest.mark.deep("ten thousand connections")
 def test_ten_thousand_connections_at_once(files):
     count = min(10_000, files - SPARE)
 

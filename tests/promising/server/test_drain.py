@@ -15,7 +15,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from promising import wire
+from promising import wire_times
 from promising.query.answers import Answer
 from promising.server import service
 from promising.v1 import (
@@ -121,7 +121,7 @@ def test_a_query_that_ends_in_time_ends_well(monkeypatch):
     monkeypatch.setattr(Answer, "stream", held)
 
     async def body(remote):
-        asking = asyncio.ensure_future(remote.query(NONE, budget=wire.duration(0.1)))
+        asking = asyncio.ensure_future(remote.query(NONE, budget=wire_times.duration(0.1)))
 
         async def running():
             return len(await remote.open_queries()) == 1
@@ -147,6 +147,7 @@ class Jumping:
         return time.monotonic() + self.ahead
 
 
+@pytest.mark.deep("waits for a service to drain")
 @pytest.mark.parametrize("sql", [MANY, NONE])
 def test_a_query_that_does_not_sends_what_it_has_and_can_go_on(sql, monkeypatch):
     clock = Jumping()
@@ -258,6 +259,7 @@ def test_a_watcher_that_does_not_read_holds_nothing_up(monkeypatch):
             assert (await watching[1].read()).status == NOT_SERVING
             assert not stopping.done()
             timeouts.made[0].reschedule(asyncio.get_running_loop().time())
+            monkeypatch.setattr(service, "LAST_FRAMES", 0.2)  # connections are closed then, whoever has not read
             await stopping
         assert [await watcher.code() for watcher in watching] == [grpc.StatusCode.UNAVAILABLE] * 2
 
@@ -361,6 +363,7 @@ serve(Settings(listen="127.0.0.1:0", drain_seconds=float(sys.argv[1])), lambda p
 """
 
 
+@pytest.mark.deep("waits for a service to drain")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_that_is_told_to_end_drains_and_ends_well(number):
     process: Any

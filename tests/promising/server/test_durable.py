@@ -170,6 +170,7 @@ def sums(target):
         return row
 
 
+@pytest.mark.deep("kills a service at work")
 @pytest.mark.parametrize(("sync", "lives"), [("always", 2), ("relaxed", 1)])
 def test_a_killed_service_has_what_it_acknowledged_once(tmp_path, sync, lives):
     """kill -9 in the middle of the work; relaxed holds that, too, as the machine stays up."""
@@ -448,6 +449,7 @@ def start(path, **more):
         pass
 
 
+@pytest.mark.deep("starts many processes")
 def test_a_second_process_is_refused(tmp_path):
     data = tmp_path / "data"
     with running(Settings(listen="127.0.0.1:0", data=data)) as target, promising.connect(target) as session:
@@ -461,6 +463,7 @@ def test_a_second_process_is_refused(tmp_path):
     start(data)
 
 
+@pytest.mark.deep("starts many processes")
 def test_a_newer_version_is_refused(tmp_path):
     data = tmp_path / "data"
     start(data)
@@ -474,6 +477,7 @@ def test_a_newer_version_is_refused(tmp_path):
     assert (ended.code, "Traceback" in ended.err) == (2, False)
 
 
+@pytest.mark.deep("starts many processes")
 def test_a_file_is_no_directory_and_a_folder_of_other_things_is_no_store(tmp_path):
     (tmp_path / "file").write_text("text")
     (tmp_path / "photos").mkdir()
@@ -501,6 +505,7 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path, monkeypatch, numbe
         start(tmp_path / "data")
 
 
+@pytest.mark.deep("starts many processes")
 def test_the_seed_is_kept_and_another_is_refused(tmp_path):
     start(tmp_path / "data", seed=5)
     start(tmp_path / "data", seed=5)

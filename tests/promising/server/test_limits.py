@@ -7,7 +7,7 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from promising import wire
+from promising import wire, wire_times
 from promising.server import summaries
 from promising.server.queries import QueryService
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2
@@ -106,7 +106,7 @@ def test_plans_under_load_come_when_it_is_their_turn():
         calls = [remote.queries.Query(query(NONE), timeout=WAIT) for _ in range(8)]
         for call in calls:
             await call.read()
-        asked = queries_pb2.ExplainRequest(sql=NONE, analyze=True, budget=wire.duration(0.01))
+        asked = queries_pb2.ExplainRequest(sql=NONE, analyze=True, budget=wire_times.duration(0.01))
         plans = await asyncio.gather(*(remote.queries.Explain(asked, timeout=WAIT) for _ in range(8)))
         assert all(plan.explanation.progress.cut == common_pb2.CUT_BUDGET for plan in plans)
         # One that its client leaves alone is no longer worked on.
@@ -242,6 +242,7 @@ def test_cpu_time_of_a_batch():
     run(body, session=much(), max_budget_seconds=0.05)
 
 
+@pytest.mark.deep("waits for deadlines")
 @pytest.mark.parametrize("method", ["Probe", "QueryBatch"])
 def test_probes_and_batches_end_when_their_time_is_over(method, monkeypatch):
     monkeypatch.setattr(QueryService, "_allowed", lambda *_: WAIT)  # the query at the end has all the time it needs

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from promising import wire, wire_errors
+from promising import wire, wire_errors, wire_times
 from promising.errors import StatementError
 from promising.query import resume_tokens
 from promising.query.cursor import Cursor
@@ -131,7 +131,7 @@ def test_budgets_and_seeds_at_their_ends():
 )
 def test_a_budget_that_is_cut_is_told_so_and_only_then(sql, budget, warned):
     async def body(remote):
-        more = {} if budget is None else {"budget": wire.duration(budget)}
+        more = {} if budget is None else {"budget": wire_times.duration(budget)}
         last = (await remote.query(sql, **more))[-1].progress
         assert (last.cut, bool(last.token)) == ("budget", True)
         assert any("the most that this service gives" in told for told in last.warnings) == warned
@@ -193,10 +193,10 @@ def test_the_longest_deadline_holds_for_who_has_none():
 def test_tokens_are_good_once(monkeypatch):
     async def body(remote):
         async def token():
-            return (await remote.query(NONE, budget=wire.duration(0.001)))[-1].progress.token
+            return (await remote.query(NONE, budget=wire_times.duration(0.001)))[-1].progress.token
 
         def resume(told):
-            return remote.query(resume_token=told, budget=wire.duration(0.001))
+            return remote.query(resume_token=told, budget=wire_times.duration(0.001))
 
         good = await token()
         for forged in (
@@ -258,7 +258,7 @@ def test_a_query_is_cancelled_and_goes_on():
         assert got[-1].progress.rows == sum(frame.rows.num_rows for frame in got)
         last = got[-1].progress
         while last.rows == got[-1].progress.rows:  # a slow machine may need some budgets for the first of them
-            last = (await remote.query(resume_token=last.token, budget=wire.duration(0.01)))[-1].progress
+            last = (await remote.query(resume_token=last.token, budget=wire_times.duration(0.01)))[-1].progress
         assert last.rows > got[-1].progress.rows
         await idle(remote)
         for name in (opened.query_id, "", "nope", "x" * 10_000):
@@ -361,7 +361,7 @@ def test_an_answer_that_is_resumed_is_counted_once():
         rows, token = 0, ""
         for _ in range(4):
             *_, last = found = await remote.query(
-                **({"resume_token": token} if token else {"sql": MANY}), budget=wire.duration(0.05)
+                **({"resume_token": token} if token else {"sql": MANY}), budget=wire_times.duration(0.05)
             )
             rows += sum(frame.rows.num_rows for frame in found)
             token = last.progress.token

@@ -10,7 +10,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from promising import wire
+from promising import wire, wire_times
 from promising.errors import LimitReached, NoSuchName
 from promising.query.answers import Answer
 from promising.server import memory, service
@@ -224,6 +224,7 @@ def test_probes_and_batches_that_were_cut_hold_on_to_nothing(monkeypatch, method
     run(body, session=much(), max_rows=1 << 40, **SOON)
 
 
+@pytest.mark.deep("waits for slow readers")
 def test_who_sends_and_never_reads_is_held_back_and_cut(clock):
     size = 1 << 15
     bad = batch(wire.ipc(table(1).append_column("x" * 3000, pa.array(["y" * size]))))
@@ -304,7 +305,7 @@ def test_who_waits_for_work_is_not_slow(monkeypatch, clock):
     monkeypatch.setattr(Answer, "stream", slowly)
 
     async def body(remote):
-        got = await remote.query(NONE, budget=wire.duration(0.5))
+        got = await remote.query(NONE, budget=wire_times.duration(0.5))
         assert got[-1].progress.cut == "budget"
         assert long == len(got) > 1
         assert (await remote.stats()).answered["slow"] == 0

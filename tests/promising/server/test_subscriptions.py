@@ -9,7 +9,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from promising import wire, wire_changes
+from promising import wire, wire_changes, wire_times
 from promising.client.subscription_state import view_of
 from promising.errors import DivisionByZero
 from promising.query.standing.subscription import LiveView
@@ -75,7 +75,7 @@ class Watcher:
         for times in message.times:
             self.times += 1
             for number in times.numbers:
-                self.views[number].watermark = wire.micros(times.watermark)
+                self.views[number].watermark = wire_times.micros(times.watermark)
 
     def rows(self, number: int) -> Any:
         """The view, once it is known."""
@@ -491,8 +491,8 @@ def test_standing_queries_are_listed_and_measured():
         told = (await remote.admin.ListStanding(admin_pb2.ListStandingRequest(), timeout=WAIT)).queries
         assert [query.name for query in told] == ["a", "b"]
         assert told[0].failure == "division by zero"
-        assert (told[1].view_rows, told[1].subscribers, wire.seconds(told[1].lag)) == (2, 1, 2.5)
-        assert wire.seconds(told[1].budget) == 0.5
+        assert (told[1].view_rows, told[1].subscribers, wire_times.seconds(told[1].lag)) == (2, 1, 2.5)
+        assert wire_times.seconds(told[1].budget) == 0.5
         read = remote.service.metrics.registry.get_sample_value
         assert read("promising_standing_lag_seconds") == 2.5
         assert read("promising_standing_shed_results") == 1.5

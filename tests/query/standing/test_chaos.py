@@ -14,6 +14,7 @@ STANDING = 60  # at a time, about
 SECOND = 1_000_000
 
 
+@pytest.mark.deep("ten thousand queries")
 def test_ten_thousand_queries_come_and_go():
     rng = random.Random(7)
     session = Session(clock=lambda: 1 << 60, seed=3)

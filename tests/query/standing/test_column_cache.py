@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from promising.index import Stream
 from promising.query.standing import column_cache as held_rows
 from promising.query.standing.column_cache import StreamRows
+from tests.tiers import examples
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,7 +47,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(steps)
 def test_rows_are_what_arrived(doing):
     taken = stream()

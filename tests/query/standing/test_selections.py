@@ -20,6 +20,7 @@ from promising.query.standing import selections
 from promising.query.standing.selections import Selections
 from tests.conftest import NO_JIT
 from tests.query.random_expressions import Generator
+from tests.tiers import examples
 
 pytestmark = pytest.mark.kernel
 
@@ -208,7 +209,7 @@ def check_later(batch: Any, want: dict[int, list[int] | QueryError]) -> None:
             assert seqs[numbers == number].tolist() == found
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 @given(st.integers(0, 1 << 32), st.integers(1, 25), st.sampled_from([0, 1, 2, 30, 63, 64, 65, 130]))
 def test_matches_are_those_of_the_predicates_one_by_one(seed, count, size):
     rng = random.Random(seed)
@@ -222,7 +223,8 @@ def test_matches_are_those_of_the_predicates_one_by_one(seed, count, size):
     check(many.index(0, np.arange(size), part.__getitem__), asked, part)
 
 
-@settings(max_examples=EXAMPLES // 3)
+@pytest.mark.deep("thousands of selections")
+@settings(max_examples=examples(EXAMPLES // 3))
 @given(st.integers(0, 1 << 32))
 def test_selections_come_and_go_while_batches_stay(seed):
     rng = random.Random(seed)

@@ -16,6 +16,7 @@ LIVES = 8
 TICKS = 25
 
 
+@pytest.mark.deep("many random lives of standing queries")
 @pytest.mark.parametrize("mode", MODES)
 def test_every_view_is_true_at_every_watermark(mode: Mode):
     seen = Sum()
@@ -26,6 +27,7 @@ def test_every_view_is_true_at_every_watermark(mode: Mode):
     assert seen.resumed > 1
 
 
+@pytest.mark.deep("many random lives of standing queries")
 @pytest.mark.parametrize("mode", [Mode.PIGGYBACK, Mode.NTA])
 def test_views_outlive_the_process(mode: Mode):
     seen = Sum()
@@ -35,6 +37,7 @@ def test_views_outlive_the_process(mode: Mode):
     assert seen.survived > 1
 
 
+@pytest.mark.deep("many random lives of standing queries")
 def test_with_a_budget_a_view_is_a_part_of_the_truth():
     seen = Sum()
     for seed in range(8):

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from promising.errors import NotContained
 from promising.query.standing.deltas import NEVER
 from promising.query.standing.stores import Calendar, HashStore, IndexedCalendar, Ring, ScanStore, Store, store_for
+from tests.tiers import examples
 
 pytestmark = pytest.mark.kernel
 
@@ -137,7 +138,7 @@ class Stores(RuleBasedStateMachine):
 
 
 TestStores = Stores.TestCase
-TestStores.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestStores.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -221,7 +222,7 @@ def test_slots_as_short_as_a_tick_make_both_ways_constant(make):
 
 
 @given(lateness=st.lists(st.integers(0, 30), min_size=1, max_size=60))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_ring_is_cheap_in_order_and_right_out_of_order(lateness):
     ring, scan = Ring(1, 50, 1), ScanStore(1)
     for tick, late in enumerate(lateness):

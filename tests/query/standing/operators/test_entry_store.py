@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from promising.query.standing.deltas import NEVER
 from promising.query.standing.operators.entry_store import LEAST, Coder, Entries
+from tests.tiers import examples
 
 pytestmark = pytest.mark.kernel
 
@@ -125,7 +126,7 @@ class AgainstADict(RuleBasedStateMachine):
 
 
 TestEntries = AgainstADict.TestCase
-TestEntries.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestEntries.settings = settings(max_examples=examples(30), stateful_step_count=25, deadline=None)
 
 
 def test_codes_of_equal_keys_are_equal():

@@ -1,0 +1,88 @@
+"""How a stream takes in a load that was prepared elsewhere: the check of it, the room that it needs, its tuples.
+
+A load is known by its token, which the ledger of the stream remembers beside the batches of its producers.
+"""
+
+from collections.abc import Mapping, Set
+
+from promising.errors import BadPackage, CeilingReached, NullKey, TokenReused
+from promising.index.admission import Retention
+from promising.index.ledger import Ledger
+from promising.index.log import TupleLog
+from promising.index.prepared_load import Attached, Load
+from promising.index.stream_image import definitions
+from promising.index.summary_index import SummaryIndex
+from promising.index.time_text import instant
+
+LOADS = "load:"  # with which the names of loads begin in the ledger
+
+
+def load_name(token: str) -> str:
+    """The name under which the ledger has a load."""
+    return LOADS + token
+
+
+def find_load(ledger: Ledger, stream: str, token: str, digest: int) -> Attached | None:
+    """What became of a load that was taken in under this token; None if there was none."""
+    found = ledger.find(load_name(token), digest)
+    if found is not None:
+        return Attached(found.accepted, found.refused, duplicate=True)
+    if ledger.knows(load_name(token)):
+        raise TokenReused(
+            f"stream {stream!r} has a load under the token {token!r} already, with other tuples; give this"
+            " one a token of its own if it is to be added too"
+        )
+    return None
+
+
+def rows_for(load: Load, log: TupleLog) -> int:
+    """Rows that a load takes at most, in whole chunks: for what comes in memory together, then for each run."""
+    warm = sum(len(part) for part in load.parts if part.run is None)
+    sizes = [warm, *(len(part) for part in load.parts if part.run is not None)]
+    return sum(-(-size // log.chunk) for size in sizes) * log.chunk
+
+
+def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, log: TupleLog) -> None:
+    """Raises unless the load can be taken in as a whole.
+
+    stream: its name. keys: the columns that must have a value.
+    """
+    watermark = retention.reached(load.latest)
+    if watermark < load.watermark:
+        raise BadPackage(
+            f"the load was planned when stream {stream!r} had reached {instant(load.watermark)}, and it is at"
+            f" {instant(watermark)}: it is not the stream of then; run the load again"
+        )
+    for part in load.parts:
+        for key in keys & set(part.nulls):
+            raise NullKey(f"column {key!r} is a key now, and the load has tuples without one")
+    room = log.room(retention.oldest(watermark))
+    if rows_for(load, log) > room:
+        raise CeilingReached(
+            f"{load.tuples:,} tuples do not fit: the stream keeps up to {log.capacity:,} and has room for"
+            f" {room:,}; raise max_tuples, or shorten what its summaries retain (GRANULARITY, COLLAPSE)"
+        )
+    texts = sum(c.text.nbytes for part in load.parts for c in (part.columns or {}).values() if c.text is not None)
+    if log.string_bytes + texts > log.max_string_bytes:
+        raise CeilingReached(
+            f"the strings of the load, {texts:,} bytes, do not fit: the stream keeps up to"
+            f" {log.max_string_bytes:,} and has {log.string_bytes:,}; raise max_string_bytes"
+        )
+
+
+def take_in(load: Load, log: TupleLog, summaries: Mapping[str, SummaryIndex], seed: int) -> None:
+    """Add the tuples of a load to the log and the summaries, which have reached its watermark. There is room."""
+    summed = {
+        made["name"] for made in definitions(summaries.values(), now=True) if load.summaries.get(made["name"]) == made
+    }
+    for part in sorted(load.parts, key=lambda part: part.run is not None):
+        if part.run is not None:
+            rows = log.adopt(part.run, part.times, part.nulls)
+        else:
+            assert part.columns is not None
+            rows = log.write(part.columns, len(part))
+        for name, summary in summaries.items():
+            hashes = part.hashes.get(summary.key)
+            if hashes is None:
+                hashes = log.hashes(summary.key, rows, seed)
+            summary.state.attach(hashes, rows, part.times, part.sums.get(name) if name in summed else None)

@@ -1,0 +1,82 @@
+"""How the state of a summary is made: empty, of the tuples that a stream has, or as it was saved."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from promising.errors import CeilingTooLow
+from promising.index.auto_structure import FIRST
+from promising.index.geometry import Geometry
+from promising.index.kernels.seal import extent
+from promising.index.log import TupleLog
+from promising.index.options import AUTO, Options, Sizes
+from promising.index.summary import Identity, SummaryState
+from promising.index.unindexed import BareState
+
+LARGEST_BATCH = 1 << 22  # tuples that are summarised at once
+
+
+@dataclass(frozen=True)
+class SummaryBuilder:
+    """Makes states for summaries of the tuples in one log, which come as late as `lateness`."""
+
+    log: TupleLog
+    lateness: int
+    seed: int
+
+    def identity(
+        self, name: str, key: str, geometry: Geometry, structure: str, options: Options, now: str = FIRST
+    ) -> Identity:
+        """Of a summary, which has the structure `now` if it may change."""
+        given = (options, geometry, self.log.capacity, self.lateness)
+        sizes = Sizes.auto(now, *given) if structure == AUTO else Sizes.of(structure, *given)
+        return Identity(name, key, geometry, sizes, structure == AUTO)
+
+    def restructured(self, identity: Identity, structure: str, options: Options) -> Identity:
+        """The same summary, which may change, with that structure."""
+        return self.identity(identity.name, identity.key, identity.geometry, AUTO, options, structure)
+
+    def defined(self, made: dict[str, Any]) -> tuple[Identity, Options]:
+        """A summary by its definition: see `definition`."""
+        options = Options(**made["options"])
+        geometry = Geometry(made["granularity"], *made["collapse"])
+        now = made.get("now", FIRST)
+        return self.identity(made["name"], made["key"], geometry, made["structure"], options, now), options
+
+    def empty(self, identity: Identity, options: Options) -> SummaryState | BareState:
+        """A state without tuples. Raises `CeilingTooLow` if the machine has not the memory that it may need."""
+        sizes = identity.sizes
+        if sizes.structure == "none":
+            return BareState(identity, self.log, self.seed)
+        try:
+            return SummaryState(identity, options, self.log, self.seed)
+        except MemoryError:
+            raise CeilingTooLow(
+                f"this machine cannot reserve the {sizes.ceiling:,} bytes these sizes need: lower buckets,"
+                " depth, width, filter_bits or the stream's max_tuples, or use a granularity nearer to the"
+                " lateness"
+            ) from None
+
+    def filled(
+        self, identity: Identity, options: Options, watermark: int | None, floor: int | None, issued: int | None = None
+    ) -> SummaryState | BareState:
+        """A state of the tuples that there are.
+
+        floor: what is older has aged out of the stream. issued: the last number of a zone of `G_1` in the structure of
+        before; no region of then is taken for one of now.
+        """
+        state = self.empty(identity, options)
+        state.floor = floor
+        if isinstance(state, SummaryState) and issued is not None:
+            state.fine.number_after(issued)
+        if watermark is None:
+            return state
+        state.advance(watermark)
+        rows = self.log.rows()
+        if isinstance(state, BareState):
+            state.accepted = len(rows)
+            return state
+        for start in range(0, len(rows), LARGEST_BATCH):
+            part = rows[start : start + LARGEST_BATCH]
+            times = self.log.when(part)
+            state.insert(self.log.hashes(identity.key, part, self.seed), part, times, *extent(times))
+        return state

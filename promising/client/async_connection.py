@@ -1,0 +1,106 @@
+"""Calls to a service over one channel, in an event loop: `Connection`, to be awaited."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+
+from promising.client.channels import Place
+from promising.client.connection import CLOSED, Ask, Stubs
+from promising.client.retries import Retries
+from promising.errors import InternalError, PromisingError, Unavailable
+
+EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
+T = TypeVar("T")
+
+
+class AsyncConnection:
+    """Makes calls, and makes them again where that may help and does no harm. It is used in one event loop."""
+
+    def __init__(self, where: Place, timeout: float | None, retries: Retries) -> None:
+        self.place = where
+        self.timeout = timeout
+        self.retries = retries
+        self.closed = False
+        if where.credentials is None:
+            self._channel = grpc.aio.insecure_channel(where.address, where.options)
+        else:
+            self._channel = grpc.aio.secure_channel(where.address, where.credentials, where.options)
+        self.stubs = Stubs(self._channel)
+
+    async def ask(self, ask: Ask[T]) -> T:
+        """A call with one response."""
+
+        async def once() -> T:
+            return ask.read(await self.start(ask.of(self.stubs), ask.request, self.timeout))
+
+        return await self.tried(once, ask.again)
+
+    async def gather(self, ask: Ask[T]) -> T:
+        """A call whose response comes in parts, all of which are waited for."""
+
+        async def once() -> T:
+            call = self.start(ask.of(self.stubs), ask.request, self.timeout)
+            return ask.read([part async for part in call])
+
+        return await self.tried(once, ask.again)
+
+    async def tried(self, once: Callable[[], Awaitable[T]], again: bool = True) -> T:
+        """What a call gives, tried again if it is of use and `again` allows it."""
+        tries = 0
+        while True:
+            try:
+                return await once()
+            except grpc.RpcError as error:
+                problem = self.problem(error)
+            except asyncio.CancelledError:
+                self.check_open()
+                raise
+            tries += 1
+            if not again:
+                raise problem
+            await self.wait(tries, problem)
+
+    def start(self, method: Any, *request: Any) -> Any:
+        """Begin a call: with a request and a timeout, or with neither, to write to it."""
+        self.check_open()
+        if not request:
+            return method(metadata=self.place.metadata)
+        message, timeout = request
+        return method(message, timeout=timeout, metadata=self.place.metadata)
+
+    def check_open(self) -> None:
+        """Closing ends calls in the way that asyncio ends tasks; who only waited for one should hear the reason."""
+        if self.closed and not is_cancelled():
+            raise Unavailable(CLOSED)
+
+    async def wait(self, tries: int, problem: PromisingError) -> None:
+        """Wait before the next try, or raise the problem of the last one."""
+        pause = None if self.closed else self.retries.pause(tries, problem)
+        if pause is None:
+            raise problem
+        await asyncio.sleep(pause)
+
+    def problem(self, error: grpc.RpcError) -> PromisingError:
+        """What a call ended with."""
+        return Unavailable(CLOSED) if self.closed else self.place.problem(error)
+
+    async def close(self) -> None:
+        """End it, and every call that is still under way."""
+        self.closed = True
+        await self._channel.close(None)
+
+
+async def first_of(call: Any, what: str) -> Any:
+    """The next response of a call that must have one."""
+    found = await call.read()
+    if found is EOF:
+        raise InternalError(f"the service ended {what} without an answer")
+    return found
+
+
+def is_cancelled() -> bool:
+    """Whether the task that runs now is being cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

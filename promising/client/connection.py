@@ -1,0 +1,143 @@
+"""Calls to a service over one channel: the part of a session that knows no Arrow."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from promising.client.channels import SENT, FilePath, Place, place
+from promising.client.retries import Retries
+from promising.errors import InternalError, PromisingError, Unavailable
+from promising.v1 import admin_pb2_grpc, queries_pb2_grpc, streams_pb2_grpc, summaries_pb2_grpc
+
+T = TypeVar("T")
+CLOSED = "the session is closed"
+
+
+class Stubs:
+    """The services that a session speaks to, over one channel."""
+
+    def __init__(self, channel: Any) -> None:  # a channel of grpc or of grpc.aio: the stubs take both
+        self.streams = streams_pb2_grpc.StreamServiceStub(channel)
+        self.summaries = summaries_pb2_grpc.SummaryServiceStub(channel)
+        self.queries = queries_pb2_grpc.QueryServiceStub(channel)
+        self.admin = admin_pb2_grpc.AdminServiceStub(channel)
+
+
+@dataclass(frozen=True)
+class Ask(Generic[T]):
+    """One call: which, with what, and how its response becomes a result.
+
+    Of a call that streams its response `read` gets a list. `again`: it may be sent a second time if nobody knows what
+    became of the first.
+    """
+
+    service: Literal["streams", "summaries", "queries", "admin"]
+    method: str
+    request: Message
+    read: Callable[[Any], T]
+    again: bool = True
+
+    def of(self, stubs: Stubs) -> Any:
+        return getattr(getattr(stubs, self.service), self.method)
+
+
+def dial(
+    target: str,
+    *,
+    token: str | None,
+    ca: FilePath | None,
+    certificate: FilePath | None,
+    key: FilePath | None,
+    timeout: float | None,
+    retries: int,
+    max_message_bytes: int = SENT,
+) -> "Connection":
+    """A connection, as the arguments of `connect` say. The first call makes it."""
+    where = place(target, token=token, ca=ca, certificate=certificate, key=key, max_message_bytes=max_message_bytes)
+    return Connection(where, timeout, Retries(retries))
+
+
+class Connection:
+    """Makes calls, and makes them again where that may help and does no harm. It may be used from several threads."""
+
+    def __init__(self, where: Place, timeout: float | None, retries: Retries) -> None:
+        self.place = where
+        self.timeout = timeout
+        self.retries = retries
+        self.closed = threading.Event()
+        if where.credentials is None:
+            self._channel = grpc.insecure_channel(where.address, where.options)
+        else:
+            self._channel = grpc.secure_channel(where.address, where.credentials, where.options)
+        self.stubs = Stubs(self._channel)
+
+    def ask(self, ask: Ask[T]) -> T:
+        """A call with one response."""
+        return self._finished(ask, lambda call: call)
+
+    def gather(self, ask: Ask[T]) -> T:
+        """A call whose response comes in parts, all of which are waited for."""
+        return self._finished(ask, list)
+
+    def _finished(self, ask: Ask[T], finish: Callable[[Any], Any]) -> T:
+        def once() -> T:
+            return ask.read(finish(self.start(ask.of(self.stubs), ask.request, self.timeout)))
+
+        return self.tried(once, ask.again)
+
+    def tried(self, once: Callable[[], T], again: bool = True) -> T:
+        """What a call gives, tried again if it is of use and `again` allows it."""
+        tries = 0
+        while True:
+            try:
+                return once()
+            except grpc.RpcError as error:
+                problem = self.problem(error)
+            tries += 1
+            if not again:
+                raise problem
+            self.wait(tries, problem)
+
+    def start(self, method: Any, request: Any, timeout: float | None = None) -> Any:
+        """Begin a call."""
+        try:
+            return method(request, timeout=timeout, metadata=self.place.metadata)
+        except ValueError:
+            if self.closed.is_set():
+                raise Unavailable(CLOSED) from None
+            raise
+
+    def wait(self, tries: int, problem: PromisingError) -> None:
+        """Wait before the next try, or raise the problem of the last one."""
+        pause = None if self.closed.is_set() else self.retries.pause(tries, problem)
+        if pause is None:
+            raise problem
+        time.sleep(pause)
+
+    def problem(self, error: grpc.RpcError) -> PromisingError:
+        """What a call ended with."""
+        return Unavailable(CLOSED) if self.closed.is_set() else self.place.problem(error)
+
+    def close(self) -> None:
+        """End it, and every call that is still under way."""
+        self.closed.set()
+        self._channel.close()
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def first_of(call: Any, what: str) -> Any:
+    """The next response of a call that must have one."""
+    try:
+        return next(call)
+    except StopIteration:
+        raise InternalError(f"the service ended {what} without an answer") from None

@@ -1,0 +1,167 @@
+"""Which tuples a stream takes, against a model that takes them one at a time in plain integers."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from promising.errors import TooFarAhead, TooOld
+from promising.index.admission import Judged, Retention, judge
+from promising.index.geometry import Geometry
+from promising.index.schema import FARTHEST
+from promising.index.time_text import instant
+
+TAKEN, AHEAD, OLD = "taken", "too_far_ahead", "too_old"
+
+
+@dataclass
+class Model:
+    """The rules, tuple by tuple. `told` is what became of each."""
+
+    lateness: int
+    geometries: frozenset[Geometry]
+    limit: int
+    watermark: int | None
+    floor: int | None
+    told: list[str] = field(default_factory=list)
+
+    def oldest(self) -> int | None:
+        known = [] if self.floor is None else [self.floor]
+        if self.watermark is not None and self.geometries:
+            known.append(min(self.reach(g) for g in self.geometries))
+        return max(known, default=None)
+
+    def reach(self, g: Geometry) -> int:
+        assert self.watermark is not None
+        spans = [g.granularity * g.rate**i for i in range(g.depth)]
+        behind: int = self.watermark - sum(spans)
+        return behind - behind % int(spans[-1])
+
+    def offer(self, time: int) -> None:
+        oldest = self.oldest()
+        if time > self.limit:
+            self.told.append(AHEAD)
+        elif oldest is not None and time < oldest:
+            self.told.append(OLD)
+        else:
+            self.told.append(TAKEN)
+            reached = time - self.lateness
+            self.watermark = reached if self.watermark is None else max(self.watermark, reached)
+            self.floor = self.oldest()
+
+
+near = st.integers(-300, 300)
+far = st.one_of(st.integers(-FARTHEST, FARTHEST), st.sampled_from([-FARTHEST, FARTHEST]))
+geometries = st.frozensets(
+    st.one_of(
+        st.builds(Geometry, st.integers(1, 30), st.integers(2, 3), st.integers(1, 3)),
+        st.builds(Geometry, st.integers(1, 1 << 56), st.integers(2, 3), st.integers(1, 3)),
+    ),
+    max_size=3,
+)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> tuple[Retention, int, int]:
+    """What a stream may have come to, the clock, and how far ahead of it a tuple may be."""
+    lateness = draw(st.one_of(st.integers(0, 60), st.integers(0, FARTHEST)))
+    watermark = draw(st.one_of(st.none(), near, far))
+    held = Retention(watermark, lateness, draw(geometries), None)
+    if watermark is not None:  # what has aged out had been retained by a summary that has gone since
+        held = held._replace(floor=draw(st.one_of(st.none(), st.integers(0, 200).map(lambda by: watermark - by))))
+    return held, draw(st.one_of(near, far)), draw(st.one_of(st.integers(0, 60), st.integers(0, FARTHEST)))
+
+
+batches = st.lists(st.lists(st.one_of(near, near, far), min_size=1, max_size=12), min_size=1, max_size=5)
+
+
+def judged(times: list[int], held: Retention, now: int, max_future: int, strict: bool = False) -> Judged:
+    return judge(
+        np.array(times), min(times), max(times), held, now=now, max_future=max_future, column="ts", strict=strict
+    )
+
+
+def outcomes(found: Judged, tuples: int) -> list[str]:
+    out = [TAKEN] * tuples
+    for word, mask in ((AHEAD, found.ahead), (OLD, found.old)):
+        for row in np.flatnonzero(mask) if mask is not None else ():
+            assert out[row] == TAKEN, "a tuple is refused for one reason"
+            out[row] = word
+    return out
+
+
+@given(states(), batches)
+@example((Retention(None, FARTHEST, frozenset({Geometry((1 << 60) - 1, 2, 1)}), None), 0, 5), [[-FARTHEST, 5, 6]])
+def test_each_tuple_is_judged_at_the_watermark_before_it_whatever_the_batches(state, parts):
+    held, now, max_future = state
+    model = Model(held.lateness, held.geometries, now + max_future, held.watermark, held.floor)
+    everything = [time for part in parts for time in part]
+    for time in everything:
+        model.offer(time)
+    assert outcomes(judged(everything, held, now, max_future), len(everything)) == model.told
+    told: list[str] = []
+    for part in parts:
+        found = judged(part, held, now, max_future)
+        told += outcomes(found, len(part))
+        taken = part if found.taken is None else np.array(part)[found.taken].tolist()
+        assert sum(found.refused.values()) == len(part) - len(taken)
+        assert all(found.refused.values())
+        if taken:
+            held = held._replace(watermark=held.reached(max(taken)))
+            held = held._replace(floor=held.oldest(held.start))
+    assert told == model.told
+    assert held.watermark == model.watermark
+    assert held.floor == model.floor or TAKEN not in told
+
+
+@given(states(), st.lists(st.one_of(near, near, far), min_size=1, max_size=20))
+def test_strict_names_the_first_too_far_ahead_or_else_the_first_too_old(state, times):
+    held, now, max_future = state
+    told = outcomes(judged(times, held, now, max_future), len(times))
+    if told.count(TAKEN) == len(told):
+        assert judged(times, held, now, max_future, strict=True) == Judged(None, None)
+        return
+    word, error = (AHEAD, TooFarAhead) if AHEAD in told else (OLD, TooOld)
+    row = told.index(word)
+    with pytest.raises(error) as caught:
+        judged(times, held, now, max_future, strict=True)
+    assert str(caught.value).startswith(f"column 'ts', row {row}: {instant(times[row])} is ")
+
+
+@given(states(), st.lists(st.one_of(near, far), min_size=1, max_size=20))
+def test_many_watermarks_at_once(state, times):
+    held, _, _ = state
+    before = held.watermarks(np.array(times)).tolist()
+    assert before == [held.reached(max(times[:i])) if i else held.start for i in range(len(times))]
+    ages = held.geometries or held.floor is not None
+    assert not ages or held.oldest_at(np.array(before)).tolist() == [held.oldest(at) for at in before]
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        ([100, 90, 89, 151, 150, 100], [TAKEN, TAKEN, OLD, AHEAD, TAKEN, OLD]),
+        ([150, 139, 140], [TAKEN, OLD, TAKEN]),
+        ([151, 85], [AHEAD, TAKEN]),
+    ],
+)
+def test_in_order_of_arrival(times, found):
+    """Granularity 10, one of them: at watermark w all before w - 10, rounded down to tens, is too old."""
+    held = Retention(95, 0, frozenset({Geometry(10, 2, 1)}), None)
+    assert outcomes(judged(times, held, now=100, max_future=50), len(times)) == found
+    told = judged(times, held, now=100, max_future=50)
+    assert told.refused == {word: found.count(word) for word in (AHEAD, OLD) if word in found}
+    assert told.taken is not None
+    assert told.taken.tolist() == [word == TAKEN for word in found]
+
+
+def test_without_summaries_only_what_has_aged_out_is_too_old():
+    assert judged([-FARTHEST, FARTHEST, 0], Retention(None, 0, frozenset(), None), FARTHEST, 0) == Judged(None, None)
+    told = judged([-FARTHEST, 50, 49], Retention(100, 0, frozenset(), 50), 100, 0)
+    assert outcomes(told, 3) == [OLD, TAKEN, OLD]
+
+
+def test_an_empty_batch_has_no_watermarks():
+    assert Retention(7, 0, frozenset(), None).watermarks(np.empty(0, np.int64)).tolist() == []
