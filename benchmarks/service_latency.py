@@ -115,7 +115,7 @@ def _send(channel: grpc.Channel, batches: Iterator[bytes], told: Connection, fig
 
     def paced() -> Iterator[bytes]:
         nonlocal sent
-        while time.perf_counter() - started < figure if free else not told.poll():
+        while not sent or (time.perf_counter() - started < figure if free else not told.poll()):
             yield next(batches)
             sent += BATCH
             if not free:

@@ -130,9 +130,9 @@ class Subscriber:
         return len(self._subscribed) + len(self._changes)
 
     @property
-    def asked(self) -> bool:
-        """Whether something has been asked for that is not told yet."""
-        return bool(self._changes)
+    def asked(self) -> int:
+        """Changes that are noted and not made yet."""
+        return len(self._changes)
 
     @property
     def full(self) -> bool:
@@ -153,13 +153,14 @@ class Subscriber:
         with self._lock:
             return None if self._closed else next(messages, None)
 
-    def frame(self, tick: int) -> Iterator[queries_pb2.SubscribeResponse]:
+    def frame(self, tick: int, asked: int) -> Iterator[queries_pb2.SubscribeResponse]:
         """What there is to say, as messages of some size; none if there is nothing. Each is made when it is asked for,
-        so that whoever reads slowly gets what is new by then.
+        so that whoever reads slowly gets what is new by then. Of the changes the first `asked` are made: those that
+        were noted before a tick.
         """
         message, held = queries_pb2.SubscribeResponse(tick=tick), 0
         times: dict[int, list[int]] = {}
-        for section in self._sections(times):
+        for section in self._sections(times, asked):
             size = section.ByteSize()
             if held and held + size > wire.PART:
                 message.continued = True
@@ -172,8 +173,8 @@ class Subscriber:
         if message.sections or message.times:
             yield message
 
-    def _sections(self, times: dict[int, list[int]]) -> Iterator[queries_pb2.SubscriptionSection]:
-        while self._changes:
+    def _sections(self, times: dict[int, list[int]], asked: int) -> Iterator[queries_pb2.SubscriptionSection]:
+        for _ in range(asked):
             yield from self._changed(self._changes.popleft())
         for number, subscribed in list(self._subscribed.items()):
             try:
@@ -289,9 +290,9 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
             ended = reading.done()
             if ended:
                 reading.result()
-            if connection.asked:
+            if asked := connection.asked:
                 await self._parts.ticker.now()
-            if await self._frame(call, connection, context):
+            if await self._frame(call, connection, asked, context):
                 said = time.monotonic()
             elif time.monotonic() - said >= HEARTBEAT:
                 await _write(call, context, queries_pb2.SubscribeResponse(tick=self._parts.tally.ticks))
@@ -304,9 +305,9 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
                 async with asyncio.timeout(max(said + HEARTBEAT - time.monotonic(), 0)):
                     await woken.wait()
 
-    async def _frame(self, call: Call, connection: Subscriber, context: Context) -> bool:
+    async def _frame(self, call: Call, connection: Subscriber, asked: int, context: Context) -> bool:
         """Send one frame; whether there was one."""
-        messages = connection.frame(self._parts.tally.ticks)
+        messages = connection.frame(self._parts.tally.ticks, asked)
         sent = False
         while (message := await self._parts.work.feed(connection.step, messages)) is not None:
             await _write(call, context, message)

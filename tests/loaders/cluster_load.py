@@ -28,7 +28,7 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # both workers take part
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
     "spark.task.maxFailures": "8",
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",

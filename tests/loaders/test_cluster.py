@@ -84,7 +84,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for process in reversed(processes):
             os.killpg(process.pid, signal.SIGTERM)
         for process in processes:
-            process.wait(60)
+            process.wait(300)
 
 
 def run(master: str, folder: Path, *given: str) -> subprocess.CompletedProcess[str]:

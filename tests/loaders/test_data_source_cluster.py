@@ -49,7 +49,7 @@ def master(tmp_path: Path) -> Iterator[str]:
         for process in reversed(processes):
             os.killpg(process.pid, signal.SIGTERM)
         for process in processes:
-            process.wait(60)
+            process.wait(300)
 
 
 def test_a_task_and_its_double_add_every_row_once(master: str, tmp_path: Path):

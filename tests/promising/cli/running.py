@@ -2,6 +2,9 @@
 
 import json
 import os
+import pty
+import re
+import select
 import signal
 import subprocess
 import sys
@@ -17,6 +20,14 @@ PROGRAM = Path(sys.executable).parent / "promising"
 PATIENCE = 180  # seconds, so that a test that fails ends
 START = 1_700_000_040_000_000
 ROWS = 4_000
+# A terminal sends Ctrl-C to those whose own terminal it is.
+OWN_TERMINAL = """
+import fcntl, os, sys, termios
+import socket
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 @dataclass(frozen=True)
@@ -96,4 +107,55 @@ class Serving:
     def stop(self) -> int:
         """End it as an operator would; returns its exit code."""
         self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+class Terminal:
+    """The program on a terminal of its own."""
+
+    def __init__(self, *words: str, **env: str) -> None:
+        self.master, slave = pty.openpty()
+        self.seen = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OWN_TERMINAL, str(PROGRAM), *words],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "COLUMNS": "100", "LINES": "40", **env},
+        )
+        os.close(slave)
+
+    def until(self, pattern: str) -> str:
+        """Read until a pattern is seen; returns what was seen since the last one."""
+        end = time.monotonic() + PATIENCE
+        while not (found := re.search(pattern, self.seen)):
+            assert time.monotonic() < end, self.seen
+            if select.select([self.master], [], [], 1)[0]:
+                try:
+                    self.seen += os.read(self.master, 1 << 16).decode(errors="replace")
+                except OSError:  # the other end is closed
+                    assert re.search(pattern, self.seen), self.seen
+        before, self.seen = self.seen[: found.end()], self.seen[found.end() :]
+        return before
+
+    def press(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+    def end(self) -> int:
+        """Its exit code."""
+        end = time.monotonic() + PATIENCE
+        while self.process.poll() is None and time.monotonic() < end:  # who does not read would keep it waiting
+            if select.select([self.master], [], [], 0.1)[0]:
+                try:
+                    self.seen += os.read(self.master, 1 << 16).decode(errors="replace")
+                except OSError:
+                    break
         return self.process.wait(PATIENCE)

@@ -1,32 +1,18 @@
 """The program as its users have it: processes, pipes, signals, terminals."""
 
 import json
-import os
-import pty
 import re
-import select
 import signal
 import socket
-import subprocess
-import sys
-import time
 from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
 
 import promising
-from tests.promising.cli.running import PATIENCE, PROGRAM, Serving, finished, program
+from tests.promising.cli.running import PATIENCE, Serving, Terminal, finished, program
 from tests.promising.server.certificates import Authority
 
-# A terminal sends Ctrl-C to those whose own terminal it is.
-OWN_TERMINAL = """
-import fcntl, os, sys, termios
-import socket
-os.setsid()
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 PAIRS = 60_000  # tuples of one key in each of two streams: their join has so many squared
 
 
@@ -235,57 +221,6 @@ def test_an_error_early_in_a_long_file_ends_cleanly(way, stores, tmp_path):
 
 
 # --- on a terminal -----------------------------------------------------------------------------------------------
-
-
-class Terminal:
-    """The program on a terminal of its own."""
-
-    def __init__(self, *words, **env):
-        self.master, slave = pty.openpty()
-        self.seen = ""
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OWN_TERMINAL, str(PROGRAM), *words],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "COLUMNS": "100", "LINES": "40", **env},
-        )
-        os.close(slave)
-
-    def until(self, pattern):
-        """Read until a pattern is seen; returns what was seen since the last one."""
-        end = time.monotonic() + PATIENCE
-        while not (found := re.search(pattern, self.seen)):
-            assert time.monotonic() < end, self.seen
-            if select.select([self.master], [], [], 1)[0]:
-                try:
-                    self.seen += os.read(self.master, 1 << 16).decode(errors="replace")
-                except OSError:  # the other end is closed
-                    assert re.search(pattern, self.seen), self.seen
-        before, self.seen = self.seen[: found.end()], self.seen[found.end() :]
-        return before
-
-    def press(self, keys):
-        os.write(self.master, keys.encode())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-
-    def end(self):
-        """Its exit code."""
-        end = time.monotonic() + PATIENCE
-        while self.process.poll() is None and time.monotonic() < end:  # who does not read would keep it waiting
-            if select.select([self.master], [], [], 0.1)[0]:
-                try:
-                    self.seen += os.read(self.master, 1 << 16).decode(errors="replace")
-                except OSError:
-                    break
-        return self.process.wait(PATIENCE)
 
 
 def test_the_shell_on_a_terminal(wide, stores, tmp_path):

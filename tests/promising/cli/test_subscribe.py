@@ -1,22 +1,15 @@
 """`subscribe`, `load-table`, and continuous queries in `status` and `top`."""
 
 import json
-import os
-import pty
 import re
-import select
 import signal
-import subprocess
-import sys
-import time
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
 import promising
-from tests.promising.cli.running import PATIENCE, PROGRAM, START, program
-from tests.promising.cli.test_end_to_end import OWN_TERMINAL
+from tests.promising.cli.running import PATIENCE, START, Terminal, program
 
 SECOND = 1_000_000
 
@@ -99,36 +92,13 @@ def test_ctrl_c_ends_changes_in_order(standing):
 
 
 def test_on_a_terminal_the_view_is_drawn_again(standing):
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", OWN_TERMINAL, str(PROGRAM), "subscribe", "busy"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "PROMISING_TARGET": standing, "TERM": "xterm", "COLUMNS": "80", "LINES": "30"},
-    )
-    os.close(theirs)
-    shown = ""
-
-    def until(text):
-        nonlocal shown
-        end = time.monotonic() + PATIENCE
-        while text not in shown:
-            assert time.monotonic() < end, shown
-            if select.select([ours], [], [], 1)[0]:
-                shown += os.read(ours, 1 << 16).decode()
-
-    try:
-        until("busy, 1 row, at 20")
+    with Terminal("subscribe", "busy", PROMISING_TARGET=standing) as terminal:
+        terminal.until("busy, 1 row, at 20")
         with promising.connect(standing) as session:
             session.ingest("live", {"ts": [START + SECOND], "item": [4242], "price": [1.0]})
-        until("4242")
-        os.write(ours, b"\x03")
-        assert process.wait(PATIENCE) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
+        terminal.until("4242")
+        terminal.press("\x03")
+        assert terminal.end() == 0
 
 
 def test_status_and_top_tell_of_continuous_queries(cli, standing):

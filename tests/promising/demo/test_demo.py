@@ -148,14 +148,15 @@ def under_way(*arguments: str, cwd: Path, until: str) -> Iterator[tuple[subproce
     )
     try:
         assert process.stdout is not None
-        said = ""
+        said, read = "", b""
         end = time.monotonic() + PATIENCE
         while until not in said:
             assert time.monotonic() < end, said
             if select.select([process.stdout], [], [], 1.0)[0]:
                 part = os.read(process.stdout.fileno(), 1 << 16)  # readline would keep lines that select cannot see
                 assert part, said
-                said += part.decode()
+                read += part
+                said = read.decode(errors="ignore")  # the last letter may be half there
         yield process, said
     finally:
         if process.poll() is None:

@@ -47,6 +47,13 @@ sys.stdin.read()
 """
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Connections are raw: they may greet late on a busy machine, and answer nobody who asks whether they are there."""
+    monkeypatch.setattr(service, "HANDSHAKE", 1000 * WAIT)
+    monkeypatch.setattr(service, "KEEPALIVE", 1000 * WAIT)
+
+
 @pytest.fixture
 def files():
     """As many open files as this machine allows, and how many that is."""

@@ -16,6 +16,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from promising import wire_times
+from promising.query.answers import Answer
 from promising.server import service
 from promising.v1 import (
     common_pb2,
@@ -93,15 +94,43 @@ def test_ingest_calls_end_after_what_is_acknowledged():
     run(body)
 
 
-def test_a_query_that_ends_in_time_ends_well():
+async def looks(remote, count):
+    """Wait until the service, which is about to end, has looked so often whether anything is under way."""
+    busy, seen = remote.service._busy, 0
+
+    def looked():
+        nonlocal seen
+        seen += 1
+        return busy()
+
+    async def enough():
+        return seen >= count
+
+    remote.service._busy = looked
+    await until(enough)
+
+
+def test_a_query_that_ends_in_time_ends_well(monkeypatch):
+    go, stream = threading.Event(), Answer.stream
+
+    def held(answer):
+        for frame in stream(answer):
+            assert go.wait(WAIT)
+            yield frame
+
+    monkeypatch.setattr(Answer, "stream", held)
+
     async def body(remote):
-        asking = asyncio.ensure_future(remote.query(NONE, budget=wire_times.duration(1.0)))
+        asking = asyncio.ensure_future(remote.query(NONE, budget=wire_times.duration(0.1)))
 
         async def running():
             return len(await remote.open_queries()) == 1
 
         await until(running)
-        await remote.service.stop(LONG)
+        stopping = asyncio.ensure_future(remote.service.stop(LONG))
+        await looks(remote, 2)
+        go.set()
+        await stopping
         last = (await asking)[-1].progress
         assert (last.cut, bool(last.token)) == ("budget", True)
 
@@ -133,7 +162,7 @@ def test_a_query_that_does_not_sends_what_it_has_and_can_go_on(sql, monkeypatch)
 
         await until(running)
         stopping = asyncio.ensure_future(remote.service.stop(LONG))
-        await asyncio.wait([stopping, asking], timeout=1.0)  # several looks at what is under way
+        await looks(remote, 5)
         assert not stopping.done() and not asking.done()
         clock.ahead = LONG - WAIT / 2
         got = await asking
@@ -201,8 +230,24 @@ def test_who_comes_late_is_turned_away_and_told_by_the_health_service():
     run(body, session=much())
 
 
+class Timeouts:
+    """asyncio, as the service sees it, with timeouts that a test can let pass."""
+
+    def __init__(self) -> None:
+        self.made: list[asyncio.Timeout] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        self.made.append(asyncio.timeout(seconds))
+        return self.made[-1]
+
+
 def test_a_watcher_that_does_not_read_holds_nothing_up(monkeypatch):
-    monkeypatch.setattr(service, "LAST_FRAMES", 0.2)
+    timeouts = Timeouts()
+    monkeypatch.setattr(service, "asyncio", timeouts)
+    monkeypatch.setattr(service, "LAST_FRAMES", WAIT / 2)
 
     async def body(remote):
         health = health_pb2_grpc.HealthStub(remote.channel)
@@ -210,8 +255,12 @@ def test_a_watcher_that_does_not_read_holds_nothing_up(monkeypatch):
         for watcher in watching:
             assert (await watcher.read()).status == SERVING
         async with remote.service._health._server_watchers[""]:  # what a watcher holds until it is told
-            await remote.service.stop(LONG)
-        assert (await watching[1].read()).status == NOT_SERVING
+            stopping = asyncio.ensure_future(remote.service.stop(LONG))
+            assert (await watching[1].read()).status == NOT_SERVING
+            assert not stopping.done()
+            timeouts.made[0].reschedule(asyncio.get_running_loop().time())
+            monkeypatch.setattr(service, "LAST_FRAMES", 0.2)  # connections are closed then, whoever has not read
+            await stopping
         assert [await watcher.code() for watcher in watching] == [grpc.StatusCode.UNAVAILABLE] * 2
 
     run(body)
@@ -230,8 +279,11 @@ def test_with_no_grace_all_is_ended_at_once():
                 while await call.read() is not EOF:
                     pass
             assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-        assert not list(remote.service._parts.queries)
-        assert not list(remote.service._parts.ingests)
+
+        async def none():
+            return not list(remote.service._parts.queries) and not list(remote.service._parts.ingests)
+
+        await until(none)
 
     run(body, session=much())
 
@@ -271,7 +323,7 @@ def test_an_answer_on_its_way_is_waited_for():
 
             await until(answered)
             stopping = asyncio.ensure_future(remote.service.stop(WAIT))
-            await asyncio.wait([stopping], timeout=1.0)  # several looks at what is under way
+            await looks(remote, 5)
             assert not stopping.done()
             go.set()
             assert len((await asked).value) == keys
@@ -287,13 +339,16 @@ def test_answers_of_a_call_that_ends_well_are_all_counted_out():
         await remote.well()
         call = remote.queries.Query(queries_pb2.QueryRequest(sql=MANY), timeout=WAIT)
         await call.read()
-        assert remote.service._access.under_way == 1
+
+        async def open_calls(count):
+            async def so():
+                return remote.service._access.under_way == count
+
+            await until(so)
+
+        await open_calls(1)  # the others are counted out
         call.cancel()
-
-        async def none():
-            return remote.service._access.under_way == 0
-
-        await until(none)
+        await open_calls(0)
 
     run(body, session=much())
 

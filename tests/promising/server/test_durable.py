@@ -241,6 +241,11 @@ def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path):
 
         await until(added)
         again = asyncio.ensure_future(sent(remote, numbered(1)))  # a duplicate of what is not durable yet
+
+        async def both():
+            return (await remote.stats()).ingesting == 2
+
+        await until(both)
         for _ in range(20):
             await asyncio.sleep(0.01)
             assert not reading.done() and not again.done()

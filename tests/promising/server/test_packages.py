@@ -128,7 +128,11 @@ def test_packages_come_in_one_at_a_time_and_hold_nothing_else_up(attaching):
         calls = [remote.streams.Attach(attach(token=name), timeout=WAIT) for name in "abc"]
         waiting = [asyncio.ensure_future(_told(call)) for call in calls]
         await asked(remote, made, 1)
-        assert (await remote.stats()).ingesting == 3
+
+        async def all_there():
+            return (await remote.stats()).ingesting == 3
+
+        await until(all_there)
         await remote.well()  # batches, queries and questions go on
         assert len(made.asked) == 1
         made.go.set()

@@ -134,9 +134,11 @@ class Endless:
     def __init__(self) -> None:
         self.go = threading.Event()
         self.go.set()
+        self.begun = threading.Event()
         self.ended = threading.Event()
 
     def __call__(self, stream: str, first: int, last: int, columns: list[str]) -> Iterator[pa.Table]:
+        self.begun.set()
         try:
             while True:
                 yield table(4_000)
@@ -153,8 +155,10 @@ def endless(monkeypatch):
 
 
 async def let_go(remote, made):
+    """A call that was over before the first tuple was asked for has nothing to let go of."""
+
     async def so():
-        return made.ended.is_set() and (await remote.stats()).queries == 0
+        return made.ended.is_set() == made.begun.is_set() and (await remote.stats()).queries == 0
 
     await until(so)
 

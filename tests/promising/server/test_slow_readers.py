@@ -105,11 +105,16 @@ def test_a_query_that_nobody_reads_is_cut_and_given_back(monkeypatch, clock):
 
 def test_memory_is_given_back_when_the_last_of_them_has_left(monkeypatch, clock):
     """Not only when they are cut: until they leave, what they have not read is still there."""
-    given_back = []
+    given_back, looks = [], []
     monkeypatch.setattr(service, "TICK", 0.02)
     monkeypatch.setattr(memory, "IDLE", 0.0)
     monkeypatch.setattr(memory, "give_back", lambda: given_back.append(True))
-    monkeypatch.setattr(service, "resident_bytes", lambda: 1 << 20)  # no more than before, whatever happens
+
+    def resident_bytes():
+        looks.append(True)
+        return 1 << 20  # no more than before, whatever happens
+
+    monkeypatch.setattr(service, "resident_bytes", resident_bytes)
 
     async def body(remote):
         call = remote.queries.Query(query(), timeout=WAIT)
@@ -121,8 +126,12 @@ def test_memory_is_given_back_when_the_last_of_them_has_left(monkeypatch, clock)
             return len(given_back) > before
 
         await until(more)
-        before = len(given_back)
-        await asyncio.sleep(10 * service.TICK)
+        before, looked = len(given_back), len(looks)
+
+        async def some_looks():
+            return len(looks) > looked + 10
+
+        await until(some_looks)
         assert len(given_back) == before  # once is enough
         call.cancel()
         await until(more)

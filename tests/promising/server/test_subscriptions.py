@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from typing import Any
 
 import grpc
@@ -14,6 +15,7 @@ from promising.errors import DivisionByZero
 from promising.query.standing.subscription import LiveView
 from promising.server import subscriptions
 from promising.server.access_tokens import TokenStore
+from promising.server.subscriptions import Subscriber
 from promising.v1 import admin_pb2, queries_pb2
 from tests.promising.server.serving import (
     EOF,
@@ -266,6 +268,45 @@ def test_whoever_is_told_nothing_is_told_that_and_keeps_a_fresh_token(monkeypatc
         assert watcher.views[1].watermark == 3
 
     served(body, "q")
+
+
+def test_a_query_that_is_asked_for_while_a_frame_is_made_waits_for_a_tick(monkeypatch):
+    """So that what was acknowledged before is in its view."""
+    engine, happened = Engine("q"), []
+    change, step, tick, subscribe = Subscriber.change, Subscriber.step, engine.tick, engine.subscribe
+    begun = threading.Event()
+
+    def changed(connection, request):
+        happened.append("asked")
+        change(connection, request)
+        begun.set()
+
+    def late(connection, messages):
+        assert begun.wait(WAIT)  # the first frame is being made until then
+        return step(connection, messages)
+
+    def ticked(**how):
+        happened.append("tick")
+        return tick(**how)
+
+    def subscribed(*given):
+        happened.append("subscribed")
+        return subscribe(*given)
+
+    monkeypatch.setattr(Subscriber, "change", changed)
+    monkeypatch.setattr(Subscriber, "step", late)
+    monkeypatch.setattr(engine, "tick", ticked)
+    monkeypatch.setattr(engine, "subscribe", subscribed)
+
+    async def body(remote, engine):
+        engine.put("q", 1)
+        watcher = Watcher(remote)
+        await until(lambda: _is(len(remote.service._parts.subscriptions) == 1))
+        await watcher.add(1, "q")
+        await watcher.sees(1, engine.views["q"])
+        assert "tick" in happened[happened.index("asked") : happened.index("subscribed")]
+
+    served(body, engine=engine)
 
 
 # --- what goes wrong ---------------------------------------------------------------------------------------------

@@ -93,10 +93,22 @@ def test_a_token_made_to_hurt(session):
             session.subscribe("q", base64.urlsafe_b64encode(text.encode()).decode())
 
 
-def test_whoever_waits_for_a_change_is_let_go_when_it_is_closed(session):
+def test_whoever_waits_for_a_change_is_let_go_when_it_is_closed(session, monkeypatch):
     view = create(session, "q", "SELECT item FROM a WINDOW 10 SECONDS")
     view.poll()
-    closing = threading.Timer(0.05, view.close)
+    looked, tick = threading.Event(), session.standing.tick
+
+    def ticked(**how):
+        looked.set()
+        return tick(**how)
+
+    def close():
+        assert looked.wait(120)
+        view.close()
+
+    monkeypatch.setattr(session.standing, "tick", ticked)
+    closing = threading.Thread(target=close)
     closing.start()
     assert list(view) == []
     closing.join()
+    assert looked.is_set()
