@@ -101,8 +101,7 @@ def store_for(name: str, width: int, window: int | None, slot: int = 100_000) ->
     return made[name]()
 
 
-# --- in order of insertion
-# ---------------------------------------------------------------------------------------------
+# --- in order of insertion -------------------------------------------------------------------------------------------
 
 
 class _Line(Store):

@@ -18,9 +18,9 @@ Versions = NDArray[np.int64]
 class TableJoinNode(Body):
     """Pairs of a tuple and a row version; NULL equals nothing.
 
-    Without RETROACTIVE, a tuple keeps the row that was current when it arrived, and no tuples are stored, except in
-    `nta` and for the expiry of results. With it, the tuples of the window are stored by key: deleted rows retract their
-    results, new rows join the stored tuples.
+    With NON RETROACTIVE, a tuple keeps the row that was current when it arrived, and no tuples are stored, except in
+    `nta` and for the expiry of results. Otherwise the tuples of the window are stored by key: deleted rows retract
+    their results, new rows join the stored tuples.
     """
 
     def __init__(
