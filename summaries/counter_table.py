@@ -31,7 +31,6 @@ class Table(FrequencySummary):
         self._changed()
 
     def summarize(self, values: Any, counts: Any = None) -> None:
-        """Count keys: integers or strings."""
         keys = as_keys(values)
         weights = as_counts(counts, len(keys), self.total)
         self._update(hash_checked(keys, self.seed), weights)

@@ -37,7 +37,6 @@ def hash_keys(keys: Any, seed: int) -> npt.NDArray[np.uint64]:
 
 
 def hash_checked(keys: Keys, seed: int) -> npt.NDArray[np.uint64]:
-    """`hash_keys` of the result of `as_keys`."""
     words = np.empty(len(keys), np.uint64)
     if isinstance(keys, np.ndarray):
         hash_longs(keys, inner_seed(seed), words)

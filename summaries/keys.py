@@ -170,7 +170,6 @@ def as_counts(counts: Any, rows: int, held: int) -> Longs:
 
 
 def check_room(more: float, held: int) -> None:
-    """Reject more than `MOST` tuples."""
     if held + more > MOST:
         raise BadCount(f"{held} tuples and {more:.0f} more; a summary holds at most 2**62")
 
