@@ -1,4 +1,4 @@
-"""Where tuples live: the log, zones and cells, granularities, postings, and the read side over them."""
+"""The index: tuple log, zones and cells, granularities, postings, and the read side over them."""
 
 from typing import TYPE_CHECKING
 

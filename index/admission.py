@@ -1,8 +1,8 @@
-"""Which tuples of a batch a stream takes: judged by their event times alone, one after the other in order of arrival.
+"""Admission of the tuples of a batch by event time, in order of arrival. Pure functions: no lock, clock or state.
 
-Pure functions of times: no lock, no clock, no state. A tuple is too far ahead if it is dated later than the clock by
-more than `max_future`. It is too old if, at the watermark before it, its time has aged out of every summary. Only a
-tuple that is taken moves the watermark, so how tuples are split into batches changes nothing.
+A tuple is too far ahead if it is dated more than `max_future` after the clock. It is too old if, at the watermark
+before it, its time has aged out of every summary. Only accepted tuples advance the watermark, so the split into batches
+does not matter.
 """
 
 from collections.abc import Set
@@ -22,11 +22,11 @@ Mask = NDArray[np.bool_]
 
 
 class Retention(NamedTuple):
-    """What a stream has reached, and what it retains.
+    """The progress of a stream, and what it retains.
 
-    watermark: None as long as there is none. lateness: how far the watermark stays behind the latest event time.
-    geometries: of the summaries; a time is retained as long as one of them does, and for good without any.
-    floor: what is older has aged out, whatever summaries come and go; None as long as nothing has.
+    watermark: None before the first. lateness: distance of the watermark behind the latest event time.
+    geometries: of the summaries; a time is retained while one of them does, and forever without any.
+    floor: older times have aged out, whatever the summaries; None if nothing has.
     """
 
     watermark: int | None
@@ -36,15 +36,14 @@ class Retention(NamedTuple):
 
     @property
     def start(self) -> int:
-        """The watermark, or a time so early that nothing is too old."""
         return BEGINNING if self.watermark is None else self.watermark
 
     def reached(self, latest: int) -> int:
-        """The watermark after a tuple of that time: it never moves back."""
+        """The watermark after a tuple of that time; it never decreases."""
         return max(latest - self.lateness, self.start)
 
     def watermarks(self, times: Times) -> Times:
-        """The watermark before each tuple, if all of them are taken in this order."""
+        """The watermark before each tuple, if all are accepted in this order."""
         before = np.empty(len(times), np.int64)
         before[:1] = self.start
         np.maximum.accumulate(times[:-1], out=before[1:])
@@ -52,14 +51,14 @@ class Retention(NamedTuple):
         return np.maximum(before, self.start, out=before)
 
     def oldest(self, watermark: int) -> int | None:
-        """The least time retained at that watermark; None as long as nothing ages."""
+        """The least time retained at that watermark; None while nothing ages."""
         least = min((g.oldest(watermark) for g in self.geometries), default=None)
         if least is None or self.floor is None:
             return self.floor if least is None else least
         return max(least, self.floor)
 
     def oldest_at(self, watermarks: Times) -> Times:
-        """`oldest` of many watermarks; `BEGINNING` as long as nothing ages."""
+        """`oldest` of many watermarks; `BEGINNING` while nothing ages."""
         oldest = np.full(len(watermarks), BEGINNING)
         if self.geometries:
             oldest = np.minimum.reduce([g.oldest_at(watermarks) for g in self.geometries])
@@ -74,13 +73,12 @@ class Judged(NamedTuple):
 
     @property
     def refused(self) -> dict[str, int]:
-        """How many are refused, by reason."""
         reasons = (("too_far_ahead", self.ahead), ("too_old", self.old))
         return {reason: int(mask.sum()) for reason, mask in reasons if mask is not None}
 
     @property
     def taken(self) -> Mask | None:
-        """Which tuples are taken; None if all are."""
+        """Which tuples are accepted; None if all are."""
         masks = [mask for mask in self if mask is not None]
         return ~np.logical_or.reduce(masks) if masks else None
 
@@ -96,11 +94,7 @@ def judge(
     column: str,
     strict: bool = False,
 ) -> Judged:
-    """Judge the tuples of a batch, of which the times lie from `least` to `greatest`.
-
-    now: what the clock reads. strict: the first tuple that is too far ahead, or else too old, raises `TooFarAhead` or
-    `TooOld`, which names the `column` of the times.
-    """
+    """Check a batch with times from `least` to `greatest`; if `strict`, raise `TooFarAhead` or else `TooOld`."""
     limit = now + max_future
     ahead = times > limit if greatest > limit else None
     if ahead is not None and strict:

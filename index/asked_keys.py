@@ -1,4 +1,4 @@
-"""The keys of a question."""
+"""Validation of the keys of a query."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from promising.summaries.keys import Keys, as_keys
 
 
 def check_keys(keys: Any, column: str, schema: Schema) -> Keys:
-    """Keys of the type that the key column has; a question of the other type would find nothing, silently."""
+    """Keys of the key column's type; keys of the other type would silently match nothing."""
     asked = as_keys(keys)
     kind = "int" if isinstance(asked, np.ndarray) else "string"
     if len(asked) and kind != schema.types[column]:

@@ -1,15 +1,12 @@
-"""`STRUCTURE auto`: which structure a summary should have, from what its work costs.
+"""`STRUCTURE auto`: chooses the structure of a summary by the cost of its workload.
 
-Every batch and every question is priced for each of the four structures: by a model of what they do, in nanoseconds,
-corrected by what was measured of the structure in use. What the structure in use costs more than another one would is
-added up as *lost*; what it costs less is taken off again, down to zero, so that the past is forgotten where it no
-longer matters. When as much is lost as a change costs, it is made. So what a change costs has been lost before it is
-made, and a load that goes to and fro causes no more changes than that.
+Every batch and query is priced for each of the four structures: by a model in nanoseconds, corrected by measurements of
+the current structure. The excess cost of the current structure over another one accumulates as *lost*; savings are
+subtracted, down to zero, so that the past loses its influence. A structure is changed when the loss reaches the cost of
+the change, which bounds the changes under an oscillating workload.
 
-To look costs, too: of batches and of cheap questions only so many are measured that looking takes about a hundredth of
-the time; they stand for those between them.
-
-Nothing here reads a clock or a tuple: costs and counts in, a choice out; the same of both give the same choice.
+Only so many batches and cheap queries are measured that measuring takes about 1 % of the time; they represent those
+between them. Nothing here reads a clock or a tuple: the same costs and counts give the same choice.
 """
 
 import math
@@ -18,39 +15,37 @@ from dataclasses import dataclass, field
 
 from promising.index.options import STRUCTURES
 
-FIRST = "none"  # nothing is lost by it until a question comes
-KIN = ("adaptive", "grid", "time")  # they answer in the same way, but for the shape of their zones
+FIRST = "none"  # costs nothing until the first query
+KIN = ("adaptive", "grid", "time")  # same answers, except for the shape of their zones
 
-# Priors, in nanoseconds: shares of what docs/reference/benchmarks.md has. What is measured corrects them.
-CALL = {"none": 1_000.0, "time": 12_000.0, "grid": 12_000.0, "adaptive": 12_000.0}  # a batch
-TUPLE = {"none": 0.5, "time": 40.0, "grid": 41.0, "adaptive": 46.0}  # a tuple of it, beside the log
-SCAN_CALL = 30_000.0  # a question without postings,
-SCAN_LOG = 2.5  # for each tuple in the log,
-SCAN_TUPLE, SCAN_STEP = 8.0, 4.0  # for each in the window, and that times the logarithm of the keys
+# Priors in nanoseconds, from docs/reference/benchmarks.md; measurements correct them.
+CALL = {"none": 1_000.0, "time": 12_000.0, "grid": 12_000.0, "adaptive": 12_000.0}  # per batch
+TUPLE = {"none": 0.5, "time": 40.0, "grid": 41.0, "adaptive": 46.0}  # per tuple of it, in addition to the log
+SCAN_CALL = 30_000.0  # per query without postings,
+SCAN_LOG = 2.5  # per tuple in the log,
+SCAN_TUPLE, SCAN_STEP = 8.0, 4.0  # per tuple in the window, and that times the logarithm of the keys
 FIND_CALL, FIND_KEY, FIND_ROW = 20_000.0, 50.0, 8.0  # by postings
-HIT = 10.0  # a row of the answer
+HIT = 10.0  # per result row
 LOOK_CALL, LOOK_KEY = 200_000.0, 400.0  # regions and estimates
-VISIT_CALL, VISIT_ROW = 30_000.0, 2.5  # to find a row, and for whoever visits to read it
-ENTER = 50.0  # a tuple that a query enters into a directory of its own
-REBUILD, REBUILD_COLD = 80.0, 1_000.0  # a tuple, in memory and on disk
-DRIFT = 0.5  # share of zones that the stream itself cuts, as long as nobody has looked
+VISIT_CALL, VISIT_ROW = 30_000.0, 2.5  # to find a row, and for the caller to read it
+ENTER = 50.0  # per tuple that a query adds to its own directory
+REBUILD, REBUILD_COLD = 80.0, 1_000.0  # per tuple, in memory and on disk
+DRIFT = 0.5  # fraction of zones that are cut by content, before any measurement
 
-LEAST = 1_000_000.0  # nanoseconds that must be lost before anything is changed
-BACK = 0.5  # of a rebuild: what letting go of a structure counts, as it may be needed again
-FORGET = 0.95  # share that measurements keep with each further one
-WILD = 16.0  # times the model: more is an interruption, and no cost of the structure
-PAUSE = 5_000_000.0  # nanoseconds of questions of a kind from one look to the next: to look takes a hundredth of it
-BATCHES = 2_000_000.0  # the same of batches, by the model
-SCANS, SCAN_PAUSE = 2, 500_000.0  # questions, without structure: the next may cost any number of times as much
+LEAST = 1_000_000.0  # minimum loss in nanoseconds before a change
+BACK = 0.5  # fraction of a rebuild that dropping a structure costs, as it may be needed again
+FORGET = 0.95  # weight of older measurements at each new one
+WILD = 16.0  # times the model; beyond, a measurement is an interruption, not a cost
+PAUSE = 5_000_000.0  # nanoseconds of queries of a kind between two measurements, which take 1 % of that
+BATCHES = 2_000_000.0  # the same for batches, by the model
+SCANS, SCAN_PAUSE = 2, 500_000.0  # queries, without structure: the next may cost many times as much
 
 Prices = Mapping[str, float]
 
 
 @dataclass
 class Kind:
-    """Questions of one kind: how many there were, how many are weighed, how many more are to be skipped, and what one
-    costs, by the last that was looked at.
-    """
+    """Queries of one kind: asked, weighed, still to be skipped, and the prices of the last one measured."""
 
     asked: int = 0
     weighed: int = 0
@@ -59,9 +54,9 @@ class Kind:
 
 
 class Auto:
-    """The choice for one summary. `now` is the structure in use, `why` the reason in words.
+    """The choice for one summary. `now` is the current structure, `why` the reason. Times are CPU nanoseconds.
 
-    buckets, maxlength: value buckets of `grid` and `adaptive`, and tuples of a zone. Times are CPU nanoseconds.
+    buckets: value buckets of `grid` and `adaptive`. maxlength: tuples of a zone.
 
     >>> auto = Auto(buckets=64)
     >>> auto.now, auto.why
@@ -80,17 +75,16 @@ class Auto:
         self.buckets = buckets
         self.maxlength = maxlength
         self.drift = DRIFT
-        self.news = False
-        """Whether anything was weighed since the last choice."""
+        self.news = False  # whether anything was weighed since the last choice
         self.tuples = self.questions = 0  # since the last change
         self._lost = self._nothing()
-        self._measured: dict[tuple[str, str], tuple[float, float]] = {}  # (what, structure): measured, by the model
-        self._all = (0.0, 0.0)  # the same of all work
+        self._measured: dict[tuple[str, str], tuple[float, float]] = {}  # (what, structure): measured, modelled
+        self._all = (0.0, 0.0)  # the same for all work
         self._batches = self._gathered = 0
-        self._took = 0.0  # what these batches have cost, by the model
-        self._sample: tuple[int, float] | None = None  # tuples of a batch, and what it took
+        self._took = 0.0  # modelled cost of these batches
+        self._sample: tuple[int, float] | None = None  # tuples of a batch, and its cost
         self._kinds = {kind: Kind() for kind in ("probe", "look", "estimate", "visit", "query")}
-        self._keys = 1  # whose regions were asked for last
+        self._keys = 1  # of the last request for regions
 
     def _nothing(self) -> dict[str, float]:
         return {name: 0.0 for name in STRUCTURES if name != self.now}
@@ -99,11 +93,10 @@ class Auto:
 
     @property
     def measuring(self) -> bool:
-        """Whether what the next batch takes should be measured; of others it need not be known."""
         return not self._batches
 
     def inserted(self, tuples: int, spent: float | None, cuts: Mapping[str, int] | None = None) -> None:
-        """A batch came in. cuts: zones by the reason they were cut for, if there are zones."""
+        """A batch was inserted. cuts: zones by reason of the cut, if there are zones."""
         if spent is not None and self._sample is None:
             self._sample = tuples, spent
             if cuts and self.now == "adaptive":
@@ -118,7 +111,7 @@ class Auto:
     # --- questions -------------------------------------------------------------------------------------------------
 
     def skips(self, kind: str) -> bool:
-        """Count a question of a kind, and tell whether that is all: of cheap ones only some are looked at."""
+        """Count a query of a kind; returns whether that is all, since only some cheap ones are measured."""
         found = self._kinds[kind]
         if not found.skip:
             return False
@@ -128,24 +121,20 @@ class Auto:
         return True
 
     def probed(self, keys: int, rows: int, window: int, kept: int, spent: float) -> None:
-        """Tuples of `keys` were asked for, of a window with `window` of the `kept` tuples; `rows` were found."""
+        """Tuples of `keys` were read, from a window with `window` of the `kept` tuples; `rows` were found."""
         steps = math.log2(keys + 1)
         scan = SCAN_CALL + SCAN_LOG * kept + (SCAN_TUPLE + SCAN_STEP * steps) * window + HIT * rows
-        walked = rows * kept / max(window, 1)  # a chain leads through all of the past
+        walked = rows * kept / max(window, 1)  # a chain covers all of the past
         find = FIND_CALL + FIND_KEY * keys + FIND_ROW * min(walked, kept) + HIT * rows
         self._asked("probe", _either(scan, find), spent)
 
     def looked(self, keys: int, kept: int, spent: float) -> None:
-        """Regions were asked for. What they are worth shows when they are visited."""
+        """Regions were requested. Their benefit shows when they are visited."""
         self._keys = keys
         self._asked("look", _either(SCAN_CALL + SCAN_LOG * kept, LOOK_CALL + LOOK_KEY * keys), spent)
 
     def estimated(self, keys: int, window: int, kept: int, spent: float) -> None:
-        """Estimates were asked for.
-
-        Without structure there are none that say anything: it would take a scan to know as much. One bucket instead of
-        B is worse by the root of B, fixed zones by what the stream itself would have cut.
-        """
+        """Estimates were requested. One bucket for B errs sqrt(B) times more, fixed zones by `drift`; none scans."""
         scan = SCAN_CALL + SCAN_LOG * kept + (SCAN_TUPLE + SCAN_STEP * math.log2(keys + 1)) * window
         look = LOOK_CALL + LOOK_KEY * keys
         rough = math.sqrt(self.buckets)
@@ -153,10 +142,7 @@ class Auto:
         self._asked("estimate", prices, spent if self.now == "adaptive" else None)
 
     def visited(self, rows: int, window: int, kept: int) -> None:
-        """The tuples of a region were asked for: `rows` as it is built now.
-
-        A key has one cell in each zone that may hold it; without structure all of them are one region, to be read once.
-        """
+        """`rows` tuples of a region were read. Without structure, all cells of the keys are one region, read once."""
         per_look = max(self._kinds["visit"].asked / max(self._kinds["look"].asked, 1), 1.0)
         scan = (VISIT_CALL + SCAN_LOG * kept + VISIT_ROW * window) / per_look
         cells, cell = 1.0, rows / self.buckets if self.now == "time" else float(rows)
@@ -172,7 +158,7 @@ class Auto:
         self._asked("query", _either(ENTER * tuples, 0.0), None)
 
     def _asked(self, kind: str, prices: Prices, spent: float | None) -> None:
-        """A question that was not skipped. spent: what it took, unless the price is for more than the answer."""
+        """A query that was not skipped. spent: its cost, unless the price covers more than the answer."""
         self._settle()
         found = self._kinds[kind]
         found.asked += 1
@@ -187,10 +173,10 @@ class Auto:
         spent = max(spent, 1.0)
         found.skip = min(int(SCAN_PAUSE / spent), SCANS) if self.now == "none" else int(PAUSE / spent)
 
-    # --- what it costs ---------------------------------------------------------------------------------------------
+    # --- costs -----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Weigh what has come since the last time, all of it at once, as it came mixed."""
+        """Weigh everything since the last call at once, as it was mixed."""
         work = [
             (name, kind.prices, kind.asked - kind.weighed)
             for name, kind in self._kinds.items()
@@ -205,7 +191,7 @@ class Auto:
             self._weigh(*work)
 
     def _weigh(self, *work: tuple[str, Prices, int]) -> None:
-        """Compare what work has cost with what it would have by other structures: of a kind, its prices, how often."""
+        """Compare the cost of work with its cost under other structures: (kind, prices, count)."""
         self.news = True
         paid = sum(prices[self.now] * self._rate(what, self.now) * times for what, prices, times in work)
         for name, lost in self._lost.items():
@@ -213,7 +199,7 @@ class Auto:
             self._lost[name] = max(0.0, lost + paid - other)
 
     def _batch_prices(self) -> Prices:
-        """Of the batches that were not weighed yet; what the first of them took is taken note of."""
+        """Of the batches not weighed yet; records the measurement of the first."""
         prices = {s: CALL[s] * self._batches + TUPLE[s] * self._gathered for s in STRUCTURES}
         if self._sample is not None:
             tuples, taken = self._sample
@@ -225,10 +211,7 @@ class Auto:
     def _measure(
         self, what: str, structure: str, model: float, spent: float, every: tuple[float, float]
     ) -> tuple[float, float]:
-        """Take note of what was measured; returns the sums of `every` with it.
-
-        What an answer takes is noted of all kin: it changes with time more than from one to the other.
-        """
+        """Record a measurement; kin share those of answers, which vary more over time. Returns the sums with it."""
         if what != "insert" and structure in KIN:
             structure = KIN[0]
         spent = min(max(spent, model / WILD), model * WILD)
@@ -237,7 +220,7 @@ class Auto:
         return every[0] * FORGET + spent, every[1] * FORGET + model
 
     def _rate(self, what: str, structure: str) -> float:
-        """What was measured over the model: of this work and structure, else of its kin, else of everything."""
+        """Measured over modelled cost: of this work and structure, else of related ones, else of everything."""
         kin = (structure,) if structure == "none" else (structure, *KIN)
         for name in kin:
             found = self._measured.get((what, name))
@@ -246,17 +229,17 @@ class Auto:
         return self._all[0] / self._all[1] if self._all[1] else 1.0
 
     def rebuild(self, tuples: int, cold: int = 0) -> float:
-        """What it takes to build a structure of so many tuples, `cold` of them on disk."""
+        """The cost of building a structure of so many tuples, `cold` of them on disk."""
         return (REBUILD * (tuples - cold) + REBUILD_COLD * cold) * self._rate("rebuild", "adaptive")
 
     def lost(self, structure: str) -> float:
-        """What was paid, since it last paid off, over what another structure would have cost."""
+        """The accumulated excess over the cost of another structure."""
         return self._lost.get(structure, 0.0)
 
     # --- the choice ------------------------------------------------------------------------------------------------
 
     def choice(self, tuples: int, cold: int = 0) -> str | None:
-        """The structure to change to, with so many tuples to build it of; None to leave it as it is."""
+        """The structure to change to, built from so many tuples; None to keep the current one."""
         if not self.news:
             return None
         self.news = False
@@ -270,10 +253,7 @@ class Auto:
     def changed(
         self, structure: str, tuples: int = 0, cold: int = 0, spent: float | None = None, why: str | None = None
     ) -> None:
-        """The summary has another structure now; building it of so many tuples took `spent`.
-
-        why: if it was not by `choice`.
-        """
+        """The summary has a new structure; building it took `spent`. why: if not by `choice`."""
         lost, before = self.lost(structure), self.now
         if spent is not None and structure != "none" and tuples:
             model = REBUILD * (tuples - cold) + REBUILD_COLD * cold
@@ -286,7 +266,7 @@ class Auto:
         self._begin()
 
     def stays(self, why: str) -> None:
-        """The change could not be made: what was lost so far is no reason any more to try again."""
+        """The change failed: discard the accumulated loss."""
         self.why = why
         self._begin()
 
@@ -298,5 +278,5 @@ class Auto:
 
 
 def _either(scan: float, find: float) -> Prices:
-    """Work that all structures do alike, but for none."""
+    """Work that costs the same for all structures but none."""
     return {s: scan if s == "none" else find for s in STRUCTURES}

@@ -1,4 +1,4 @@
-"""Chunks of the log: their borders, their strings, and which of them are cold."""
+"""Chunks of the log: bounds, strings, and which of them are cold."""
 
 import ctypes
 import mmap
@@ -15,10 +15,7 @@ from promising.index.schema import Column
 
 @dataclass
 class Chunk:
-    """`used` rows from `start` on, none earlier than `earliest` or later than `latest`.
-
-    The first of them was the stream's `base`-th tuple to arrive.
-    """
+    """`used` rows from `start` on, dated `earliest` to `latest`; the first was the stream's `base`-th arrival."""
 
     start: int
     base: int
@@ -28,14 +25,14 @@ class Chunk:
 
 
 class Heap:
-    """The strings of one chunk of one column: bytes, and where each row's begin and end."""
+    """The strings of one chunk of one column: bytes and offsets."""
 
     def __init__(self, rows: int, room: int = 1024) -> None:
         self.offsets = np.zeros(rows + 1, np.int64)
         self.bytes = np.empty(room, np.uint8)
 
     def write(self, at: int, text: pa.LargeStringArray) -> None:
-        """Append `text` as the rows from `at` on; every earlier row has been written."""
+        """Append `text` as the rows from `at` on; all earlier rows have been written."""
         n = len(text)
         _, offsets_buffer, data = text.buffers()
         offsets = np.frombuffer(offsets_buffer, np.int64)[text.offset : text.offset + n + 1]
@@ -53,7 +50,7 @@ class Heap:
         return self.bytes.size if needed <= self.bytes.size else max(2 * self.bytes.size, needed)
 
     def growth(self, at: int, size: int) -> int:
-        """By how much `size` bytes from row `at` on make it larger."""
+        """Additional bytes for `size` bytes from row `at` on."""
         return self._room(int(self.offsets[at]) + size) - self.bytes.size
 
     @property
@@ -62,14 +59,14 @@ class Heap:
 
 
 class ColdReader(Protocol):
-    """Where columns of cold tuples are read: a run of tuples by its number, a tuple by its offset in the run."""
+    """Reads columns of cold tuples: a run by number, a tuple by its offset in the run."""
 
     def column(self, run: int, name: str, offsets: NDArray[np.int32]) -> Column:
         """One column at these offsets, in that order."""
 
 
 class ChunkPart(NamedTuple):
-    """Places in a list of rows that lie in one run, and their offsets in it."""
+    """Indices into a list of rows that lie in one run, and their offsets in it."""
 
     run: int
     where: NDArray[np.int64]
@@ -77,27 +74,25 @@ class ChunkPart(NamedTuple):
 
 
 class Tiers:
-    """Which chunks have left memory, and where each is: `place` tuples after the beginning of `run`."""
+    """Which chunks are cold, and where: `place` tuples after the beginning of `run`."""
 
     def __init__(self, chunks: int, chunk: int) -> None:
         self._lg = chunk.bit_length() - 1
         self._local = chunk - 1
         self.run = np.full(chunks, -1, np.int64)
         self.place = np.zeros(chunks, np.int64)
-        self.live: dict[int, int] = {}
-        """By run, how many of its chunks are still in use."""
+        self.live: dict[int, int] = {}  # chunks still in use, by run
 
     def __bool__(self) -> bool:
         return bool(self.live)
 
     def cool(self, run: int, chunks: list[int], used: list[int]) -> None:
-        """These chunks, by number and in order of arrival, with so many tuples each, are the run now."""
+        """Mark these chunks, in order of arrival with so many tuples each, as the run."""
         self.run[chunks] = run
         self.place[chunks] = np.cumsum(used) - used
         self.live[run] = len(chunks)
 
     def leave(self, chunk: int) -> None:
-        """A chunk has been given back."""
         run = int(self.run[chunk])
         if run >= 0:
             self.run[chunk], self.place[chunk] = -1, 0
@@ -106,12 +101,10 @@ class Tiers:
                 del self.live[run]
 
     def cold(self, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which rows are cold."""
         found: NDArray[np.bool_] = self.run[rows >> self._lg] >= 0
         return found
 
     def parts(self, rows: NDArray[np.int32]) -> Iterator[ChunkPart]:
-        """The cold ones among these rows, run by run."""
         chunks = rows >> self._lg
         runs = self.run[chunks]
         where = np.flatnonzero(runs >= 0)
@@ -125,7 +118,7 @@ class Tiers:
 
 
 def give_back(column: NDArray[Any], first: int, last: int) -> None:
-    """Return the memory of column[first:last] to the system; what stood there is lost."""
+    """Return the memory of column[first:last] to the system; its content is lost."""
     page = mmap.PAGESIZE
     base = column.ctypes.data
     start = -(-(base + first * column.itemsize) // page) * page

@@ -13,7 +13,7 @@ from promising.index.zone import CoarseZone
 
 
 class Coarse:
-    """All granularities but the first. `levels[i]` holds the zones of `G_i` by their number, floor(time / length)."""
+    """All granularities but the first. `levels[i]` has the zones of `G_i` by number, floor(time / length)."""
 
     def __init__(self, geometry: Geometry, sizes: Sizes) -> None:
         self.geometry = geometry
@@ -36,7 +36,7 @@ class Coarse:
         rows: NDArray[np.int32],
         times: NDArray[np.int64],
     ) -> None:
-        """Late tuples, all of one granularity."""
+        """Insert late tuples, all of one granularity."""
         homes = times // self.geometry.zone_length(granularity)
         for home in np.unique(homes):
             where = homes == home
@@ -46,11 +46,11 @@ class Coarse:
             zone.take("late", 0, int(where.sum()))
 
     def add(self, granularity: int, zone: CoarseZone) -> None:
-        """What some tuples add to the zone of this granularity that they are all in; it stays the caller's."""
+        """Add a zone's content to the zone of this granularity that contains it; the caller keeps `zone`."""
         self._home(granularity, zone.start).absorb(zone)
 
     def receive(self, zone: CoarseZone, granularity: int) -> None:
-        """A zone of the granularity before collapses into the one of this granularity that it is part of."""
+        """Collapse a zone of the next finer granularity into the zone of this one that contains it."""
         zones = self.levels[granularity]
         number = zone.start // self.geometry.zone_length(granularity)
         if granularity == 2 and number not in zones:
@@ -59,7 +59,7 @@ class Coarse:
             self._home(granularity, zone.start).absorb(zone)
 
     def collapse(self, horizons: tuple[int, ...]) -> int:
-        """Move what has fallen behind its horizon one granularity on, finest first; returns the tuples dropped."""
+        """Move zones behind their horizon one granularity on, finest first; returns the tuples dropped."""
         dropped = 0
         for granularity, zones in self.levels.items():
             while zones and zones.peekitem(0)[1].start < horizons[granularity - 1]:
@@ -71,7 +71,6 @@ class Coarse:
         return dropped
 
     def image(self, log: TupleLog) -> list[dict[str, Any]]:
-        """Every zone, as a tree of arrays."""
         return [
             {"granularity": granularity, **zone.image(log)}
             for granularity, zones in self.levels.items()
@@ -79,7 +78,6 @@ class Coarse:
         ]
 
     def restore(self, image: list[dict[str, Any]]) -> None:
-        """Become what `image` was made of."""
         for saved in image:
             self.levels[saved["granularity"]][saved["number"]] = CoarseZone.restored(saved)
 

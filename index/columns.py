@@ -20,18 +20,14 @@ DTYPES = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": n
 
 
 class Columns:
-    """Room for `chunks` chunks of `chunk` rows. Memory is reserved at the start and touched only when used.
-
-    A chunk that has gone cold keeps its rows, and is read where `reader` says.
-    """
+    """`chunks` chunks of `chunk` rows, in memory reserved at the start or, if cold, read by `reader`."""
 
     def __init__(self, schema: Schema, chunks: int, chunk: int) -> None:
         self.schema = schema
         self.chunk = chunk
         self.capacity = chunks * chunk
         self.string_bytes = 0
-        self.reader: ColdReader | None = None
-        """Where cold tuples are read."""
+        self.reader: ColdReader | None = None  # reads cold tuples
         self._columns = {
             name: np.empty(self.capacity, DTYPES[kind]) for name, kind in schema.types.items() if kind != "string"
         }
@@ -42,16 +38,14 @@ class Columns:
     # --- read ----------------------------------------------------------------------------------------------------
 
     def hash_column(self, column: Column, seed: int) -> NDArray[np.int64]:
-        """Key hashes of a batch."""
         return hash_keys(column.values if column.values is not None else column.text, seed).view(np.int64)
 
     def hashes(self, key: str, rows: NDArray[np.int32], seed: int) -> NDArray[np.int64]:
-        """Key hashes of these rows."""
         values = self.values(key, rows) if key in self._columns else self._strings(key, rows)
         return hash_keys(values, seed).view(np.int64)
 
     def values(self, name: str, rows: NDArray[np.int32]) -> NDArray[Any]:
-        """A column that is no string column, at these rows; a null is whatever stands in its place."""
+        """A non-string column at these rows; nulls have arbitrary values."""
         column = self._columns[name]
         out = np.empty(len(rows), column.dtype)
         if not self._tiers:
@@ -68,11 +62,11 @@ class Columns:
         return self.reader.column(run, name, offsets)
 
     def plain(self, name: str) -> bool:
-        """Whether `values` is all there is to a column: no strings, no nulls."""
+        """Whether `values` is the complete column: no strings, no nulls."""
         return name in self._columns and name not in self._nulls
 
     def to_arrow(self, name: str, values: NDArray[Any], nulls: NDArray[np.bool_] | None) -> pa.Array:
-        """What `values` gave, as an array of the column's type."""
+        """The result of `values` as an array of the column's type."""
         kind = self.schema.types[name]
         if kind == "bool":
             return pa.array(values.view(np.bool_), mask=nulls)
@@ -80,7 +74,6 @@ class Columns:
         return pa.Array.from_buffers(TYPES[kind], len(values), [valid, pa.py_buffer(values)])
 
     def names(self, columns: list[str] | None) -> list[str]:
-        """Columns asked for, all if None."""
         names = list(self.schema.types) if columns is None else columns
         for name in names:
             if name not in self.schema.types:
@@ -90,21 +83,17 @@ class Columns:
     def same(
         self, key: str, rows: NDArray[np.int32], asked: Keys, probe: NDArray[np.int32]
     ) -> NDArray[np.bool_] | None:
-        """Which rows really hold the key asked for.
-
-        None if all must, as integers do: theirs is a hash without collisions.
-        """
+        """Which rows really have the requested key; None if all do, as integer hashes have no collisions."""
         if isinstance(asked, np.ndarray) or not len(rows):
             return None
         wanted = asked.cast(pa.large_string()).take(pa.array(probe))
         return np.asarray(pc.equal(self._strings(key, rows), wanted).to_numpy(zero_copy_only=False))
 
     def take(self, rows: NDArray[np.int32], columns: list[str] | None = None) -> pa.Table:
-        """The tuples at these rows, in that order."""
         return pa.table({name: self.array(name, rows) for name in self.names(columns)})
 
     def nulls(self, name: str, rows: NDArray[np.int32]) -> NDArray[np.bool_] | None:
-        """Which of these rows have no value in a column; None if none has."""
+        """Which of these rows are null in a column; None if none is."""
         if name not in self._nulls:
             return None
         marks = self._nulls[name][rows].view(np.bool_)
@@ -114,7 +103,6 @@ class Columns:
         return marks if marks.any() else None
 
     def array(self, name: str, rows: NDArray[np.int32]) -> pa.Array:
-        """A column at these rows."""
         mask = self.nulls(name, rows)
         if name in self._columns:
             return self.to_arrow(name, self.values(name, rows), mask)
@@ -127,16 +115,16 @@ class Columns:
         return self._warm_strings(name, rows)
 
     def _mixed_strings(self, name: str, rows: NDArray[np.int32], cold: list[ChunkPart]) -> pa.LargeStringArray:
-        """Some in memory and some not: part by part, then put in order."""
+        """Some in memory and some not: read by part, then reordered."""
         warm = np.flatnonzero(~self._tiers.cold(rows))
-        found = [self._read(p.run, name, p.offsets).text.fill_null("") for p in cold]  # `nulls` tells them apart
+        found = [self._read(p.run, name, p.offsets).text.fill_null("") for p in cold]  # `nulls` distinguishes them
         parts = [self._warm_strings(name, rows[warm]), *found]
         order = np.empty(len(rows), np.int64)
         order[np.concatenate([warm, *(p.where for p in cold)])] = np.arange(len(rows))
         return pa.concat_arrays(parts).take(pa.array(order))
 
     def _warm_strings(self, name: str, rows: NDArray[np.int32]) -> pa.LargeStringArray:
-        """The lengths chunk by chunk, then the bytes: each string is copied once, to its place."""
+        """Lengths by chunk, then bytes: each string is copied once."""
         chunks = (rows // self.chunk).astype(np.uint16 if self.capacity // self.chunk <= 1 << 16 else np.int32)
         order = np.argsort(chunks, kind="stable")
         edges = np.flatnonzero(np.diff(chunks[order])) + 1
@@ -172,7 +160,7 @@ class Columns:
             marks[:] = 0 if column.nulls is None else column.nulls[done : done + take]
 
     def string_bytes_with(self, columns: dict[str, Column], gone: Iterable[Chunk], last: Chunk | None) -> int:
-        """`string_bytes` without the chunks that are gone, with these columns written: into `last`, then new ones."""
+        """`string_bytes` without the `gone` chunks, after writing these columns: into `last`, then new chunks."""
         total = self.string_bytes
         leaving = [chunk.start for chunk in gone]
         used = 0 if last is None else last.used
@@ -180,7 +168,7 @@ class Columns:
             total -= sum(heaps[start].nbytes for start in leaving if start in heaps)
             text = columns[name].text
             ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
-            for start in range(-used, len(text), self.chunk):  # where the chunk's first row is, counted in the batch
+            for start in range(-used, len(text), self.chunk):  # index of the chunk's first row in the batch
                 first, stop = max(start, 0), min(start + self.chunk, len(text))
                 if start >= 0:
                     heap = Heap(self.chunk)
@@ -193,12 +181,10 @@ class Columns:
         return total
 
     def _may_be_null(self, name: str) -> None:
-        """Keep marks of who has no value in this column."""
         if name not in self._nulls:
             self._nulls[name] = np.zeros(self.capacity, np.uint8)
 
     def _let_go(self, start: int) -> None:
-        """Of a chunk that is given back."""
         self._tiers.leave(start // self.chunk)
         for heaps in self._heaps.values():
             heap = heaps.pop(start, None)
@@ -206,7 +192,7 @@ class Columns:
                 self.string_bytes -= heap.nbytes
 
     def _cool(self, run: int, chunks: list[Chunk]) -> None:
-        """Let go of what can be read as that run."""
+        """Release the memory of chunks that are now stored as that run."""
         self._tiers.cool(run, [c.start // self.chunk for c in chunks], [c.used for c in chunks])
         for first, last in joined((start, start + self.chunk) for start in sorted(c.start for c in chunks)):
             for column in (*self._columns.values(), *self._nulls.values()):
@@ -218,8 +204,6 @@ class Columns:
     # --- to disk and back ----------------------------------------------------------------------------------------
 
     def _columns_image(self, warm: list[Chunk]) -> dict[str, Any]:
-        """The columns of the chunks in memory, as a tree of arrays."""
-
         def together(column: NDArray[Any]) -> NDArray[Any]:
             parts = [column[c.start : c.start + c.used] for c in warm]
             return np.concatenate(parts) if parts else np.empty(0, column.dtype)
@@ -242,7 +226,7 @@ class Columns:
 
 
 def _packed(heaps: list[tuple[Heap, int]]) -> dict[str, Any]:
-    """The strings of several chunks: lengths, bytes, and how much room each heap has."""
+    """The strings of several chunks: lengths, bytes, and the capacity of each heap."""
     lengths = [np.diff(heap.offsets[: used + 1]) for heap, used in heaps]
     text = [heap.bytes[: heap.offsets[used]] for heap, used in heaps]
     return {

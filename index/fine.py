@@ -1,7 +1,7 @@
-"""`G_1`: blocks of length `T_1`, each a row of zones that the stream itself has cut.
+"""`G_1`: blocks of length `T_1`, each a sequence of zones cut by content.
 
-The newest block has the open zone; tuples of an older block that come after it has been closed wait aside until they
-make a zone of their own, or until the block collapses. A sealed zone never changes.
+The newest block has the open zone. Late tuples of a closed block are set aside until they fill a zone, or until the
+block collapses. A sealed zone never changes.
 """
 
 from dataclasses import dataclass, field
@@ -25,8 +25,8 @@ REASONS = {kernels.CUT_ERROR: "error", kernels.CUT_BEHAVIOUR: "behaviour", kerne
 class ZonePool:
     """Counters, filters and cell counts of all sealed zones of `G_1`, by slot.
 
-    64 slots make a group, whose filters are sliced: bit z of a word belongs to zone z of the group, so one word
-    answers for 64 zones. A group belongs to one block. All memory is reserved at the start and touched only when used.
+    64 slots form a group with bit-sliced filters: bit z of a word belongs to zone z of the group, so one word answers
+    for 64 zones. A group belongs to one block. Memory is reserved at the start and touched only when used.
     """
 
     def __init__(self, sizes: Sizes) -> None:
@@ -56,7 +56,7 @@ class ZonePool:
     def fill(
         self, zone: FineZone, keys: NDArray[np.int64], counts: NDArray[np.int32], block_bits: NDArray[np.uint8]
     ) -> None:
-        """Build the summary of a zone in its slot, and set its keys in its block's filter."""
+        """Build the summary of a zone in its slot, and add its keys to its block's filter."""
         s, slot = self.sizes, zone.slot
         counters, cells = self.counters[slot], self.cells[slot]
         counters[:] = 0
@@ -67,14 +67,14 @@ class ZonePool:
         self.seal(zone)
 
     def seal(self, zone: FineZone) -> None:
-        """What is in its slot is the summary of that zone."""
+        """Mark the slot's content as the summary of that zone."""
         slot = zone.slot
         self.numbers[slot], self.first[slot], self.last[slot] = zone.number, zone.first, zone.last
         self.zones[slot] = zone
         self.sealed[slot] = 1
 
     def cell_f2(self, slots: NDArray[np.int64], buckets: NDArray[np.int64]) -> NDArray[np.float64]:
-        """F2 of cells; worked out for a zone when first asked for."""
+        """F2 of cells; computed for a zone on first use."""
         for slot in np.unique(slots[self.sealed[slots] == 1]):
             self.f2[slot] = cell_f2(self.counters[slot], self.sizes)
             self.sealed[slot] = 2
@@ -87,7 +87,6 @@ class ZonePool:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the groups in use."""
         per_slot = self.counters[0].nbytes + self.cells[0].nbytes + self.f2[0].nbytes + 25
         groups: int = self.groups_used * self.sliced[0].nbytes
         return groups + int((self.sealed > 0).sum()) * int(per_slot)
@@ -95,27 +94,22 @@ class ZonePool:
 
 @dataclass
 class Block:
-    """One stretch of `T_1`.
-
-    Its sealed zones, and all that will be its zone of `G_2` (`whole`, less the unsealed tuples).
-    """
+    """One period of `T_1`: its sealed zones, and its future zone of `G_2` (`whole`, without unsealed tuples)."""
 
     whole: CoarseZone
     zones: list[FineZone] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
-    aside: int = 0  # late tuples, in the first places of the three arrays
+    aside: int = 0  # late tuples, at the front of the three arrays
     aside_hashes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     aside_rows: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     aside_times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    late: int = 0  # number of the zone that the tuples aside are
+    late: int = 0  # number of their future zone
     pyramid: dict[tuple[int, int], Any] = field(default_factory=dict)  # nodes by (level, first zone)
 
     def waiting(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Tuples aside, as (hashes, rows)."""
         return self.aside_hashes[: self.aside], self.aside_rows[: self.aside]
 
     def set_aside(self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64]) -> None:
-        """Add tuples to those aside."""
         total = self.aside + len(rows)
         if total > len(self.aside_rows):
             room = max(total, 2 * len(self.aside_rows))
@@ -129,8 +123,6 @@ class Block:
 
 
 class Fine:
-    """The finest granularity."""
-
     def __init__(self, sizes: Sizes, options: Options, length: int, log: TupleLog, postings: Postings) -> None:
         self.sizes = sizes
         self.length = length
@@ -144,7 +136,7 @@ class Fine:
         self.open_block: Block | None = None
         self._recent = np.empty(kernels.WINDOW, np.int64)
         self._rows = np.empty(sizes.maxlength, np.int32)
-        self._times = np.empty(sizes.maxlength, np.int64)  # of these rows: to seal a zone nothing is read
+        self._times = np.empty(sizes.maxlength, np.int64)  # of these rows: sealing a zone reads nothing
         self._signed = np.zeros((3, kernels.ROW), np.int32)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._keys = np.empty(sizes.maxlength, np.int64)
@@ -158,27 +150,23 @@ class Fine:
         self._watch()
 
     def _watch(self) -> None:
-        """Cut for error and behaviour as long as that leaves enough zones for those that must be cut.
-
-        Decided between two zones only: of a zone that has begun unwatched there is nothing to judge by.
-        """
+        """Between two zones: cut for error and behaviour while enough zones remain for mandatory cuts."""
         if not self._limits[kernels.L_WATCHED]:
-            self._state[kernels.REF_COUNT] = 0  # nor can the next one refer to it
+            self._state[kernels.REF_COUNT] = 0  # the next one cannot refer to it either
         room = self._zones < self._spare
         self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and room)
 
     def number_after(self, issued: int) -> None:
-        """Before anything is in it: give zones other numbers than those up to `issued`."""
+        """Number zones from `issued` + 1 on; called before the first insert."""
         self._issued = issued
         self.number = self._issue()
 
     @property
     def issued(self) -> int:
-        """The last number that was given to a zone."""
         return self._issued
 
     def _issue(self) -> int:
-        """A number no other zone of `G_1` has had."""
+        """A number that no other zone of `G_1` has had."""
         self._issued += 1
         return self._issued
 
@@ -191,10 +179,7 @@ class Fine:
         greatest: int,
         posted: bool,
     ) -> None:
-        """Add tuples to the blocks of their timestamps.
-
-        Unless `posted` they go to the postings too, in order of arrival.
-        """
+        """Add tuples to the blocks of their timestamps and, unless `posted`, to the postings in order of arrival."""
         low, high = least // self.length, greatest // self.length
         if low == high:
             self._insert_block(low, hashes, rows, times, posted)
@@ -207,7 +192,7 @@ class Fine:
                 part = slice(start, stop)
                 self._insert_block(int(homes[start]), hashes[part], rows[part], times[part], posted)
         else:
-            if not posted:  # blocks take turns, and chains must keep the order of arrival
+            if not posted:  # blocks alternate, and chains must be in order of arrival
                 self._postings.enter_all(hashes, rows)
             for home in np.unique(homes):
                 where = homes == home
@@ -249,7 +234,6 @@ class Fine:
                 self._seal_open(block, REASONS[cut])
 
     def _seal_open(self, block: Block, reason: str) -> None:
-        """Close the open zone and begin the next one."""
         changed = reason == "behaviour"
         kept = int(self._state[kernels.SUB]) if changed else 0
         if kept:
@@ -261,7 +245,7 @@ class Fine:
         sealed = int(self._state[kernels.COUNT]) - kept
         if sealed:
             self._seal(block, self.number, keys, counts, self._rows[:sealed].copy(), self._times[:sealed], reason)
-        elif block.zones:  # the cut before this one stands where behaviour changed: that is its better reason
+        elif block.zones:  # the previous cut is where behaviour changed: a better reason for it
             self.cuts[block.zones[-1].reason] -= 1
             self.cuts[reason] = self.cuts.get(reason, 0) + 1
             block.whole.take(block.zones[-1].reason, -1, -block.zones[-1].count)
@@ -305,7 +289,7 @@ class Fine:
     def _set_aside(
         self, block: Block, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64]
     ) -> None:
-        """Late tuples of a closed block; a full set of them makes a zone."""
+        """Late tuples of a closed block; a full set of them becomes a zone."""
         start = 0
         while start < len(rows):
             if not block.aside:
@@ -325,7 +309,7 @@ class Fine:
             self._seal_open(self.open_block, "boundary")
 
     def collapse(self, horizon: int) -> list[CoarseZone]:
-        """Take the blocks before `horizon` out of `G_1`, each as the one zone it becomes."""
+        """Remove the blocks before `horizon` from `G_1`, each as one zone."""
         out = []
         while self.blocks and self.blocks.peekitem(0)[1].whole.start < horizon:
             _, block = self.blocks.popitem(0)
@@ -347,7 +331,7 @@ class Fine:
     # --- to disk and back --------------------------------------------------------------------------------------
 
     def image(self) -> dict[str, Any]:
-        """All there is to know, as a tree of arrays; what can be worked out again is left out."""
+        """The state as a tree of arrays, without what can be recomputed."""
         pool, count, keys = self.pool, int(self._state[kernels.COUNT]), self._postings.zone_keys
         recent = int(self._state[kernels.SUB]) if self.watched else 0
         return {
@@ -386,7 +370,7 @@ class Fine:
         }
 
     def restore(self, image: dict[str, Any]) -> None:
-        """Become what `image` was made of. The postings are there already."""
+        """Restore from `image`, after the postings."""
         for saved in image["blocks"]:
             self._restore_block(saved)
         self.pool._free = image["free"].tolist()
@@ -427,11 +411,9 @@ class Fine:
 
     @property
     def open_rows(self) -> NDArray[np.int32]:
-        """Rows of the open zone."""
         return self._rows[: int(self._state[kernels.COUNT])]
 
     def open_counts(self, hashes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Exactly how many tuples of each key the open zone has."""
         return self._postings.open_sizes(hashes, self.number, self._counts)
 
     @property

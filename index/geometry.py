@@ -1,8 +1,8 @@
-"""Where in time a tuple stands: spans, horizons and zones, as pure functions of timestamp and watermark.
+"""The time dimension: spans, horizons and zones, as pure functions of timestamp and watermark.
 
 `G_i` spans `T_i = T_1 * rate^(i-1)`. The border between `G_i` and `G_(i+1)` at watermark w is `horizon_i`, the greatest
-multiple of `T_i` that is at least `T_1 + ... + T_i` before w. A timestamp is in the finest granularity whose horizon it
-has not fallen behind; behind `horizon_m` it is gone. All times are integers, microseconds since the epoch.
+multiple of `T_i` that is at least `T_1 + ... + T_i` before w. A timestamp belongs to the finest granularity whose
+horizon it is not behind; behind `horizon_m` it is dropped. All times are integers, microseconds since the epoch.
 """
 
 from dataclasses import dataclass
@@ -56,23 +56,22 @@ class Geometry:
 
     @cached_property
     def reaches(self) -> tuple[int, ...]:
-        """`T_1, T_1 + T_2, ...`: how far before the watermark a block of `G_i` must have ended to leave it."""
+        """`T_1, T_1 + T_2, ...`: how far before the watermark a block of `G_i` must end to leave it."""
         return tuple(sum(self.spans[: i + 1]) for i in range(self.depth))
 
     def horizons(self, watermark: int) -> tuple[int, ...]:
-        """`horizon_1 .. horizon_m`, falling."""
+        """`horizon_1 .. horizon_m`, descending."""
         return tuple((watermark - r) // t * t for t, r in zip(self.spans, self.reaches, strict=True))
 
     def oldest(self, watermark: int) -> int:
-        """The least timestamp still kept."""
+        """The least timestamp retained."""
         return (watermark - self.reaches[-1]) // self.spans[-1] * self.spans[-1]
 
     def oldest_at(self, watermarks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`oldest` of many watermarks."""
         return (watermarks - self.reaches[-1]) // self.spans[-1] * self.spans[-1]
 
     def zones(self, watermark: int) -> list[tuple[int, int]]:
-        """(from, length) of each granularity's zones at that watermark, the finest first; `zone_starts` uses them."""
+        """(from, length) of each granularity's zones at that watermark, finest first; for `zone_starts`."""
         return [
             (horizon, self.zone_length(max(granularity, 2)))
             for granularity, horizon in enumerate(self.horizons(watermark), 1)
@@ -84,7 +83,7 @@ class Geometry:
 
 
 def zone_starts(times: NDArray[np.int64], zones: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """Where the zone of each time begins; 0 for what is before all of them."""
+    """The start of each time's zone; 0 for times before all of them."""
     out = np.zeros(len(times), np.int64)
     above = AFTER_ALL
     for horizon, length in zones:

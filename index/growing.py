@@ -1,4 +1,4 @@
-"""Columns that grow at their end, and what can be done with columns: where the rows of a table are."""
+"""Append-only columns, and column operations: the storage of a table's rows."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from promising.index.schema import TYPES, Column
 
 Places = NDArray[np.int64]
 DTYPES: dict[str, type[Any]] = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": np.int64}
-LEAST = 16  # values that there is room for
+LEAST = 16  # initial capacity
 
 
 class Growing:
-    """An array that grows at its end, at a cost that does not depend on its length."""
+    """An append-only array, at amortised O(1) per value."""
 
     def __init__(self, dtype: type[Any], values: NDArray[Any] | None = None) -> None:
         self._room = np.empty(LEAST, dtype) if values is None else values
@@ -23,7 +23,7 @@ class Growing:
 
     @property
     def values(self) -> NDArray[Any]:
-        """All of it; a view, good until something is appended."""
+        """A view of all values, valid until the next append."""
         return self._room[: self._size]
 
     @property
@@ -44,8 +44,6 @@ class Growing:
 
 
 class GrowingColumn:
-    """The values of one column, nulls among them."""
-
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._values = Growing(np.uint8 if kind == "string" else DTYPES[kind])  # of strings, their bytes
@@ -77,7 +75,7 @@ class GrowingColumn:
         self._size += size
 
     def take(self, places: Places) -> Column:
-        """The values at these places, in that order; memory of its own."""
+        """A copy of the values at these places, in that order."""
         nulls = None if self._nulls is None else self._nulls.values[places]
         if nulls is not None and not nulls.any():
             nulls = None
@@ -90,14 +88,12 @@ class GrowingColumn:
         return Column(None, text, nulls)
 
     def keep(self, places: Places) -> None:
-        """Forget all values but these."""
         left = GrowingColumn(self.kind)
         left.append(self.take(places))
         self.__dict__.update(left.__dict__)
 
 
 def to_arrow(kind: str, column: Column) -> pa.Array:
-    """A column as an array of its type."""
     if column.values is None:
         return column.text
     if kind == "bool":
@@ -107,7 +103,6 @@ def to_arrow(kind: str, column: Column) -> pa.Array:
 
 
 def chosen(column: Column, places: Places) -> Column:
-    """The values at these places of a column."""
     nulls = None if column.nulls is None else column.nulls[places]
     if nulls is not None and not nulls.any():
         nulls = None
@@ -117,7 +112,7 @@ def chosen(column: Column, places: Places) -> Column:
 
 
 def same(kind: str, left: Column, right: Column) -> NDArray[np.bool_]:
-    """Where two columns have the same: a null is as a null, and a NaN as a NaN of the same bits."""
+    """Where two columns are equal: null equals null, and NaN a NaN of the same bits."""
     none = np.zeros(length(left), np.bool_)
     nulls = none if left.nulls is None else left.nulls, none if right.nulls is None else right.nulls
     if kind == "string":

@@ -1,4 +1,4 @@
-"""Arrays of an image on their way back to memory: each is filled in where it belongs."""
+"""Arrays of an image that are restored directly into place."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,21 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 PLACED = re.compile(r"log\.(columns|nulls)\..*|summaries\[\d+\]\.postings\.(older|entries|tags)", re.DOTALL)
-"""The arrays of a stream's image that `restore` takes as `Stored`: they are as long as the stream, and have a place."""
+"""The arrays of a stream's image that `restore` takes as `Stored`: they are as long as the stream."""
 
 
 class Stored(Protocol):
-    """An array that is still in a file."""
-
     def __len__(self) -> int: ...
 
     def into(self, places: Sequence[NDArray[Any]]) -> None:
-        """Have it read to these places, one after the other, which are as long together; who opened the file knows
-        when it is there."""
+        """Schedule reading it into these places, of the same total length; the opener of the file waits for it."""
 
 
 def pour(saved: NDArray[Any] | Stored, places: Sequence[NDArray[Any]]) -> None:
-    """Fill the places, one after the other, which are as long together."""
+    """Fill the places, of the same total length, in order."""
     if not isinstance(saved, np.ndarray):
         saved.into(places)
         return
@@ -33,7 +30,7 @@ def pour(saved: NDArray[Any] | Stored, places: Sequence[NDArray[Any]]) -> None:
 
 
 def joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same rows in the same order, as few stretches (first, last + 1) as they make.
+    """The same rows in the same order, as the fewest ranges (first, last + 1).
 
     >>> joined([(4, 8), (8, 10), (0, 4)])
     [(4, 10), (0, 4)]

@@ -1,4 +1,4 @@
-"""What a stream tells a journal before it changes, so that the change can be made again."""
+"""The journal of a stream: changes are logged before they are made, so that they can be replayed."""
 
 from typing import Any, Protocol
 
@@ -7,21 +7,21 @@ from promising.index.schema import Column
 
 
 class Journal(Protocol):
-    """Takes changes in the order in which they are made. One that raises has taken nothing."""
+    """Logs changes in order. A call that raises has logged nothing."""
 
     def appended(
         self, columns: dict[str, Column], tuples: int, added: Appended, producer: str | None, sequence: int | None
     ) -> None:
-        """Tuples come in, all of them to be kept; `added` is what the sender is told."""
+        """Tuples are appended, all of them accepted; `added` is reported to the sender."""
 
     def advanced(self, watermark: int) -> None:
-        """The watermark moves, without tuples."""
+        """The watermark advances without tuples."""
 
     def created(self, definition: dict[str, Any]) -> None:
-        """A summary is made."""
+        """A summary is created."""
 
     def dropped(self, summary: str) -> None:
-        """A summary goes."""
+        """A summary is dropped."""
 
     def wait(self) -> None:
-        """Return when all that was told so far will not be lost."""
+        """Return when everything logged so far is durable."""

@@ -1,4 +1,4 @@
-"""Which batches of which producers are in: so that one sent twice is added once."""
+"""The ledger of producers' batches: a batch that is sent twice is added exactly once."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
@@ -10,22 +10,22 @@ from sortedcontainers import SortedDict
 from promising.errors import BadSequence, SequenceTooOld
 from promising.index.regions import Appended
 
-PRODUCERS = 1024  # that a stream remembers; who has added nothing for longest is forgotten first
-BATCHES = 256  # of one producer; some 70 MB at the very most, in all
+PRODUCERS = 1024  # remembered per stream; the least recently active is evicted first
+BATCHES = 256  # per producer; about 70 MB at most in all
 LONGEST_NAME = 256
 
 
 @dataclass
 class _Producer:
     batches: SortedDict[int, Appended] = field(default_factory=SortedDict)
-    forgotten: int = 0  # the greatest number that is no longer remembered
+    forgotten: int = 0  # the greatest evicted number
 
 
 class Ledger:
     """The last `BATCHES` batches of the last `PRODUCERS` producers.
 
-    A number that is remembered is answered as it was. One that is not, and greater than every number forgotten, was
-    never added. Any other cannot be told apart from one that was, and is refused.
+    A remembered number gets its previous answer. An unknown number greater than every evicted one was never added. Any
+    other may have been added, and is refused.
 
     >>> ledger = Ledger()
     >>> ledger.find("till 7", 1) is None
@@ -39,7 +39,7 @@ class Ledger:
         self._producers: OrderedDict[str, _Producer] = OrderedDict()
 
     def find(self, producer: str | None, sequence: int | None) -> Appended | None:
-        """What became of a batch that was added before; None if it was not."""
+        """The result of a batch that was added before; None if it was not."""
         if producer is None and sequence is None:
             return None
         name, number = check_number(producer, sequence)
@@ -56,15 +56,13 @@ class Ledger:
         return None
 
     def knows(self, producer: str) -> bool:
-        """Whether anything of this producer is remembered."""
         return producer in self._producers
 
     def any(self, prefix: str) -> bool:
-        """Whether a producer is remembered whose name begins so."""
+        """Whether a producer with that prefix is remembered."""
         return any(name.startswith(prefix) for name in self._producers)
 
     def note(self, producer: str | None, sequence: int | None, added: Appended) -> None:
-        """Remember a batch that was added."""
         if producer is None or sequence is None:
             return
         known = self._producers.get(producer)
@@ -79,7 +77,6 @@ class Ledger:
             self._producers.popitem(last=False)
 
     def image(self) -> dict[str, Any]:
-        """All there is to know, as a tree of arrays."""
         known = list(self._producers.values())
         batches = [added for producer in known for added in producer.batches.values()]
         return {
@@ -92,7 +89,6 @@ class Ledger:
         }
 
     def restore(self, image: dict[str, Any]) -> None:
-        """Become what `image` was made of."""
         at = 0
         for name, size, forgotten in zip(
             image["names"], image["sizes"].tolist(), image["forgotten"].tolist(), strict=True
@@ -106,7 +102,7 @@ class Ledger:
 
 
 def check_number(producer: str | None, sequence: int | None) -> tuple[str, int]:
-    """A producer's name and the number of a batch that can be, or `BadSequence`."""
+    """A valid producer name and batch number, or `BadSequence`."""
     if not isinstance(producer, str) or not producer or len(producer) > LONGEST_NAME:
         raise BadSequence(
             f"a sequence needs a producer: a name of 1 to {LONGEST_NAME} characters, not {_short(producer)}"

@@ -1,4 +1,4 @@
-"""What whoever prepares tuples elsewhere must know of a stream, so that it can take them in as they are."""
+"""The description of a stream that an external loader needs to prepare tuples for it."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,10 +13,10 @@ EVER = 1 << 62
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """A stream as it stood when a load was planned.
+    """A stream when a load was planned.
 
-    types: of its columns, in order; `time` is the one of the event time, `keys` those that must have a value.
-    latest: no tuple may be dated later; oldest: what is older has aged out; room: tuples that fit.
+    types: of its columns, in order; `time` is the event time, `keys` must not be null.
+    latest: no tuple may be later; oldest: older tuples have aged out; room: tuples that fit.
     summaries: their definitions.
     """
 
@@ -42,7 +42,7 @@ class LoadPlan:
         return cls(**{**found, "keys": tuple(found["keys"])})
 
     def shaped(self, latest: int | None) -> "Shape":
-        """How tuples are laid out of which the last is dated `latest`: by the zones that they will be in."""
+        """The layout of tuples of which the last is dated `latest`: by their future zones."""
         known = [self.watermark, None if latest is None else latest - self.lateness]
         watermark = max((w for w in known if w is not None), default=None)
         made = [Summed.of(definition, self) for definition in self.summaries]
@@ -66,9 +66,9 @@ class LoadPlan:
 class Shape:
     """The layout of a load.
 
-    oldest: tuples before it are left out, as they would age out at once. key, buckets, shift: a tuple's bucket is the
-    hash of its key without the last `shift` bits. zones: (from, length), falling; a time is in the zone
-    `time // length * length` of the first it is not before.
+    oldest: earlier tuples are omitted, as they would age out at once. key, buckets, shift: a tuple's bucket is the hash
+    of its key without the last `shift` bits. zones: (from, length), descending; a time is in the zone `time // length *
+    length` of the first that begins at or before it.
     """
 
     watermark: int | None
@@ -89,7 +89,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Summed:
-    """One summary by its definition, as far as its sums need it."""
+    """One summary's definition, as far as its sums need it."""
 
     name: str
     key: str
@@ -113,5 +113,4 @@ class Summed:
         return self.geometry.reaches[-1]
 
     def zones(self, watermark: int) -> list[tuple[int, int]]:
-        """See `Geometry.zones`."""
         return self.geometry.zones(watermark)

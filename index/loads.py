@@ -1,7 +1,4 @@
-"""How a stream takes in a load that was prepared elsewhere: the check of it, the room that it needs, its tuples.
-
-A load is known by its token, which the ledger of the stream remembers beside the batches of its producers.
-"""
+"""Attaching a load that was prepared elsewhere; its token is in the stream's ledger, beside producers' batches."""
 
 from collections.abc import Mapping, Set
 
@@ -14,16 +11,15 @@ from promising.index.stream_image import definitions
 from promising.index.summary_index import SummaryIndex
 from promising.index.time_text import instant
 
-LOADS = "load:"  # with which the names of loads begin in the ledger
+LOADS = "load:"  # prefix of loads in the ledger
 
 
 def load_name(token: str) -> str:
-    """The name under which the ledger has a load."""
     return LOADS + token
 
 
 def find_load(ledger: Ledger, stream: str, token: str, digest: int) -> Attached | None:
-    """What became of a load that was taken in under this token; None if there was none."""
+    """The result of a load attached under this token; None if there was none."""
     found = ledger.find(load_name(token), digest)
     if found is not None:
         return Attached(found.accepted, found.refused, duplicate=True)
@@ -36,17 +32,14 @@ def find_load(ledger: Ledger, stream: str, token: str, digest: int) -> Attached 
 
 
 def rows_for(load: Load, log: TupleLog) -> int:
-    """Rows that a load takes at most, in whole chunks: for what comes in memory together, then for each run."""
+    """Maximum rows of a load, in whole chunks: for its tuples in memory together, then for each run."""
     warm = sum(len(part) for part in load.parts if part.run is None)
     sizes = [warm, *(len(part) for part in load.parts if part.run is not None)]
     return sum(-(-size // log.chunk) for size in sizes) * log.chunk
 
 
 def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, log: TupleLog) -> None:
-    """Raises unless the load can be taken in as a whole.
-
-    stream: its name. keys: the columns that must have a value.
-    """
+    """Raises unless the whole load can be attached. keys: the columns that must not be null."""
     watermark = retention.reached(load.latest)
     if watermark < load.watermark:
         raise BadPackage(
@@ -71,7 +64,7 @@ def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, lo
 
 
 def take_in(load: Load, log: TupleLog, summaries: Mapping[str, SummaryIndex], seed: int) -> None:
-    """Add the tuples of a load to the log and the summaries, which have reached its watermark. There is room."""
+    """Add a load to the log and the summaries, which have reached its watermark. There is room."""
     summed = {
         made["name"] for made in definitions(summaries.values(), now=True) if load.summaries.get(made["name"]) == made
     }

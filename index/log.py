@@ -1,11 +1,11 @@
-"""The stream's tuples, stored once, column by column, in order of arrival.
+"""The stream's tuples, stored once, by column, in order of arrival.
 
-Memory is reserved for `max_tuples` at the start and touched only when used. Rows are handed out in chunks; a chunk is
-given back when all its tuples are older than anything that reads them, strictly in order of arrival, and the lowest
-free chunk is used next. So row numbers are small, stay put, and the resident size follows the tuples kept.
+Memory is reserved for `max_tuples` at the start and touched only when used. Rows are allocated in chunks; a chunk is
+released when all its tuples are older than any reader needs, strictly in order of arrival, and the lowest free chunk is
+used next. So row numbers are small and stable, and the resident size follows the tuples retained.
 
-A chunk whose tuples are in a store on disk can go cold: its rows stay where they are, its columns leave memory and are
-read from the store when they are asked for. Questions about times are answered from a chunk's edges where they tell.
+A chunk whose tuples are stored on disk can become cold: it keeps its row numbers, and its columns are read from the
+store on demand. Chunk bounds answer questions about times where they suffice.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ from promising.index.kernels.seal import extent, time_range
 from promising.index.schema import Column, Schema
 
 CHUNK = 1 << 14  # a power of two
-SLICE = 1 << 18  # tuples given back at once
+SLICE = 1 << 18  # tuples released at once
 
 
 class TupleLog(Columns):
@@ -54,18 +54,17 @@ class TupleLog(Columns):
         return starts, self._used[at], self._edges[at, 0], self._edges[at, 1]
 
     def homes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Of the same chunks: arrivals before each, the run it is in (-1 if in memory) and its place there."""
+        """Of the same chunks: arrivals before each, its run (-1 if in memory) and its place there."""
         at = np.fromiter((c.start for c in self._chunks), np.int64, len(self._chunks)) // CHUNK
         return self.bases[at], self._tiers.run[at], self._tiers.place[at]
 
     def count_from(self, oldest: int | None) -> int:
-        """Tuples dated `oldest` or later."""
         if oldest is None:
             return len(self)
         return sum(self._count_from(c, oldest) for c in self._chunks if c.latest >= oldest)
 
     def _count_from(self, chunk: Chunk, oldest: int) -> int:
-        """Of one that cannot be read, all it had: who reads its tuples is told."""
+        """An unreadable chunk counts as a whole: reading its tuples raises."""
         if chunk.earliest >= oldest:
             return chunk.used
         try:
@@ -74,7 +73,7 @@ class TupleLog(Columns):
             return chunk.used
 
     def check_room(self, tuples: int, columns: dict[str, Column], oldest: Callable[[], int | None]) -> None:
-        """Refuse what would not fit even after everything older than `oldest()` has been given back."""
+        """Reject what would not fit even after everything older than `oldest()` has been released."""
         if tuples <= len(self._free) * CHUNK and not self._heaps:
             return
         leaving = self._leaving(oldest())
@@ -95,11 +94,11 @@ class TupleLog(Columns):
             )
 
     def room(self, oldest: int | None) -> int:
-        """Tuples that fit into chunks of their own, once everything older than `oldest` has been given back."""
+        """Tuples that fit into new chunks, once everything older than `oldest` has been released."""
         return (len(self._free) + self._leaving(oldest)) * CHUNK
 
     def _open(self) -> bool:
-        """Whether the last chunk takes more tuples: not one that is cold, or after which some have been lost."""
+        """Whether the last chunk accepts tuples: not if cold, or if later tuples were lost."""
         if not self._chunks or self._chunks[-1].used == CHUNK:
             return False
         last = self._chunks[-1]
@@ -127,17 +126,13 @@ class TupleLog(Columns):
         return rows
 
     def _begin(self) -> Chunk:
-        """The next chunk, with nothing in it."""
         chunk = Chunk(heappop(self._free), self.arrived, 0, 1 << 62, -(1 << 62))
         self._chunks.append(chunk)
         self.bases[chunk.start // CHUNK] = self.arrived
         return chunk
 
     def adopt(self, run: int, times: NDArray[np.int64], nulls: Iterable[str]) -> NDArray[np.int32]:
-        """Append tuples that are in the store already, as that run, in this order; returns their rows.
-
-        nulls: columns of the run that have any. There is `room`.
-        """
+        """Append tuples stored as that run, in order; returns their rows. nulls: columns with any. There is `room`."""
         chunks = []
         for first in range(0, len(times), CHUNK):
             part = times[first : first + CHUNK]
@@ -155,7 +150,7 @@ class TupleLog(Columns):
         return np.concatenate([self._rows_of(c) for c in chunks])
 
     def _leaving(self, oldest: int | None) -> int:
-        """How many of the first chunks hold only tuples older than `oldest`."""
+        """The number of first chunks with only tuples older than `oldest`."""
         count = 0
         for chunk in self._chunks:
             if oldest is None or chunk.latest >= oldest:
@@ -164,10 +159,10 @@ class TupleLog(Columns):
         return count
 
     def release(self, oldest: int, tuples: int = 0) -> list[NDArray[np.int32]]:
-        """Give back the first chunks that hold only tuples older than `oldest`; returns their rows, oldest first.
+        """Release the first chunks with only tuples older than `oldest`; returns their rows, oldest first.
 
-        Not all at once if there are many: as many as make room for so many `tuples`, and a slice; with strings, which
-        have a ceiling in bytes, all. The rows can be read until the next `write`.
+        If there are many, only as many as make room for `tuples`, and a slice; all with strings, which have a ceiling
+        in bytes. The rows are readable until the next `write`.
         """
         leaving = self._leaving(oldest)
         least = -(-tuples // CHUNK) + 1 - len(self._free)
@@ -178,7 +173,7 @@ class TupleLog(Columns):
         return gone
 
     def recycle(self, gone: list[NDArray[np.int32]]) -> None:
-        """Make the rows that `release` returned free for new tuples."""
+        """Free the rows that `release` returned."""
         for rows in gone:
             start = int(rows[0])
             self._used[start // CHUNK] = 0
@@ -186,7 +181,7 @@ class TupleLog(Columns):
             heappush(self._free, start)
 
     def check_rows(self, rows: NDArray[Any]) -> NDArray[np.int32]:
-        """Rows from outside: each must have a tuple, if not the one that was there when the caller got it."""
+        """Validate a caller's rows: each must have a tuple, though maybe not the one the caller saw."""
         given = np.asarray(rows)
         if given.dtype.kind not in "iu" or given.ndim != 1:
             raise WrongType(f"rows are a column of whole numbers, not {given.dtype} of shape {given.shape}")
@@ -198,7 +193,7 @@ class TupleLog(Columns):
         return np.ascontiguousarray(given, np.int32)
 
     def rows_from(self, arrival: int) -> NDArray[np.int32]:
-        """Rows of the tuples that arrived from the `arrival`-th on, in order of arrival."""
+        """Rows from the `arrival`-th tuple on, in order of arrival."""
         parts = [np.empty(0, np.int32)]
         for chunk in reversed(self._chunks):
             if chunk.base + chunk.used <= arrival:
@@ -208,49 +203,45 @@ class TupleLog(Columns):
         return np.concatenate(parts[::-1])
 
     def rows(self) -> NDArray[np.int32]:
-        """All rows, in order of arrival."""
         parts = [self._rows_of(c) for c in self._chunks]
         return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
     def stretches(self) -> list[tuple[int, int]]:
-        """All rows, in order of arrival, as stretches (first, last + 1)."""
+        """All rows, in order of arrival, as ranges (first, last + 1)."""
         return [(c.start, c.start + c.used) for c in self._chunks]
 
     def _rows_of(self, chunk: Chunk) -> NDArray[np.int32]:
         return np.arange(chunk.start, chunk.start + chunk.used, dtype=np.int32)
 
     def has_nulls(self, name: str) -> bool:
-        """Whether any tuple kept has no value in this column."""
         return any(self.nulls(name, self._rows_of(c)) is not None for c in self._chunks)
 
     # --- when --------------------------------------------------------------------------------------------------
 
     @property
     def times(self) -> NDArray[np.int64] | None:
-        """The event time at every row; None if some of them are not in memory."""
+        """The event time at every row; None if some are not in memory."""
         return None if self._tiers else self._times
 
     def when(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The event time of each row."""
         return self.values(self.schema.time, rows)
 
     def span(self, rows: NDArray[np.int32]) -> tuple[int, int]:
-        """The least and the greatest event time of some rows, one at least."""
+        """The least and the greatest event time of at least one row."""
         found = extent(self.when(rows)) if self._tiers else time_range(self._times, rows, len(rows))
         return int(found[0]), int(found[1])
 
     def edges(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bounds of the event time of each row, without looking at the row."""
+        """Bounds of the event time of each row, without reading it."""
         at = rows // CHUNK
         return self._edges[at, 0], self._edges[at, 1]
 
     def arrivals(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
-        """How many tuples of the stream had arrived before each row."""
+        """The arrival number of each row."""
         found: NDArray[np.int64] = self.bases[rows // CHUNK] + rows % CHUNK
         return found
 
     def between(self, rows: NDArray[np.int32], start: int, end: int) -> NDArray[np.bool_]:
-        """Which rows lie in [start, end)."""
         if not self._tiers:
             times = self.when(rows)
             return (times >= start) & (times < end)
@@ -263,14 +254,14 @@ class TupleLog(Columns):
 
     @property
     def time_range(self) -> tuple[int, int]:
-        """Bounds of the event times kept: nothing is earlier or later."""
+        """Bounds of the event times retained."""
         if not self._chunks:
             return 0, 0
         return min(c.earliest for c in self._chunks), max(c.latest for c in self._chunks)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tuples in memory: fixed columns by the row, strings by what their heaps hold."""
+        """Bytes of the tuples in memory: fixed columns by row, strings by heap."""
         held = (len(self._chunks) - sum(self._tiers.live.values())) * CHUNK
         fixed = sum(c.itemsize for c in self._columns.values()) + len(self._nulls)
         return held * fixed + self.string_bytes
@@ -279,19 +270,14 @@ class TupleLog(Columns):
 
     @property
     def warm(self) -> int:
-        """Tuples in memory."""
         return self._held - int(self._used[self._tiers.run >= 0].sum())
 
     @property
     def runs(self) -> list[int]:
-        """The runs that cold tuples are in."""
         return sorted(self._tiers.live)
 
     def coolable(self, before: int, warm: int, most: int) -> list[Chunk]:
-        """The oldest chunks, `most` at most, that can go cold so that no less than `warm` tuples stay in memory.
-
-        They take no more tuples, are next to each other in order of arrival, and all dated earlier than `before`.
-        """
+        """The oldest adjacent closed chunks dated before `before`, at most `most`, that leave `warm` tuples warm."""
         excess = (self.warm - warm) // CHUNK
         out: list[Chunk] = []
         for chunk in self._chunks:
@@ -304,7 +290,6 @@ class TupleLog(Columns):
         return out
 
     def columns_of(self, chunks: list[Chunk]) -> dict[str, Column]:
-        """A copy of all columns of these chunks."""
         rows = np.concatenate([self._rows_of(c) for c in chunks])
         out = {}
         for name in self.schema.types:
@@ -316,7 +301,7 @@ class TupleLog(Columns):
         return out
 
     def cool(self, run: int, chunks: list[Chunk]) -> bool:
-        """Let go of the columns of these chunks, which can be read as that run. False if one was given back since."""
+        """Release the columns of these chunks, now stored as that run. False if a chunk was released meanwhile."""
         known = {c.start: c.base for c in self._chunks}
         if any(known.get(c.start) != c.base for c in chunks):
             return False
@@ -324,7 +309,7 @@ class TupleLog(Columns):
         return True
 
     def lose(self, run: int) -> int:
-        """Give up a run that cannot be read any more: returns how many tuples are gone. Summaries must be made anew."""
+        """Drop a run that cannot be read any more; returns the tuples lost. Summaries must be rebuilt."""
         lost = [c for c in self._chunks if self._tiers.run[c.start // CHUNK] == run]
         self._chunks = deque(c for c in self._chunks if self._tiers.run[c.start // CHUNK] != run)
         self.recycle([self._rows_of(c) for c in lost])
@@ -334,7 +319,7 @@ class TupleLog(Columns):
     # --- to disk and back --------------------------------------------------------------------------------------
 
     def image(self) -> dict[str, Any]:
-        """All there is to know, as a tree of arrays; of cold chunks only where they are."""
+        """The state as a tree of arrays; of cold chunks only their location."""
         warm = [c for c in self._chunks if self._tiers.run[c.start // CHUNK] < 0]
         at = [c.start // CHUNK for c in self._chunks]
         return {
@@ -346,7 +331,6 @@ class TupleLog(Columns):
         }
 
     def restore(self, image: dict[str, Any]) -> None:
-        """Become what `image` was made of. The log is new."""
         self.arrived = image["arrived"]
         chunks = [Chunk(*(int(v) for v in line)) for line in image["chunks"]]
         self._chunks = deque(chunks)

@@ -1,4 +1,4 @@
-"""The sizes of a summary, and the memory they can take at most."""
+"""The sizes of a summary, and their maximum memory."""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +7,7 @@ from promising.index.geometry import Geometry
 from promising.index.kernels.open_zone import ROW, WINDOW
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
-AUTO = "auto"  # one of them, whichever costs least: index/auto_structure.py
+AUTO = "auto"  # the cheapest of them: index/auto_structure.py
 GROUP = 64  # zones that share the words of a bit-sliced filter
 
 
@@ -15,13 +15,13 @@ GROUP = 64  # zones that share the words of a bit-sliced filter
 class Options:
     """What `OPTIONS (...)` can set.
 
-    buckets, depth, width: value buckets, and rows and columns of the count-sketch of each cell. `time` has one bucket.
-    maxlength: most tuples of a zone of `G_1`.
+    buckets, depth, width: value buckets, and rows and columns of each cell's count-sketch. `time` has one bucket.
+    maxlength: maximum tuples of a zone of `G_1`.
     tolerance: a zone is cut when the standard error of its estimates exceeds this many tuples.
-    effect: a zone is cut when the squared distance of its last tuples from its reference exceeds this share of the
-        reference's own F2 (and what chance would give).
-    filter_bits: bits of a zone's filter in `G_1`; `coarse_bits` of one in `G_2..G_m`. `probes` of them are set per key.
-    ceiling: most bytes the summary may take; None takes what the sizes come to.
+    effect: a zone is cut when the squared distance of its last tuples from its reference exceeds chance and this
+        fraction of the reference's F2.
+    filter_bits: bits of a zone's filter in `G_1`; `coarse_bits` in `G_2..G_m`. `probes` of them are set per key.
+    ceiling: maximum bytes of the summary; None for the sum of the sizes.
     """
 
     buckets: int = 64
@@ -63,16 +63,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The dimensions a summary has for its whole life, worked out once from options, geometry and stream.
+    """The fixed dimensions of a summary, derived from options, geometry and stream.
 
-    The ceiling is the sum of everything that can ever be held at once:
+    The ceiling is the sum of everything that can be held at once:
 
         zones of G_1       zones * (counters + bucket borders, tuples and F2) + groups * filter words
-        the open zone      rows, keys, sizes; and per block of G_1 a zone of G_2 in the making and its late tuples
+        the open zone      rows, keys, sizes; and per block of G_1 a future zone of G_2 and its late tuples
         G_2 .. G_m         at most 2 * rate + 2 zones each
         pyramids           a third as many nodes as zones, none larger than a zone with wide counters
-        postings           4 bytes a tuple, and the directory at its fullest, with the one it grew from
-        cells              4 bytes a tuple
+        postings           4 bytes per tuple, and the directory at its fullest, with the one it grew from
+        cells              4 bytes per tuple
     """
 
     structure: str
@@ -141,7 +141,7 @@ class Sizes:
 
     @classmethod
     def auto(cls, now: str, options: Options, geometry: Geometry, max_tuples: int, lateness: int) -> "Sizes":
-        """Of a summary that may change its structure and has `now`: the ceiling is that of the largest it may have."""
+        """Sizes of an `auto` summary with the structure `now`: the ceiling is the largest of all structures."""
         every = {name: cls.of(name, options, geometry, max_tuples, lateness) for name in STRUCTURES}
         return replace(every[now], ceiling=max(sizes.ceiling for sizes in every.values()))
 

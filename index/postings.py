@@ -1,4 +1,4 @@
-"""The exact route: every key's rows, whatever the zones say."""
+"""Exact postings: the rows of every key, independent of zones."""
 
 from typing import Any
 
@@ -13,21 +13,18 @@ NO_KEYS, NO_SIZES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 class Postings:
-    """A directory of keys and, per key, a chain through the log's rows. See `index/kernels/postings.py` for the layout.
+    """A directory of keys and, per key, a chain through the log's rows; `index/kernels/postings.py` has the layout.
 
-    Holds every row of the log, those too old for the summary included, until the log gives it back. `keys` is how many
-    keys to expect: with room for them from the start, no row waits until the directory has grown.
+    It has every row of the log, including those too old for the summary. `keys`: expected number; with room for them,
+    no insert waits for the directory to grow.
     """
 
     def __init__(self, capacity: int, keys: int = 0) -> None:
         self._older = np.empty(capacity, np.int32)
         self._heads = np.zeros(4, np.int64)
-        self.version = 0
-        """Changes whenever a line of the directory moves or goes."""
-        self.forgotten = 0
-        """Rows given back so far."""
-        self.until: int | None = None
-        """The arrival number from which on it is not told of tuples any more; None while it is."""
+        self.version = 0  # changes whenever a directory line moves or is removed
+        self.forgotten = 0  # rows released so far
+        self.until: int | None = None  # the first arrival that it does not receive; None while it receives all
         self._allot(max(LEAST, 1 << (2 * (keys + kernels.AHEAD)).bit_length() if keys else 0))
 
     def _allot(self, lines: int) -> None:
@@ -42,12 +39,10 @@ class Postings:
         kernels.rehash(old, old_small, self._entries, self._small, self._tags)
 
     def begin_zone(self) -> None:
-        """Forget the keys of the open zone."""
         self._heads[kernels.KEYS] = 0
 
     @property
     def zone_keys(self) -> int:
-        """Keys counted for the open zone."""
         return int(self._heads[kernels.KEYS])
 
     def enter(
@@ -69,11 +64,10 @@ class Postings:
             self._resize(2 * len(self._entries))
 
     def enter_all(self, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
-        """Add rows to their keys, and to no zone."""
         self.enter(hashes, rows, 0, len(rows), -1, NO_KEYS, NO_SIZES)
 
     def take_back(self, hashes: NDArray[np.int64], sizes: NDArray[np.int32]) -> None:
-        """Leave tuples, the last to come, out of the open zone's sizes."""
+        """Subtract the newest tuples from the open zone's sizes."""
         kernels.take_back(self._entries, self._small, hashes, len(hashes), sizes)
 
     def note(self, hashes: NDArray[np.int64], zone: int, keys: NDArray[np.int64], sizes: NDArray[np.int32]) -> None:
@@ -81,13 +75,12 @@ class Postings:
         kernels.note(self._entries, self._small, self._heads, keys, sizes, hashes, len(hashes), zone)
 
     def open_sizes(self, hashes: NDArray[np.int64], zone: int, sizes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Exactly how many tuples of each key the open zone has."""
         out = np.empty(len(hashes), np.int64)
         kernels.open_sizes(self._entries, self._small, sizes, hashes, zone, out)
         return out
 
     def forget(self, hashes: NDArray[np.int64]) -> None:
-        """Drop the oldest row of each of these keys, as the log gives the rows back in order of arrival."""
+        """Drop the oldest row of each of these keys, as the log releases rows in order of arrival."""
         self.version += 1
         self.forgotten += len(hashes)
         missing = kernels.forget(self._entries, self._small, self._tags, self._heads, hashes)
@@ -96,10 +89,7 @@ class Postings:
             self._resize(len(self._entries) // 2)
 
     def purge(self, gone: NDArray[np.bool_], chunk: int) -> None:
-        """Drop the rows of these chunks, the oldest that there are, without knowing their keys: slow.
-
-        gone: by number of chunk.
-        """
+        """Drop the rows of these oldest chunks without knowing their keys: slow. gone: by chunk number."""
         sizes = np.zeros(len(self._entries), np.int64)
         kernels.count_gone(self._small, self._older, gone, chunk.bit_length() - 1, sizes)
         found = np.flatnonzero(sizes)
@@ -114,28 +104,22 @@ class Postings:
 
     @property
     def lines(self) -> int:
-        """Size of the directory, empty lines included."""
+        """Size of the directory, including empty lines."""
         return len(self._entries)
 
     @property
     def most(self) -> int:
-        """No key has more rows."""
+        """An upper bound on the rows of any key."""
         return int(self._heads[kernels.MOST])
 
     def tally(self, start: int, stop: int, sizes: NDArray[np.int64], dense: NDArray[np.uint8]) -> None:
-        """Add to sizes[n] how many keys of lines `start..stop` have n rows; the last counts all that have more.
-
-        dense[line] becomes that number, up to 255, 0 if the line is empty.
-        """
+        """Count the keys of lines `start..stop` by rows into `sizes` (last: more); dense[line] = rows, at most 255."""
         kernels.tally(self._small, self._tags, start, stop, sizes, dense)
 
     def listed(
         self, start: int, stop: int, least: int = 1, most: int = 1 << 31, dense: NDArray[np.uint8] | None = None
     ) -> NDArray[np.int64]:
-        """Hashes of the keys in lines `start..stop` that have from `least` to `most` rows.
-
-        dense: what `tally` wrote, if nothing has changed since.
-        """
+        """Hashes of keys in lines `start..stop` with `least` to `most` rows. dense: from `tally`, if still valid."""
         out = np.empty(stop - start, np.int64)
         between = (start, stop, least, most, out)
         if dense is None:
@@ -145,7 +129,7 @@ class Postings:
         return out[:found]
 
     def follow(self, row: int, rows: NDArray[np.int32]) -> int:
-        """Fill `rows` with `row` and the next older ones of its key; returns the one after them."""
+        """Fill `rows` with `row` and the next older ones of its key; returns the following one."""
         return int(kernels.follow(self._older, row, rows))
 
     def walk(
@@ -157,14 +141,13 @@ class Postings:
         return probe, rows
 
     def image(self, stretches: list[tuple[int, int]]) -> dict[str, Any]:
-        """All there is to know, as a tree of arrays; the log has rows in these stretches."""
+        """The state as a tree of arrays; the log has rows in these ranges."""
         heads = self._heads.copy()
         heads[kernels.FETCHED] = 0
         older = np.concatenate([np.empty(0, np.int32), *(self._older[first:last] for first, last in stretches)])
         return {"older": older, "entries": self._entries.copy(), "tags": self._tags.copy(), "heads": heads}
 
     def restore(self, image: dict[str, Any], stretches: list[tuple[int, int]]) -> None:
-        """Become what `image` was made of."""
         pour(image["older"], [self._older[first:last] for first, last in joined(stretches)])
         self._allot(len(image["tags"]))
         pour(image["entries"], [self._entries])
@@ -173,9 +156,7 @@ class Postings:
 
     @property
     def keys(self) -> int:
-        """Distinct keys."""
         return int(self._heads[kernels.USED])
 
     def nbytes(self, rows: int) -> int:
-        """Bytes in use for a log of that many rows."""
         return self._entries.nbytes + self._tags.nbytes + 4 * rows

@@ -1,4 +1,4 @@
-"""Tuples that were prepared elsewhere, as a stream takes them in: where they are, and what their zones add up to."""
+"""A load that was prepared elsewhere, as a stream attaches it: its tuples, and what they add to zones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from promising.index.zone import CoarseZone, Tuples
 
 
 class Attached(NamedTuple):
-    """What became of a load: tuples taken in, and left out by reason. `duplicate`: it had been taken in before."""
+    """The result of a load: tuples accepted, and refused by reason. `duplicate`: it was attached before."""
 
     accepted: int
     refused: dict[str, int]
@@ -32,7 +32,7 @@ class Sum:
     last: int
 
     def zone(self, rows: NDArray[np.int32]) -> CoarseZone:
-        """As a zone that another one can absorb; `rows` are its tuples."""
+        """The zone to absorb; `rows` are its tuples."""
         zone = CoarseZone(
             self.start // self.length,
             self.start,
@@ -49,11 +49,10 @@ class Sum:
 
 @dataclass(frozen=True)
 class LoadPart:
-    """Some of the tuples, in the order in which they arrive.
+    """Some of the tuples, in order of arrival: stored as `run`, or in `columns`.
 
-    They can be read as `run`, or are in `columns`. hashes: of every key column that a load was planned for. nulls:
-    columns with values missing. sums: by summary, of the zones before the horizon of `G_1` that the load was planned
-    for.
+    hashes: of every key column in the load plan. nulls: columns with nulls. sums: by summary, of the zones before the
+    planned horizon of `G_1`.
     """
 
     times: NDArray[np.int64]
@@ -69,10 +68,7 @@ class LoadPart:
 
 @dataclass(frozen=True)
 class Load:
-    """All of it. `digest` tells one content from another; `watermark` is what its zones were worked out for.
-
-    summaries: the definitions that there are sums of, by name. latest: the latest event time.
-    """
+    """A whole load: `digest` identifies the content, zones are for `watermark`; `summaries` are those with sums."""
 
     token: str
     digest: int

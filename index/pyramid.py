@@ -1,12 +1,12 @@
 """The pyramid over the sealed zones of a block of `G_1`: from coarse to fine in both dimensions.
 
-A node of level l stands for `FANOUT^l` zones and `FANOUT^l` buckets: the sum of its children's sketches and the OR of
-their filters. It is built once, when first asked for after its last child has closed; zones never change, so it stays
-right, and it goes when its block collapses. A search visits a node's children only if the node's filter lets the key
-through, so it finds exactly the zones that the flat scan finds.
+A node of level l covers `FANOUT^l` zones and `FANOUT^l` buckets: the sum of its children's sketches and the OR of their
+filters. It is built on first use after its last child is sealed, and dropped when its block collapses; sealed zones
+never change, so it stays valid. A search visits a node's children only if the node's filter passes the key, so it finds
+exactly the zones of the flat scan.
 
-The flat scan is faster at every number of zones we have measured (`benchmarks/search.py`, up to 16,384), because one
-word of the sliced filter answers for 64 zones; so it is what `regions` uses unless told otherwise.
+The flat scan is faster at every measured number of zones (`benchmarks/search.py`, up to 16,384), because one word of
+the sliced filter answers for 64 zones; so it is the default of `regions`.
 """
 
 from dataclasses import dataclass
@@ -23,10 +23,7 @@ FANOUT = 4
 
 @dataclass(frozen=True)
 class Node:
-    """Zones `first..first + zones` of a block, in groups of `buckets` buckets.
-
-    `children` are nodes, or zones at level 1.
-    """
+    """Zones `first..first + zones` of a block, by `buckets` buckets; `children` are nodes, or zones at level 1."""
 
     level: int
     first: int
@@ -42,7 +39,7 @@ class Node:
 
 
 def build(fine: Fine, block: Block, first: int, level: int) -> Node:
-    """The node of that level over the zones from `first` on, all of them sealed."""
+    """The node of that level over the sealed zones from `first` on."""
     sizes, pool = fine.sizes, fine.pool
     step = FANOUT ** (level - 1)
     if level == 1:
@@ -63,7 +60,7 @@ def build(fine: Fine, block: Block, first: int, level: int) -> Node:
 
 
 def node(fine: Fine, block: Block, first: int, level: int) -> Node:
-    """The node, built if it is new."""
+    """The node, built on first use."""
     known: Node | None = block.pyramid.get((level, first))
     if known is None:
         known = block.pyramid[level, first] = build(fine, block, first, level)
@@ -71,7 +68,7 @@ def node(fine: Fine, block: Block, first: int, level: int) -> Node:
 
 
 def roots(fine: Fine, block: Block) -> tuple[list[Node], int]:
-    """The largest complete nodes, oldest first, and the first zone that none of them covers."""
+    """The largest complete nodes, oldest first, and the first zone not covered."""
     out: list[Node] = []
     at = 0
     while len(block.zones) - at >= FANOUT:
@@ -86,7 +83,7 @@ def roots(fine: Fine, block: Block) -> tuple[list[Node], int]:
 def descend(
     fine: Fine, hashes: NDArray[np.int64], wanted: NDArray[np.uint8]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What `survivors` finds, by way of the pyramid: (index of the key, slot)."""
+    """The result of `survivors`, by the pyramid: (index of the key, slot)."""
     sizes = fine.sizes
     slots = np.empty((sizes.probes, len(hashes)), np.int64)
     filter_slots(hashes, Sizes.lg(sizes.slots), slots)

@@ -24,11 +24,11 @@ from promising.summaries.sizing import tail_point
 
 Hashes = NDArray[np.int64]
 
-REPEATED = 16  # rows a question from which on it is worth looking for keys that are asked for more than once
+REPEATED = 16  # rows per key above which duplicate keys in a query are worth detecting
 
 
 class Reader:
-    """Answers questions about one summary; the caller holds the stream's lock."""
+    """Answers queries on one summary; the caller holds the stream's lock."""
 
     def __init__(self, state: SummaryState) -> None:
         self.state = state
@@ -39,13 +39,12 @@ class Reader:
         return hash_checked(self.keys(keys), self.state.seed).view(np.int64)
 
     def keys(self, keys: Any) -> Keys:
-        """Keys of the type that the key column has."""
         return check_keys(keys, self.state.identity.key, self.state.log.schema)
 
     # --- exact ---------------------------------------------------------------------------------------------------
 
     def probe(self, keys: Any, window: Window) -> Matches:
-        """Every tuple that has one of the keys, from the postings."""
+        """Every tuple with one of the keys, from the postings."""
         asked = self.keys(keys)
         found = self.state.postings.counts(hash_checked(asked, self.state.seed).view(np.int64))
         return Matches(*self._walk(asked, *found, window))
@@ -53,7 +52,7 @@ class Reader:
     def _walk(
         self, asked: Keys, newest: NDArray[np.int32], counts: NDArray[np.int64], total: int, window: Window
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Rows of keys that the postings found: (index of the key, row), only those that belong to the answer."""
+        """Rows of keys that the postings found: (index of the key, row), filtered by the window."""
         start, end = check_window(window)
         start = max(start, self.state.oldest)
         probe, rows = self.state.postings.walk(newest, counts, total)
@@ -67,7 +66,7 @@ class Reader:
         return (probe, rows) if same is None else (probe[same], rows[same])
 
     def fetch(self, keys: Any, window: Window, columns: list[str] | None) -> tuple[NDArray[np.int32], pa.Table]:
-        """`probe` and what stands there. A key asked for more than once is read once and copied."""
+        """`probe` with the columns. A key that is asked for repeatedly is read once and copied."""
         log = self.state.log
         names = log.names(columns)
         asked = self.keys(keys)
@@ -75,7 +74,7 @@ class Reader:
         ints = isinstance(asked, np.ndarray)  # two strings may share a hash, and so a newest row
         there = np.flatnonzero(counts) if ints and total >= REPEATED * len(counts) else np.empty(0, np.int64)
         _, first, again = np.unique(newest[there], return_index=True, return_inverse=True)
-        if len(first) == len(there):  # nothing to copy, or too few rows for it to pay
+        if len(first) == len(there):  # no duplicates, or too few rows to pay off
             probe, rows = self._walk(asked, newest, counts, total, window)
             return probe, pa.table({name: log.array(name, rows) for name in names})
         once = there[first]
@@ -144,18 +143,17 @@ class Reader:
         return found.regions()
 
     def estimate(self, keys: Any, window: Window) -> Estimates:
-        """How many tuples of each key the window holds, from the summaries of all its cells."""
+        """The number of tuples of each key in the window, from the summaries of all its cells."""
         return self.estimate_hashed(self.hashes(keys), window)
 
     def estimate_hashed(self, hashes: Hashes, window: Window) -> Estimates:
-        """`estimate` of keys given by their hashes."""
         regions = self._regions(hashes, window, "flat")
         n = len(hashes)
         sums = [
             np.bincount(regions.key, w, n).astype(np.float64) for w in (regions.estimate, regions.lower, regions.upper)
         ]
         value, lower, upper = sums
-        _, known, _ = self.state.postings.counts(hashes)  # the postings never count too few
+        _, known, _ = self.state.postings.counts(hashes)  # the postings never undercount
         upper = np.minimum(upper, known.astype(np.float64))
         return Estimates(np.minimum(value, upper), np.minimum(lower, upper), upper)
 
@@ -164,8 +162,8 @@ class Reader:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Value and bounds of a count-sketch estimate.
 
-        What disturbs it is what else is in the cell: the F2 of the counters that the key is not in. With one row,
-        nothing would show a heavy key that shares the only counter, so there it is all of F2.
+        The error comes from the rest of the cell: the F2 of the counters without the key. A single row cannot detect a
+        heavy key that shares its counter, so there it is all of F2.
         """
         rest = f2 if self.sizes.depth == 1 else np.maximum(f2 - own, 0.0)
         reach = self._reach * np.sqrt(rest)
@@ -176,7 +174,7 @@ class Reader:
 
 
 class _Copies:
-    """What was read once per key, laid out once per question."""
+    """Values read once per distinct key, copied once per requested key."""
 
     def __init__(self, counts: NDArray[np.int64], which: NDArray[np.int64]) -> None:
         self.counts, self.which = counts, which
@@ -201,7 +199,7 @@ class _Copies:
 
 
 class _Found:
-    """Regions as they are found, part by part."""
+    """Collects regions part by part."""
 
     def __init__(self, reader: Reader, hashes: Hashes, start: int, end: int) -> None:
         self.reader, self.hashes, self.start, self.end = reader, hashes, start, end
@@ -219,7 +217,7 @@ class _Found:
         first: NDArray[np.int64],
         last: NDArray[np.int64],
     ) -> None:
-        """Cells that lie across the window's edge have their share of the estimate, and no certain tuple."""
+        """Cells across the window's edge count in proportion, and guarantee no tuple."""
         value, lower, upper = counts
         inside = (first >= self.start) & (last < self.end)
         span = np.maximum(last - first + 1, 1).astype(np.float64)
@@ -230,7 +228,6 @@ class _Found:
         self.parts.append((key, made, zone, self.buckets[key], value, lower, upper, tuples, first, last + 1))
 
     def fine(self, search: str) -> None:
-        """Sealed zones of `G_1`."""
         fine, sizes = self.reader.state.fine, self.reader.sizes
         pool = fine.pool
         zones = sum(len(b.zones) for b in fine.blocks.values())
@@ -259,7 +256,7 @@ class _Found:
         self._add(key, 1, pool.numbers[slot], counts, tuples, pool.first[slot], pool.last[slot])
 
     def waiting(self) -> None:
-        """Tuples of `G_1` that no sealed zone has yet, counted exactly."""
+        """Tuples of `G_1` in no sealed zone yet, counted exactly."""
         fine = self.reader.state.fine
         if len(fine.open_rows):
             exact = fine.open_counts(self.hashes).astype(np.float64)
@@ -286,7 +283,6 @@ class _Found:
         self._add_one(key, 1, zone, (count, count, count), held[self.buckets[key]], first, last)
 
     def coarse(self, granularity: int, zone: CoarseZone) -> None:
-        """One zone of `G_2..G_m`."""
         n, sizes = len(self.hashes), self.reader.sizes
         self.considered += n
         if zone.first >= self.end or zone.last < self.start:

@@ -1,4 +1,4 @@
-"""What the index tells."""
+"""Result types of the index."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Window = tuple[int, int] | None
 
 
 def check_window(window: Window) -> tuple[int, int]:
-    """A half-open stretch of event time, in microseconds; None is all of it."""
+    """A half-open range of event time, in microseconds; None is all of it."""
     if window is None:
         return EVER
     try:
@@ -28,8 +28,6 @@ def check_window(window: Window) -> tuple[int, int]:
 
 
 class Guess(NamedTuple):
-    """A number with bounds."""
-
     value: float
     lower: float
     upper: float
@@ -37,10 +35,7 @@ class Guess(NamedTuple):
 
 @dataclass(frozen=True)
 class Appended:
-    """What became of a batch: tuples accepted, and refused by reason.
-
-    `duplicate`: it had been added before, under the same number of the same producer; these are its figures of then.
-    """
+    """The result of a batch: tuples accepted, and refused by reason. A `duplicate` has its original figures."""
 
     accepted: int
     refused: dict[str, int] = field(default_factory=dict)
@@ -51,8 +46,8 @@ class Appended:
 class Region:
     """A cell that may hold tuples of a key: `estimate` of them in the window, between `lower` and `upper`.
 
-    `tuples` is how many the cell holds in all, `start` and `end` the stretch of time they were seen in, end excluded.
-    Zones of `G_1` are numbered in order of their cutting, those of `G_i` by their place in time.
+    `tuples` is the cell's total, [start, end) the time range of its tuples. Zones of `G_1` are numbered in order of
+    their cutting, those of `G_i` by time.
     """
 
     key: int
@@ -69,10 +64,9 @@ class Region:
 
 @dataclass(frozen=True)
 class Regions:
-    """Regions as columns, by key, then granularity, then zone. Cells not listed hold no tuple of that key in the
-    window.
+    """Regions as columns, by key, then granularity, then zone. Other cells hold no tuple of that key in the window.
 
-    `considered` counts pairs of key and zone before pruning, `by_window` and `by_filter` those pruned away.
+    `considered` counts (key, zone) pairs before pruning, `by_window` and `by_filter` those pruned.
     """
 
     key: NDArray[np.int64]
@@ -91,7 +85,7 @@ class Regions:
 
     @property
     def pruned(self) -> int:
-        """Pairs of key and zone that need no visit."""
+        """(key, zone) pairs that need no visit."""
         return self.by_window + self.by_filter
 
     def __len__(self) -> int:
@@ -109,10 +103,7 @@ class Regions:
 
 @dataclass(frozen=True)
 class Matches:
-    """Tuples that have one of the keys asked for.
-
-    `probe` is the key's place in the question, `rows` where the tuple is.
-    """
+    """Tuples with one of the requested keys: `probe` is the index of the key, `rows` the log row."""
 
     probe: NDArray[np.int32]
     rows: NDArray[np.int32]
@@ -123,7 +114,7 @@ class Matches:
 
 @dataclass(frozen=True)
 class ZoneInfo:
-    """One zone, as `describe` shows it. `reason` is why it was cut; zones of `G_2..G_m` are cut by the calendar."""
+    """One zone, as in `describe`. `reason` is why it was cut; zones of `G_2..G_m` are cut by the calendar."""
 
     granularity: int
     zone: int
@@ -135,15 +126,11 @@ class ZoneInfo:
 
 @dataclass(frozen=True)
 class Description:
-    """The state of a summary.
-
-    `spans[i-1]` is the length of `G_i`, `tuples` and `bytes` what it holds, `cuts` why so far.
-    """
+    """The state of a summary: `spans[i-1]` is the length of `G_i`, `cuts` counts the reasons for cuts so far."""
 
     name: str
     key: str
-    structure: str
-    """As it was made: one of the four, or auto."""
+    structure: str  # as created: one of the four, or auto
     spans: tuple[int, ...]
     zones: tuple[ZoneInfo, ...]
     tuples: int
@@ -154,12 +141,9 @@ class Description:
     ceiling: int
     watermark: int | None
     horizons: tuple[int, ...]
-    cells: NDArray[np.int64] | None = None
-    """Tuples by zone and value bucket, zones as in `zones`; only if asked for."""
-    now: str = ""
-    """The structure that it has; with auto it may have another one later."""
-    why: str = ""
-    """The reason for that, if it was chosen."""
+    cells: NDArray[np.int64] | None = None  # tuples by zone and value bucket, zones as in `zones`; on request
+    now: str = ""  # the current structure; with auto it may change
+    why: str = ""  # the reason, if it was chosen
 
     @property
     def told(self) -> str:
@@ -178,7 +162,7 @@ def told_structure(structure: str, now: str, why: str) -> str:
 
 @dataclass(frozen=True)
 class Absorbed:
-    """Zones of one reason that collapsed into a coarser one, and the tuples they brought."""
+    """Zones with one reason that collapsed into a coarser one, and their tuples."""
 
     reason: str
     zones: int
@@ -187,7 +171,7 @@ class Absorbed:
 
 @dataclass(frozen=True)
 class Story:
-    """The life of one zone: `lines` for people; what it absorbed, if finer zones collapsed into it."""
+    """The history of one zone: `lines` for people; what it absorbed, if finer zones collapsed into it."""
 
     zone: ZoneInfo
     lines: tuple[str, ...]

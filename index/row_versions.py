@@ -1,5 +1,4 @@
-"""The versions of a table's rows: each holds from the change that brought it (`born`) up to the one that ends it
-(`died`)."""
+"""The versions of a table's rows: each is valid from its `born` change up to its `died` change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,19 +20,15 @@ HOLDS = 1 << 62
 
 @dataclass(frozen=True)
 class TableRecord:
-    """One change or many, so that they can be made again: versions that came, and those that ended."""
+    """One or more changes, for replay: versions created and versions ended."""
 
-    first: int
-    """Number of the change before; nothing is known of earlier ones."""
-    positions: list[dict[str, int]]
-    """Arrivals of each stream so far, change by change."""
-    following: int
-    """Number of the version that comes next."""
+    first: int  # number of the previous change; earlier ones are unknown
+    positions: list[dict[str, int]]  # arrivals of each stream so far, by change
+    following: int  # number of the next version
     rows: dict[str, Column]
     numbers: Ints
     born: Ints
-    ended: Ints
-    """Numbers of versions, in the order in which they ended."""
+    ended: Ints  # version numbers, in order of their end
     died: Ints
 
     @property
@@ -42,31 +37,25 @@ class TableRecord:
 
 
 class Versions:
-    """All that are remembered, in the order in which they came.
-
-    A version has a number for good, and a place, which changes when others are forgotten. Whoever calls holds the lock
-    of the table.
-    """
+    """All stored versions in order of creation. Numbers are permanent, places are not. The caller holds the lock."""
 
     def __init__(self, table: str, types: Mapping[str, str], key: str) -> None:
-        self.holding = 0
-        """How many hold: the rows of the table."""
-        self.following = 0
-        """Number of the version that comes next."""
+        self.holding = 0  # current versions: the rows of the table
+        self.following = 0  # number of the next version
         self.columns = {column: GrowingColumn(kind) for column, kind in types.items()}
         self.numbers, self.born, self.died = Growing(np.int64), Growing(np.int64), Growing(np.int64)
         self._table, self._types, self._key = table, types, key
-        self._before = Growing(np.int64)  # place of the version of the same key before; -1: none
+        self._before = Growing(np.int64)  # place of the previous version of the same key; -1: none
         self._codes: dict[Any, int] = {}
         self._latest = Growing(np.int64)  # place of the newest version, by code of the key
-        self._ended, self._ended_at = Growing(np.int64), Growing(np.int64)  # versions in the order of their end
+        self._ended, self._ended_at = Growing(np.int64), Growing(np.int64)  # versions in order of their end
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     @property
     def nbytes(self) -> int:
-        """Memory of the columns; keys are in memory once more, in a dict."""
+        """Memory of the columns; keys are stored a second time, in a dict."""
         every: list[Growing | GrowingColumn] = [*self.columns.values(), self.numbers, self.born, self.died]
         every += [self._before, self._latest, self._ended, self._ended_at]
         return sum(part.nbytes for part in every)
@@ -74,17 +63,14 @@ class Versions:
     # --- read ----------------------------------------------------------------------------------------------------
 
     def rows(self, places: Ints) -> dict[str, Column]:
-        """All columns at these places; memory of its own."""
         return {name: column.take(places) for name, column in self.columns.items()}
 
     def column(self, name: str, places: Ints) -> pa.Array:
-        """A column at these places."""
         return to_arrow(self._types[name], self.columns[name].take(places))
 
     def places(self, versions: Ints) -> Ints:
-        """Where versions stand, by their numbers."""
         numbers = self.numbers.values
-        if len(numbers) == self.following:  # none was ever forgotten
+        if len(numbers) == self.following:  # none was ever dropped
             places = np.asarray(versions, np.int64)
             known = (places >= 0) & (places < len(numbers))
         else:
@@ -95,7 +81,7 @@ class Versions:
         return places
 
     def find(self, keys: Column, change: Ints | None) -> Ints:
-        """Numbers of the versions of keys that hold after each of these changes, None: now; -1: none."""
+        """Version numbers of keys after each of these changes, None: current; -1: none."""
         places, died = self._newest(keys), self.died.values
         if change is None:
             found = places >= 0
@@ -114,13 +100,13 @@ class Versions:
         return out
 
     def current(self, keys: Column) -> Ints:
-        """Places of the rows of keys; -1: none."""
+        """Places of the current rows of keys; -1: none."""
         places = self._newest(keys)
         places[places >= 0] = np.where(self.died.values[places[places >= 0]] == HOLDS, places[places >= 0], -1)
         return places
 
     def _newest(self, keys: Column) -> Ints:
-        """Places of the newest versions of keys, whether they hold or not; -1: none."""
+        """Places of the newest versions of keys, current or not; -1: none."""
         codes = np.fromiter((self._codes.get(key, -1) for key in plain_keys(keys)), np.int64, length(keys))
         out = np.full(len(codes), -1, np.int64)
         known = codes >= 0 if keys.nulls is None else (codes >= 0) & ~keys.nulls
@@ -128,7 +114,7 @@ class Versions:
         return out
 
     def since(self, change: int) -> tuple[Ints, Ints]:
-        """Numbers of the versions that came after that change and hold, and of those that held then and have ended."""
+        """Numbers of current versions created after that change, and of then-current versions that have ended."""
         fresh = int(np.searchsorted(self.born.values, change, side="right"))
         came = self.numbers.values[fresh:][self.died.values[fresh:] == HOLDS]
         went = self._ended.values[np.searchsorted(self._ended_at.values, change, side="right") :]
@@ -137,7 +123,7 @@ class Versions:
     # --- change --------------------------------------------------------------------------------------------------
 
     def add(self, record: TableRecord) -> None:
-        """Versions that came, and ends of versions: some may have come with it."""
+        """Apply a record: created versions, then ended ones, which may be among them."""
         size, start = len(record.numbers), len(self)
         for name, column in record.rows.items():
             self.columns[name].append(column)
@@ -152,7 +138,7 @@ class Versions:
         self.holding += size - len(record.ended)
 
     def _link(self, keys: list[Any], start: int) -> None:
-        """Have versions from a place on found by their keys."""
+        """Index versions from a place on by their keys."""
         codes, known = self._codes, len(self._codes)
         found = np.fromiter((codes.setdefault(key, len(codes)) for key in keys), np.int64, len(keys))
         self._latest.append(np.full(len(codes) - known, -1, np.int64))
@@ -163,11 +149,11 @@ class Versions:
         before = np.empty(len(keys), np.int64)
         before[order] = latest[sorted_codes]
         before[order[again + 1]] = places[order[again]]
-        latest[sorted_codes] = places[order]  # of a key that comes more than once, the last
+        latest[sorted_codes] = places[order]  # the last one of a repeated key
         self._before.append(before)
 
     def trim(self, change: int) -> None:
-        """Forget those that ended by that change, once they are a quarter of all."""
+        """Drop versions that ended by that change, once they are a quarter of all."""
         gone = int(np.searchsorted(self._ended_at.values, change, side="right"))
         if not gone or gone * 4 < len(self):
             return
@@ -184,7 +170,7 @@ class Versions:
         self._link(plain_keys(self.columns[self._key].take(np.arange(len(places)))), 0)
 
     def image(self, first: int, positions: list[dict[str, int]]) -> TableRecord:
-        """All that is remembered, as one record of the changes after `first`."""
+        """Everything stored, as one record of the changes after `first`."""
         return TableRecord(
             first,
             positions,
@@ -198,6 +184,5 @@ class Versions:
 
 
 def plain_keys(column: Column) -> list[Any]:
-    """Keys as a dict has them."""
     found: list[Any] = column.text.to_pylist() if column.values is None else column.values.tolist()
     return found

@@ -1,4 +1,4 @@
-"""What somebody else must read to answer a query: row groups of cold files, and tuples that are still in memory."""
+"""What an external engine must read to answer a query: row groups of cold files, and tuples in memory."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -7,11 +7,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Piece:
-    """Row groups of one cold file, all about as promising.
+    """Row groups of one cold file with about the same promise.
 
-    path: local, or a url that fsspec knows. entry: what the manifest says of the file, to check what is read.
-    bytes: of the column chunks asked for, in these groups.
-    promise: the share of the expected output that tuples in these groups take part in; 0 if nothing tells.
+    path: local, or a url that fsspec knows. entry: the file's manifest entry, for verification.
+    bytes: of the requested column chunks in these groups.
+    promise: the fraction of the expected output that involves these groups; 0 if unknown.
     """
 
     path: str
@@ -23,14 +23,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Scan:
-    """One stream of a query, as it stood when the scan was planned.
+    """One stream of a query, when the scan was planned.
 
-    columns: all that the query uses. Of what is read only event times in [start, end) belong, None for no limit; where
-    `time` is not among the columns nothing has to be left out.
-    pieces: no cold tuple of the answer is anywhere else; under a preference the most promising come first.
-    warm: stretches of arrivals [first, last) that are in memory, to be asked for with `fetch`.
-    total_bytes, total_groups: of the same columns in all files of the stream, those of files that are out of the
-    question at the average.
+    columns: all that the query uses. Only event times in [start, end) belong, None for no limit; if `time` is not among
+        the columns, nothing has to be filtered.
+    pieces: all cold tuples of the answer; under a preference, the most promising first.
+    warm: ranges of arrivals [first, last) in memory, to be read with `fetch`.
+    total_bytes, total_groups: of these columns in all files of the stream; pruned files count as average.
     """
 
     stream: str
@@ -47,12 +46,10 @@ class Scan:
 
     @property
     def bytes(self) -> int:
-        """Of all pieces."""
         return sum(piece.bytes for piece in self.pieces)
 
     @property
     def groups(self) -> int:
-        """Row groups of all pieces."""
         return sum(len(piece.groups) for piece in self.pieces)
 
 
@@ -60,10 +57,9 @@ class Scan:
 class ScanPlan:
     """The scans of a statement, in the order of its FROM.
 
-    sql: the statement; from a service, as Spark SQL over views that are named as the aliases are.
-    hashes: of the only keys wanted, None for all; `keys` has the column of each scan that they are hashes of, under
-    `seed`.
-    expected_rows: of the answer before further conditions. share: the part of it that the keys wanted make.
+    sql: the statement; from a service, as Spark SQL over views named like the aliases.
+    hashes: of the only keys wanted, None for all; `keys` has the hashed column of each scan, under `seed`.
+    expected_rows: of the answer before further conditions. share: the fraction of it for the keys wanted.
     """
 
     scans: list[Scan]
@@ -75,7 +71,7 @@ class ScanPlan:
     share: float
 
     def to_json(self) -> str:
-        """One text; a file's entry is in it once."""
+        """JSON; a file's entry occurs once."""
         found = asdict(self)
         entries: dict[str, Any] = {}
         for scan in found["scans"]:

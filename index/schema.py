@@ -1,4 +1,4 @@
-"""Columns in: a batch from outside becomes typed arrays, or an error that names the column, the row and the value."""
+"""Input validation: a batch becomes typed arrays, or an error that names the column, the row and the value."""
 
 import math
 from collections import Counter
@@ -42,7 +42,7 @@ Batch: TypeAlias = Mapping[str, Any] | pa.Table | pa.RecordBatch
 
 
 def tuples_of(batch: Any) -> int:
-    """How many tuples a batch seems to have, however wrong it is."""
+    """The apparent number of tuples of a batch, valid or not."""
     if isinstance(batch, pa.Table | pa.RecordBatch):
         return int(batch.num_rows)
     try:
@@ -52,17 +52,13 @@ def tuples_of(batch: Any) -> int:
 
 
 class Column(NamedTuple):
-    """One column of a batch.
-
-    `values` is int64, float64 or uint8; strings stay in `text`. `nulls` is None if there are none.
-    """
+    """One column of a batch: int64, float64 or uint8 `values`, or strings in `text`; `nulls` may be None."""
 
     values: NDArray[Any] | None
     text: Any  # a pyarrow.LargeStringArray, or None
     nulls: NDArray[np.bool_] | None
 
     def filtered(self, kept: NDArray[np.bool_]) -> "Column":
-        """The values that are kept, in their order."""
         return Column(
             None if self.values is None else self.values[kept],
             None if self.text is None else self.text.filter(pa.array(kept)),
@@ -72,8 +68,6 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Fields:
-    """Names and types of columns."""
-
     types: dict[str, str]
 
     def __post_init__(self) -> None:
@@ -84,10 +78,7 @@ class Fields:
                 raise BadSchema(f"column {name!r} has unknown type {kind!r}; types are {', '.join(TYPES)}")
 
     def columns(self, batch: Batch, keys: frozenset[str]) -> dict[str, Column]:
-        """The batch as typed columns of equal length > 0, those of `keys` without nulls.
-
-        Raises the error that says what is wrong, touching nothing.
-        """
+        """The batch as typed columns of equal length > 0, `keys` without nulls; an error has no side effects."""
         given: dict[str, Any]
         if isinstance(batch, pa.Table | pa.RecordBatch):
             names = Counter(batch.schema.names)
@@ -123,13 +114,13 @@ class Fields:
                 raise MissingColumn(f"column {name!r} ({self.types[name]}) is missing from the batch")
 
     def column(self, name: str, given: Any, is_key: bool) -> Column:
-        """One column of any length; nulls are nulls. `is_key` makes errors say that a key is meant."""
+        """One column of any length, with nulls. `is_key` makes errors refer to a key."""
         kind = self.types[name]
         is_key = is_key and kind in KEY_TYPES
         if _is_plain(given, kind):
             return Column(given, None, None)
         if isinstance(given, np.ma.MaskedArray):
-            given = given.tolist()  # what is masked is null
+            given = given.tolist()  # masked values are null
         if isinstance(given, np.ndarray) and given.dtype.kind in "iufbM":
             return _from_numpy(name, given, kind, is_key)
         if not isinstance(given, pa.Array | pa.ChunkedArray):
@@ -139,7 +130,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class Schema(Fields):
-    """Names and types of a stream's columns, and which one is the event time."""
+    """Names and types of a stream's columns, and the event-time column."""
 
     time: str
 
@@ -158,15 +149,11 @@ class Schema(Fields):
             raise BadSchema(f"column {key!r} is of type {kind}; a key must be of type {' or '.join(KEY_TYPES)}")
 
     def read(self, batch: Batch, keys: frozenset[str]) -> "Read":
-        """The batch as typed columns of equal length > 0.
-
-        Raises the error that says what is wrong, touching nothing.
-        """
+        """The batch as typed columns of equal length > 0; an error has no side effects."""
         columns = self.columns(batch, keys)
         return Read(columns, *self._check_times(columns[self.time]))
 
     def _check_times(self, column: Column) -> tuple[NDArray[np.int64], int, int]:
-        """The times, the least and the greatest."""
         from promising.index.kernels.seal import extent  # noqa: PLC0415  # compiled: not for those who only send columns
 
         _refuse_nulls(column, self.time, NullTime, "the event time")
@@ -181,8 +168,6 @@ class Schema(Fields):
 
 
 class Read(NamedTuple):
-    """What a batch turned out to be."""
-
     columns: dict[str, Column]
     times: NDArray[np.int64]
     least: int
@@ -190,7 +175,7 @@ class Read(NamedTuple):
 
 
 def _is_plain(given: Any, kind: str) -> bool:
-    """Whether an array is in memory as the log has it."""
+    """Whether an array has the memory layout of the log."""
     if type(given) is not np.ndarray or given.dtype is not AS_IT_IS.get(kind):
         return False
     return bool(given.ndim == 1 and given.flags.c_contiguous)
@@ -206,7 +191,7 @@ def _refuse_nulls(column: Column, name: str, error: type[Exception], what: str) 
 
 
 def _whole(name: str, values: NDArray[Any], is_key: bool) -> NDArray[np.int64]:
-    """Floats that are integers in disguise, as pandas makes them."""
+    """Integers stored as floats, as pandas does."""
     bad = np.isnan(values)
     if bad.any():
         row = int(np.argmax(bad))
@@ -231,7 +216,7 @@ def _from_numpy(name: str, given: NDArray[Any], kind: str, is_key: bool) -> Colu
         nulls = nulls if nulls.any() else None
         micros = given.astype("datetime64[us]")
         if np.datetime_data(dtype)[0] in ("Y", "M", "W", "D", "h", "m", "s", "ms"):
-            lost = (micros.astype(dtype) != given) & ~np.isnat(given)  # numpy wraps around silently
+            lost = (micros.astype(dtype) != given) & ~np.isnat(given)  # numpy overflows silently
             if lost.any():
                 row = int(np.argmax(lost))
                 raise WrongType(f"column {name!r}, row {row}: {given[row]} is beyond any date")
@@ -275,7 +260,7 @@ def _to_arrow(name: str, given: Any, kind: str, is_key: bool) -> pa.Array:
         for row, value in enumerate(values):
             if isinstance(value, bool | np.bool_):
                 raise WrongType(f"column {name!r}, row {row}: {value!r} is no {kind}")
-    if kind in ("int", "timestamp"):  # pyarrow would cut off what is behind the point
+    if kind in ("int", "timestamp"):  # pyarrow would truncate fractions
         for row, value in enumerate(values):
             if isinstance(value, float | np.floating) and not float(value).is_integer():
                 raise WrongType(f"column {name!r}, row {row}: {value!r} is no {kind}")
@@ -293,7 +278,7 @@ def _to_arrow(name: str, given: Any, kind: str, is_key: bool) -> pa.Array:
 
 
 def _first_bad(array: pa.Array, wanted: pa.DataType) -> int:
-    """The first row of those that cannot be cast, by halving."""
+    """The first row that cannot be cast, by bisection."""
     good, bad = 0, len(array)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -306,15 +291,15 @@ def _first_bad(array: pa.Array, wanted: pa.DataType) -> int:
 
 
 def lies_alike(source: pa.DataType, kind: str) -> bool:
-    """Whether an Arrow array of that type, without nulls, is in memory as the log has a column of that kind."""
+    """Whether a non-null Arrow array of that type has the log's memory layout of a column of that kind."""
     if kind not in AS_IT_IS:
         return False
-    micros = kind == "timestamp" and pa.types.is_timestamp(source) and source.unit == "us"  # in whatever zone
+    micros = kind == "timestamp" and pa.types.is_timestamp(source) and source.unit == "us"  # in any time zone
     return bool(micros or source == TYPES[kind])
 
 
 def _in_place(given: pa.Array | pa.ChunkedArray, kind: str) -> NDArray[Any] | None:
-    """The memory of an Arrow array that is in it as the log has it; None if it is not. A view, which is read-only."""
+    """A read-only view of an Arrow array with the log's memory layout; None if it has another."""
     if isinstance(given, pa.ChunkedArray):
         if given.num_chunks != 1:
             return None
@@ -322,7 +307,7 @@ def _in_place(given: pa.Array | pa.ChunkedArray, kind: str) -> NDArray[Any] | No
     if not lies_alike(given.type, kind) or given.null_count or not len(given):
         return None
     values = np.frombuffer(given.buffers()[1], AS_IT_IS[kind], len(given), given.offset * AS_IT_IS[kind].itemsize)
-    return values if values.flags.aligned else values.copy()  # compiled kernels take aligned arrays only
+    return values if values.flags.aligned else values.copy()  # kernels accept aligned arrays only
 
 
 def _from_arrow(name: str, given: pa.Array | pa.ChunkedArray, kind: str, is_key: bool) -> Column:

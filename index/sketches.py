@@ -1,4 +1,4 @@
-"""The count-sketch of all that a summary has in a window."""
+"""The count-sketch of a summary over a window."""
 
 from dataclasses import dataclass
 
@@ -17,8 +17,7 @@ Counters = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sketched:
-    """Counters [bucket][row][column] of the tuples that are surely in the window, and of those in zones across its
-    edges, of which about `share` are."""
+    """Counters [bucket][row][column] inside the window, and of zones across its edges, about `share` inside."""
 
     inside: Counters
     across: Counters
@@ -26,10 +25,7 @@ class Sketched:
 
 
 def window_sketch(summary: SummaryIndex, window: Window) -> Sketched | None:
-    """Blocks and coarse zones are added up whole; only a block that lies across an edge is taken zone by zone.
-
-    None without structure: then there are no sketches.
-    """
+    """Adds up whole blocks and coarse zones; a block across an edge zone by zone. None without structure."""
     start, end = check_window(window)
     with summary.reading() as state:
         return _Sum(state, start, end).result() if isinstance(state, SummaryState) else None
@@ -68,7 +64,6 @@ class _Sum:
         )
 
     def _add(self, first: int, last: int, counters: NDArray[np.int16] | NDArray[np.int32], count: int) -> None:
-        """A zone with tuples from `first` to `last`."""
         if first >= self.end or last < self.start:
             return
         if first >= self.start and last < self.end:
@@ -79,7 +74,7 @@ class _Sum:
         self.covered += count * (min(last + 1, self.end) - max(first, self.start)) / (last + 1 - first)
 
     def _loose(self, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
-        """Tuples that no zone has yet: each is in the window or not."""
+        """Add tuples in no zone yet: each is in the window or not."""
         keys, counts = distinct(hashes[self.state.log.between(rows, self.start, self.end)])
         counters, cells = np.zeros(self.sizes.counters, np.int32), np.zeros(self.sizes.buckets, np.int64)
         sizes = self.sizes

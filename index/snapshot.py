@@ -1,7 +1,7 @@
-"""A stream as it stood at one moment, seen through a window.
+"""A snapshot of a stream, seen through a window.
 
-A query works in slices and the stream goes on between them. Tuples that arrive later are not in the snapshot; rows keep
-their place as long as nothing that the window needs has aged out, and when something has, the snapshot says so.
+A query works in slices, and the stream advances between them. Later tuples are not in the snapshot. Rows are stable
+until something that the window needs has aged out; then the snapshot raises an error.
 """
 
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ Rows = NDArray[np.int32]
 class Snapshot:
     """The tuples of [start, end) that had arrived when it was taken.
 
-    They are among the `size` tuples of a few whole chunks, numbered in order of arrival from 0 on; `rows_at` says where
-    a number is and `admitted` whether it belongs. Everything but the attributes is to be asked inside `holding`.
+    They are among the `size` tuples of a few whole chunks, numbered from 0 in order of arrival; `rows_at` maps numbers
+    to rows, `admitted` filters them. Call methods inside `holding` only.
     """
 
     def __init__(self, stream: Stream, start: int, end: int, summary: SummaryIndex | None = None) -> None:
@@ -37,8 +37,7 @@ class Snapshot:
             self.start = start if self.oldest is None else max(start, self.oldest)
             self.end = end
             self.until = log.arrived
-            self.kept = len(log)
-            """Tuples in the log."""
+            self.kept = len(log)  # tuples in the log
             self._log = log
             self._chunk = tuple_log.CHUNK
             starts, used, earliest, latest = log.spans()
@@ -48,14 +47,12 @@ class Snapshot:
             self._ends = np.cumsum(used[near])
             self._shifts = self._starts - (self._ends - used[near])  # from a number to its row, by chunk
             self.size = int(used[near].sum())
-            self.whole = bool((inside | ~near).all())
-            """Whether every one of the `size` tuples belongs."""
-            self.everything = bool(inside.all())
-            """Whether every tuple of the log belongs."""
+            self.whole = bool((inside | ~near).all())  # whether all of the `size` tuples belong
+            self.everything = bool(inside.all())  # whether every tuple of the log belongs
             self._earliest = int(earliest[near].min(initial=1 << 62))
             self._latest = int(latest[near].max(initial=-(1 << 62)))
             self.tuples = self._count(used, earliest, latest, inside, near & ~inside)
-            """How many tuples belong, with bounds that hold."""
+            """Number of tuples that belong, with certain bounds."""
             state = None if summary is None else summary.state
             self.horizons = np.array(state.horizons if state is not None else (), np.int64)
 
@@ -67,7 +64,7 @@ class Snapshot:
         inside: NDArray[np.bool_],
         across: NDArray[np.bool_],
     ) -> Guess:
-        """Chunks across an edge of the window are taken to have their share in it."""
+        """Chunks across an edge of the window count in proportion."""
         sure = float(used[inside].sum())
         first, last = earliest[across], latest[across] + 1
         covered = np.maximum(np.minimum(last, self.end) - np.maximum(first, self.start), 0) / (last - first)
@@ -75,7 +72,7 @@ class Snapshot:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Keep the stream still for a slice of work."""
+        """Lock the stream for a slice of work."""
         with self.stream.reading():
             oldest = self.stream.oldest
             if oldest is not None and oldest > max(self.start, self._earliest):
@@ -87,16 +84,15 @@ class Snapshot:
 
     @property
     def grown(self) -> int:
-        """How many tuples have arrived since."""
+        """Tuples that have arrived since."""
         return self._log.arrived - self.until
 
     def rows_at(self, numbers: NDArray[np.int64]) -> Rows:
-        """Where the tuples with these numbers are."""
         rows: NDArray[np.int64] = numbers + self._shifts[np.searchsorted(self._ends, numbers, side="right")]
         return rows.astype(np.int32)
 
     def rows_between(self, first: int, last: int) -> Rows:
-        """Where the tuples numbered first..last are, those that do not belong included."""
+        """The rows of tuples first..last, including those that do not belong."""
         parts = []
         low = first
         for chunk in range(int(np.searchsorted(self._ends, first, side="right")), len(self._ends)):
@@ -108,12 +104,10 @@ class Snapshot:
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, np.int32)])
 
     def rows_in(self, first: int, last: int) -> Rows:
-        """Where the tuples numbered first..last are that belong."""
         rows = self.rows_between(first, last)
         return rows if self.whole else rows[self.admitted(rows)]
 
     def admitted(self, rows: Rows) -> NDArray[np.bool_]:
-        """Which rows belong."""
         log = self._log
         if log.times is None:
             return (log.arrivals(rows) < self.until) & log.between(rows, self.start, self.end)
@@ -123,7 +117,7 @@ class Snapshot:
         return out
 
     def granularity(self, rows: Rows) -> NDArray[np.int64]:
-        """Of each row, by the horizons that held when the snapshot was taken."""
+        """The granularity of each row, by the horizons of the snapshot."""
         out = np.empty(len(rows), np.int64)
         if self._log.times is not None:
             granularities(self._log.times, rows, self.horizons, out)
@@ -135,7 +129,7 @@ class Snapshot:
         return out
 
     def _granularity(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Horizons fall: how many of them are later than a time."""
+        """The number of (descending) horizons later than a time, plus one."""
         rising = self.horizons[::-1]
         return 1 + len(rising) - np.searchsorted(rising, times, side="right")
 
@@ -152,31 +146,29 @@ class Snapshot:
 
     @property
     def reached(self) -> int:
-        """The granularities that the snapshot's tuples can be in, in the same way."""
+        """The possible granularities of the snapshot's tuples, likewise."""
         first, last = max(self.start, self._earliest), min(self.end - 1, self._latest)
         newest, oldest = (1 + int((time < self.horizons).sum()) for time in (last, first))
         return sum(1 << g for g in range(newest, oldest + 1))
 
     def column(self, name: str, rows: Rows) -> pa.Array:
-        """A column at these rows."""
         return self._log.array(name, rows)
 
     def hashes(self, name: str, rows: Rows) -> NDArray[np.int64]:
-        """Key hashes of a column of whole numbers or strings."""
+        """Key hashes of an integer or string column."""
         return self._log.hashes(name, rows, self.stream.seed)
 
     def nulls(self, name: str, rows: Rows) -> NDArray[np.bool_] | None:
-        """Which rows have no value in a column; None if none."""
         return self._log.nulls(name, rows)
 
     @property
     def capacity(self) -> int:
-        """More than any row."""
+        """Greater than any row."""
         return self._log.capacity
 
 
 def postings_of(summary: SummaryIndex) -> Postings | None:
-    """The rows of every key, of all the stream keeps; `STRUCTURE none` has none."""
+    """The postings of all the stream retains; None with `STRUCTURE none`."""
     if summary.dropped:
         raise UnknownName(f"summary {summary.name!r} has been dropped")
     return summary.state.postings if isinstance(summary.state, SummaryState) else None

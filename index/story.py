@@ -1,4 +1,4 @@
-"""The life of a zone in words: where it is, why it begins and ends there, what it took in, what becomes of it next."""
+"""The history of a zone in words: where it is, why it begins and ends there, what it absorbed, what is next."""
 
 import math
 
@@ -38,7 +38,6 @@ def many(count: int, what: str) -> str:
 
 
 def tell(state: SummaryState, zone: ZoneInfo) -> Story:
-    """The story of a zone that is there."""
     if zone.granularity > 1:
         coarse = state.coarse.levels[zone.granularity][zone.zone]
         absorbed = tuple(
@@ -157,7 +156,7 @@ def _calendar(state: SummaryState, zone: ZoneInfo, coarse: CoarseZone) -> tuple[
 
 
 def _took(absorbed: tuple[Absorbed, ...]) -> tuple[str, ...]:
-    """What finer zones it is made of, and what came late."""
+    """The finer zones it absorbed, and late tuples."""
     out = []
     cut = [a for a in absorbed if a.reason != "late"]
     if cut:
@@ -172,7 +171,7 @@ def _took(absorbed: tuple[Absorbed, ...]) -> tuple[str, ...]:
     return tuple(out)
 
 
-# --- what comes next ---------------------------------------------------------------------------------------------
+# --- outlook -----------------------------------------------------------------------------------------------------
 
 
 def _next(state: SummaryState, zone: ZoneInfo, start: int) -> str:

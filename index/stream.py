@@ -1,4 +1,4 @@
-"""A stream: a log of tuples, the watermark they move, and the summaries that advance with it."""
+"""A stream: a log of tuples, their watermark, and the summaries that advance with it."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -46,19 +46,18 @@ MINUTE = 60_000_000
 
 
 def wall_clock() -> int:
-    """Microseconds since the epoch."""
     return time.time_ns() // 1000
 
 
 class Stream:
     """A named, typed, append-only sequence of tuples with one event-time column.
 
-    The watermark is the latest event time seen, less `lateness`; it never goes back. Each tuple is judged against the
-    watermark before it, in order of arrival, so how a stream is cut into batches changes no answer; only zones of
-    `G_1` may begin elsewhere. One writer at a time; readers see the state between two batches.
+    The watermark is the latest event time seen, less `lateness`; it never decreases. Each tuple is checked against the
+    watermark before it, in order of arrival, so the split into batches changes no answer; only zones of `G_1` may begin
+    elsewhere. One writer at a time; readers see the state between two batches.
 
-    Longer than most classes because every operation on a stream takes its one lock and tells its one journal here; the
-    work is done by parts that know neither: `admission`, `loads`, `stream_summaries`, `stream_image`.
+    All operations are in one class since they share the lock and the journal; the work is done by `admission`, `loads`,
+    `stream_summaries` and `stream_image`.
 
     >>> stream = Stream("store1", {"ts": "timestamp", "item_id": "int"}, time="ts")
     >>> summary = stream.create_summary("s1", key="item_id", granularity=60_000_000, collapse=(4, 5))
@@ -73,11 +72,11 @@ class Stream:
     ----------
     schema: column names and their types: int, float, string, bool or timestamp.
     time: the event-time column.
-    lateness: how far behind the latest event time the watermark stays, in microseconds.
+    lateness: distance of the watermark behind the latest event time, in microseconds.
     max_future: a tuple dated later than the clock by more than this is refused.
-    clock: tells the time, in microseconds since the epoch.
-    max_tuples, max_string_bytes: what the stream may keep; a batch that does not fit is refused.
-    seed: of the key hash; a secret of the installation. Summaries that are to be joined share it.
+    clock: returns the time, in microseconds since the epoch.
+    max_tuples, max_string_bytes: what the stream may retain; a batch that does not fit is refused.
+    seed: of the key hash; a secret of the installation. Summaries that are joined share it.
     """
 
     def __init__(
@@ -109,25 +108,20 @@ class Stream:
         self.max_tuples = max_tuples
         self.max_string_bytes = max_string_bytes
         self.clock = clock
-        self.cpu: Callable[[], int] = work_ns
-        """Tells what work costs, in nanoseconds: `STRUCTURE auto` goes by it."""
+        self.cpu: Callable[[], int] = work_ns  # returns the CPU nanoseconds that `STRUCTURE auto` measures
         self.seed = seed
         self.watermark: int | None = None
-        self.latest: int | None = None
-        """The latest event time accepted."""
-        self._floor: int | None = None  # what is older has aged out, whatever summaries come and go
+        self.latest: int | None = None  # the latest event time accepted
+        self._floor: int | None = None  # older times have aged out, whatever the summaries
         self._refused: dict[str, int] = {}
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
         self._ledger = Ledger()
         self._lock = RLock()
         self._summaries = StreamSummaries(self._log, lateness, seed, self._lock, self)
-        self.journal: Journal | None = None
-        """What is told of every change before it is made; None if nothing needs to outlive the process."""
-        self.broken = False
-        """Whether a change that the journal has was made only in part."""
-        self.damages: list[str] = []
-        """What was lost of it on disk, and where; a sentence each."""
+        self.journal: Journal | None = None  # logs every change before it is made; None: in memory only
+        self.broken = False  # whether a logged change was made only in part
+        self.damages: list[str] = []  # losses on disk, a sentence each
 
     # --- summaries -----------------------------------------------------------------------------------------------
 
@@ -145,9 +139,9 @@ class Stream:
         structure: str = "adaptive",
         options: Options | None = None,
     ) -> SummaryIndex:
-        """Summarise one attribute. Tuples the stream already has are summarised at once.
+        """Summarise one attribute, including tuples that the stream already has.
 
-        granularity: `T_1`, in microseconds; collapse: (rate, depth). The memory ceiling is worked out here and holds.
+        granularity: `T_1`, in microseconds; collapse: (rate, depth). The memory ceiling is fixed here.
         """
         with self._lock:
             if name in self._summaries.by_name:
@@ -167,10 +161,7 @@ class Stream:
         return summary
 
     def change(self, summary: SummaryIndex, structure: str) -> SummaryState | BareState:
-        """Give a summary with `STRUCTURE auto` another structure, built of the tuples that there are.
-
-        Questions are answered as before; see `StreamSummaries.changed`.
-        """
+        """Rebuild a summary with `STRUCTURE auto` in another structure. Answers stay; see `StreamSummaries.changed`."""
         with self._lock:
             return self._summaries.changed(summary, structure, self.watermark)
 
@@ -196,13 +187,13 @@ class Stream:
     ) -> Appended:
         """Add tuples. A malformed batch raises a `BatchError` and changes nothing.
 
-        Tuples too old for every summary, or too far ahead of the clock, are left out and counted by reason; with
+        Tuples too old for every summary, or too far ahead of the clock, are omitted and counted by reason; with
         `strict` they raise `TooOld` or `TooFarAhead` instead and nothing is added.
 
-        producer, sequence: who sends, and the number of the batch, from 1 on. A batch that was added under them before
-        is not added again. See `Ledger`.
-        wait: return when the batch will not be lost. Without, `wait()` has to be called before anybody
-        is told that it is in; if that raises, the batch may be in or not.
+        producer, sequence: the sender, and the number of the batch, from 1 on; with them a batch is added exactly once.
+        See `Ledger`.
+        wait: return when the batch is durable. Otherwise call `wait()` before acknowledging it; if that raises, the
+        batch may or may not be in the stream.
         """
         with self._lock:
             added = self.added(producer, sequence)
@@ -219,13 +210,13 @@ class Stream:
         return added
 
     def wait(self) -> None:
-        """Return when nothing that was added so far will be lost."""
+        """Return when everything added so far is durable."""
         journal = self.journal
         if journal is not None:
             journal.wait()
 
     def added(self, producer: str | None, sequence: int | None) -> Appended | None:
-        """What became of a batch that was added before under this number; None if there was none."""
+        """The result of a batch that was added before under this number; None if there was none."""
         with self._lock:
             return self._ledger.find(producer, sequence)
 
@@ -255,10 +246,10 @@ class Stream:
 
     @contextmanager
     def _told(self, tell: Callable[[Journal], None]) -> Iterator[None]:
-        """Tell the journal of a change, then make it in the block.
+        """Log a change in the journal, then make it in the block.
 
-        What the journal has and memory only half, after an interruption or for want of memory, must not be changed any
-        further, and never be written down: a start makes it whole.
+        If memory has only half of a logged change, after an interruption or for lack of memory, the stream must not be
+        changed or checkpointed any more: a restart completes it.
         """
         if self.journal is None:
             yield
@@ -287,7 +278,6 @@ class Stream:
         least: int,
         greatest: int,
     ) -> None:
-        """Add tuples that there is room for."""
         if not len(times):
             return
         self._reach(greatest, len(times))
@@ -304,7 +294,7 @@ class Stream:
         self._refused[reason] = self._refused.get(reason, 0) + tuples
 
     def again(self, columns: dict[str, Column], added: Appended, producer: str | None, sequence: int | None) -> None:
-        """Make a change again that the journal was told of: nothing is judged anew."""
+        """Replay a logged batch, without admission."""
         with self._lock:
             times = columns[self.schema.time].values
             assert times is not None
@@ -315,7 +305,7 @@ class Stream:
     # --- loads ---------------------------------------------------------------------------------------------------
 
     def load_plan(self) -> LoadPlan:
-        """What whoever prepares a load for this stream must know."""
+        """The description of this stream for an external loader."""
         with self._lock:
             oldest = self.oldest
             return LoadPlan(
@@ -334,20 +324,17 @@ class Stream:
             )
 
     def loaded(self, token: str, digest: int) -> Attached | None:
-        """What became of a load that was taken in under this token; None if there was none."""
+        """The result of a load attached under this token; None if there was none."""
         with self._lock:
             return find_load(self._ledger, self.name, token, digest)
 
     def has_loads(self, token: str | None = None) -> bool:
-        """Whether any load that was taken in is remembered, or one under this token."""
+        """Whether any load is remembered, or one under this token."""
         with self._lock:
             return self._ledger.any(LOADS) if token is None else self._ledger.knows(load_name(token))
 
     def attach(self, load: Load) -> Attached:
-        """Take in a load, all of it at once. A token stands for one load, which is taken in once.
-
-        It is no part of the journal: who keeps the stream on disk writes a checkpoint afterwards.
-        """
+        """Attach a load atomically, exactly once per token. Not logged: a durable stream needs a checkpoint after."""
         with self._lock:
             found = self.loaded(load.token, load.digest)
             if found is not None:
@@ -355,7 +342,7 @@ class Stream:
             self._check_whole()
             check_load(load, self.name, self._summaries.keys, self._retention, self._log)
             watermark = self._retention.reached(load.latest)
-            with self._told(lambda j: j.advanced(watermark)):  # what comes after it may need the room of what ages now
+            with self._told(lambda j: j.advanced(watermark)):  # later tuples may need the room of what ages now
                 self._reach(load.latest, rows_for(load, self._log))
                 take_in(load, self._log, self._summaries.by_name, self.seed)
                 self._note(Appended(load.tuples, dict(load.refused)), load_name(load.token), load.digest)
@@ -369,16 +356,16 @@ class Stream:
 
     @property
     def oldest(self) -> int | None:
-        """Tuples before this have aged out of every summary, for good; None as long as nothing has aged."""
+        """Tuples before this have aged out of every summary; None while nothing has."""
         return self._floor if self.watermark is None else self._retention.oldest(self.watermark)
 
     def _reach(self, latest: int, tuples: int) -> None:
-        """Age as tuples do of which the latest has this time, with room for so many afterwards."""
+        """Advance to the watermark after tuples up to `latest`, and make room for so many."""
         self._advance(self._retention.reached(latest), tuples)
         self.latest = latest if self.latest is None else max(self.latest, latest)
 
     def _advance(self, watermark: int, tuples: int = 0) -> None:
-        """Age to a watermark, with room for so many tuples afterwards."""
+        """Advance to a watermark, and make room for so many tuples."""
         self.watermark = watermark
         self._summaries.advance(watermark)
         oldest = self._floor = self._retention.oldest(watermark)
@@ -401,7 +388,7 @@ class Stream:
     # --- to disk and back ----------------------------------------------------------------------------------------
 
     def image(self) -> dict[str, Any]:
-        """All there is to know, as a tree of arrays; of cold tuples only where they are."""
+        """The state as a tree of arrays; of cold tuples only their location."""
         with self._lock:
             self._check_whole()
             figures = {
@@ -414,26 +401,22 @@ class Stream:
             return stream_image(figures, self._ledger, self._log, self._summaries.by_name.values())
 
     def definitions(self, now: bool = False) -> list[dict[str, Any]]:
-        """How the summaries were made; `now`: those that choose their structure as if made with the one they have.
-
-        A load is prepared for the structure of now. If that is another one when it comes, it is summarised here.
-        """
+        """The definitions of the summaries; `now`: those that choose it get their current structure, as for a load."""
         with self._lock:
             return definitions(self._summaries.by_name.values(), now)
 
     def restore(self, image: dict[str, Any]) -> None:
-        """Become what `image` was made of. The stream is new, and has no journal yet."""
+        """Restore a new stream, without a journal, from `image`."""
         with self._lock:
             self.watermark, self.latest, self._floor = image["watermark"], image["latest"], image["floor"]
             self._refused, self.accepted = dict(image["refused"]), image["accepted"]
             restore(image, self._ledger, self._log, self._summaries)
 
     def remake(self, made: dict[str, Any]) -> SummaryIndex:
-        """A summary by its definition."""
         return self.create_summary(**creation(made))
 
     def rebuild(self) -> None:
-        """Make every summary anew from the tuples that there are."""
+        """Rebuild every summary from the stored tuples."""
         with self._lock:
             self._summaries.rebuild(self.watermark, self.oldest)
 
@@ -441,40 +424,38 @@ class Stream:
 
     @contextmanager
     def reading(self) -> Iterator[TupleLog]:
-        """The log, still for as long as this is held."""
+        """The log, locked for the block."""
         with self._lock:
             yield self._log
 
     @property
     def arrived(self) -> int:
-        """How many tuples have ever come: the arrival number of the next one. Waits for nobody."""
+        """Tuples that ever arrived: the arrival number of the next one. Takes no lock."""
         return self._log.arrived
 
     @property
     def count(self) -> int:
-        """Tuples in the log, those that no summary keeps any more but whose chunk is still in use included."""
+        """Tuples in the log, including those that have aged out but whose chunk is still in use."""
         with self._lock:
             return len(self._log)
 
     @property
     def kept(self) -> int:
-        """Tuples that have not aged out."""
         with self._lock:
             return self._log.count_from(self.oldest)
 
     @property
     def refused(self) -> dict[str, int]:
-        """Tuples refused so far, by reason."""
         with self._lock:
             return dict(self._refused)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the log; each summary tells its own."""
+        """Bytes of the log, without the summaries."""
         with self._lock:
             return self._log.nbytes
 
     def take(self, rows: NDArray[np.int32], columns: list[str] | None = None) -> pa.Table:
-        """The tuples at these rows, in that order. Rows stay good until the next tuples come in."""
+        """The tuples at these rows, in that order. Rows are valid until the next tuples are added."""
         with self._lock:
             return self._log.take(self._log.check_rows(rows), columns)

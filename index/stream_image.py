@@ -1,4 +1,4 @@
-"""A stream to disk and back: the tree of arrays that it is saved as, and the definitions of its summaries."""
+"""The image of a stream: a tree of arrays, and the definitions of its summaries."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -15,10 +15,7 @@ Image = dict[str, Any]
 
 
 def definition(identity: Identity, options: Options, now: bool = False) -> dict[str, Any]:
-    """How a summary was made: all that it takes to make it again.
-
-    now: one that chooses its structure is defined as if it had been made with the one it has.
-    """
+    """The definition of a summary, to recreate it. now: with the current structure, if it chooses it."""
     geometry = identity.geometry
     return {
         "name": identity.name,
@@ -31,18 +28,17 @@ def definition(identity: Identity, options: Options, now: bool = False) -> dict[
 
 
 def definitions(summaries: Iterable[SummaryIndex], now: bool = False) -> list[dict[str, Any]]:
-    """`definition` of each."""
     return [definition(summary.state.identity, summary.options, now) for summary in summaries]
 
 
 def creation(made: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `Stream.create_summary` for a summary of that definition."""
+    """The arguments of `Stream.create_summary` for a definition."""
     given = {name: made[name] for name in ("name", "key", "granularity", "structure")}
     return {**given, "collapse": tuple(made["collapse"]), "options": Options(**made["options"])}
 
 
 def stream_image(figures: Image, ledger: Ledger, log: TupleLog, summaries: Iterable[SummaryIndex]) -> Image:
-    """All there is to know of a stream, as a tree of arrays; of cold tuples only where they are."""
+    """The state of a stream as a tree of arrays; of cold tuples only their location."""
     return {**figures, "ledger": ledger.image(), "log": log.image(), "summaries": [_image(s) for s in summaries]}
 
 
@@ -53,7 +49,7 @@ def _image(summary: SummaryIndex) -> Image:
 
 
 def restore(image: Image, ledger: Ledger, log: TupleLog, summaries: StreamSummaries) -> None:
-    """Ledger, log and summaries, which are new, become what the image has of them."""
+    """Restore a new ledger, log and summaries from the image."""
     ledger.restore(image["ledger"])
     log.restore(image["log"])
     for saved in image["summaries"]:

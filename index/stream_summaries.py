@@ -1,4 +1,4 @@
-"""The summaries of one stream: they come and go, change their structure, and age together."""
+"""The summaries of one stream: creation, removal, change of structure, aging."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -20,10 +20,7 @@ from promising.index.unindexed import BareState
 
 
 class StreamSummaries:
-    """Whoever calls holds the stream's lock.
-
-    keys: the columns that they are of. geometries: how far they reach back.
-    """
+    """The caller holds the stream's lock. keys: the summarised columns. geometries: how far back they reach."""
 
     def __init__(self, log: TupleLog, lateness: int, seed: int, lock: RLock, home: Home) -> None:
         self.builder = SummaryBuilder(log, lateness, seed)
@@ -31,13 +28,13 @@ class StreamSummaries:
         self.keys: frozenset[str] = frozenset()
         self.geometries: frozenset[Geometry] = frozenset()
         self.left: WeakKeyDictionary[Postings, str] = WeakKeyDictionary()
-        """Postings of before a change that are still read, and their keys."""
+        """Previous postings that still have readers, and their keys."""
         self._log = log
         self._lock = lock
         self._home = home
 
     def add(self, state: SummaryState | BareState, options: Options) -> SummaryIndex:
-        """One more, or another one of the same name."""
+        """Add or replace a summary."""
         identity = state.identity
         auto = Auto(options.buckets, identity.sizes.structure, maxlength=options.maxlength) if identity.auto else None
         made = self.by_name[identity.name] = SummaryIndex(state, self._lock, options, auto, self._home)
@@ -45,7 +42,7 @@ class StreamSummaries:
         return made
 
     def drop(self, name: str) -> None:
-        """Its readers are told that it is gone."""
+        """Drop a summary; its readers get an error."""
         self.by_name.pop(name).dropped = True
         self._changed()
 
@@ -54,10 +51,10 @@ class StreamSummaries:
         self.geometries = frozenset(summary.state.identity.geometry for summary in self.by_name.values())
 
     def changed(self, summary: SummaryIndex, structure: str, watermark: int | None) -> SummaryState | BareState:
-        """The state of one with `STRUCTURE auto` in another structure, built of the tuples that there are.
+        """The state of a `STRUCTURE auto` summary in another structure, rebuilt from the stored tuples.
 
-        What reads the postings it had goes on with them: they are told of no tuple that comes, but of those that go,
-        for as long as somebody holds them. If it fails, nothing has changed.
+        Readers of the old postings keep them: those receive no new tuples, but releases, while they are referenced. On
+        an error nothing changes.
         """
         old = summary.state
         identity = self.builder.restructured(old.identity, structure, summary.options)
@@ -73,7 +70,7 @@ class StreamSummaries:
         return state
 
     def rebuild(self, watermark: int | None, oldest: int | None) -> None:
-        """Make each anew from the tuples that there are; what is older than `oldest` has aged out of the stream."""
+        """Rebuild all from the stored tuples; tuples before `oldest` have aged out of the stream."""
         for name, summary in self.by_name.copy().items():
             old, options = summary.state.identity, summary.options
             identity = self.builder.identity(
@@ -82,7 +79,7 @@ class StreamSummaries:
             self.add(self.builder.filled(identity, options, watermark, oldest), options)
             summary.dropped = True
 
-    # --- tuples come and go --------------------------------------------------------------------------------------
+    # --- insertion and aging -------------------------------------------------------------------------------------
 
     def insert(
         self,
@@ -92,7 +89,7 @@ class StreamSummaries:
         least: int,
         greatest: int,
     ) -> None:
-        """Add tuples that are in the log, at the watermark after them; see `SummaryState.insert`. hashes: by key."""
+        """Add tuples in the log, at the watermark after them; see `SummaryState.insert`. hashes: by key."""
         for summary in self.by_name.values():
             measured = summary.measured
             began = self._home.cpu() if measured else 0
@@ -100,12 +97,12 @@ class StreamSummaries:
             summary.inserted(len(rows), self._home.cpu() - began if measured else None)
 
     def advance(self, watermark: int) -> None:
-        """Age to a watermark no less than the last one."""
+        """Advance to a watermark, never backwards."""
         for summary in self.by_name.values():
             summary.age(partial(summary.state.advance, watermark))
 
     def forget(self, rows: NDArray[np.int32]) -> None:
-        """The log is about to give these rows back, a chunk of the oldest arrivals it has."""
+        """The log is about to release these rows, a chunk of its oldest arrivals."""
         for summary in self.by_name.values():
             summary.age(partial(summary.state.forget, rows))
         for postings, key in self.left.items():

@@ -1,4 +1,4 @@
-"""One summary of a stream: where its tuples are in value and time, and how they age."""
+"""One summary of a stream: its tuples by value and time, and their aging."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,21 +18,15 @@ from promising.index.prepared_load import Sum
 
 @dataclass
 class Identity:
-    """What a summary is called and built from."""
-
     name: str
     key: str
     geometry: Geometry
     sizes: Sizes
-    auto: bool = False
-    """Whether its structure may change."""
+    auto: bool = False  # whether its structure may change
 
 
 class SummaryState:
-    """The write side. The stream calls `advance`, then `insert`; readers are in `index/reader.py`.
-
-    `oldest` is the least timestamp kept. `expired` counts tuples that were accepted and have left since.
-    """
+    """The write side: `advance`, then `insert`. `oldest` is the least time retained; `expired` counts the aged."""
 
     def __init__(self, identity: Identity, options: Options, log: TupleLog, seed: int) -> None:
         self.identity = identity
@@ -40,10 +34,9 @@ class SummaryState:
         self.log = log
         self.seed = seed
         self.horizons: tuple[int, ...] = ()
-        self.floor: int | None = None
-        """What is older had aged out of the stream before the summary was made."""
+        self.floor: int | None = None  # older times had aged out before the summary was created
         self.watermark: int | None = None
-        self._block: int | None = None  # of T_1, that the watermark is in
+        self._block: int | None = None  # block of T_1 with the watermark
         self.expired = 0
         self.postings = Postings(log.capacity)
         geometry, sizes = identity.geometry, identity.sizes
@@ -57,11 +50,10 @@ class SummaryState:
 
     @property
     def count(self) -> int:
-        """Tuples kept."""
         return self.fine.count + self.coarse.count
 
     def advance(self, watermark: int) -> None:
-        """Age to a watermark no less than the last one."""
+        """Advance to a watermark, never backwards."""
         self.watermark = watermark
         block = watermark // self.identity.geometry.granularity
         if block == self._block:  # horizons move by whole blocks of T_1
@@ -84,10 +76,7 @@ class SummaryState:
         least: int,
         greatest: int,
     ) -> None:
-        """Add tuples that are in the log, in order of arrival, at the watermark that holds after them.
-
-        No time is before `least` or after `greatest`.
-        """
+        """Add tuples in the log, in order of arrival, dated `least` to `greatest`, at the watermark after them."""
         oldest = self.oldest
         if least >= max(self.horizons[0], oldest):
             self.fine.insert(hashes, rows, times, least, greatest, posted=False)
@@ -115,15 +104,12 @@ class SummaryState:
     def attach(
         self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], sums: list[Sum] | None
     ) -> None:
-        """Add tuples that are in the log, as `insert` does. `sums` are those of whole zones, worked out before.
-
-        Tuples that no sum is of are added one by one: all of them without `sums`.
-        """
+        """Add tuples in the log as `insert` does: whole zones by precomputed `sums`, others one by one."""
         self.postings.enter_all(hashes, rows)
         one_by_one = np.ones(len(times), np.bool_)
         for part in sums or ():
             if self.floor is not None and part.start < self.floor:
-                continue  # some of its tuples were gone before the summary was made
+                continue  # some of its tuples had aged out before the summary was created
             inside = (times >= part.start) & (times < part.start + part.length)
             one_by_one &= ~inside
             zone = part.zone(rows[inside])
@@ -138,11 +124,10 @@ class SummaryState:
             self._place(hashes[rest], rows[rest], times, int(times.max()))
 
     def forget(self, rows: NDArray[np.int32]) -> None:
-        """The log is about to give these rows back, a chunk of the oldest arrivals it has."""
+        """The log is about to release these rows, a chunk of its oldest arrivals."""
         forget(self.postings, self.log, self.identity.key, self.seed, rows)
 
     def image(self) -> dict[str, Any]:
-        """All there is to know, as a tree of arrays."""
         return {
             "floor": self.floor,
             "watermark": self.watermark,
@@ -153,7 +138,7 @@ class SummaryState:
         }
 
     def restore(self, image: dict[str, Any]) -> None:
-        """Become what `image` was made of. The log is there already."""
+        """Restore from `image`, after the log."""
         self.floor, self.watermark, self.expired = image["floor"], image["watermark"], image["expired"]
         if self.watermark is not None:
             self._block = self.watermark // self.identity.geometry.granularity
@@ -168,10 +153,10 @@ class SummaryState:
 
 
 def forget(postings: Postings, log: TupleLog, key: str, seed: int, rows: NDArray[np.int32]) -> None:
-    """The log is about to give these rows back, of a chunk of the oldest arrivals that the postings have."""
+    """Remove rows that the log is about to release, of the oldest chunk in the postings."""
     try:
         hashes = log.hashes(key, rows, seed)
-    except StorageError:  # cold, and not to be read: they leave all the same
+    except StorageError:  # cold and unreadable: they are released all the same
         gone = np.zeros(log.capacity // log.chunk, np.bool_)
         gone[rows[0] // log.chunk] = True
         postings.purge(gone, log.chunk)

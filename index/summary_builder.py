@@ -1,4 +1,4 @@
-"""How the state of a summary is made: empty, of the tuples that a stream has, or as it was saved."""
+"""Builds the state of a summary: empty, from stored tuples, or from an image."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,12 @@ from promising.index.options import AUTO, Options, Sizes
 from promising.index.summary import Identity, SummaryState
 from promising.index.unindexed import BareState
 
-LARGEST_BATCH = 1 << 22  # tuples that are summarised at once
+LARGEST_BATCH = 1 << 22  # tuples summarised at once
 
 
 @dataclass(frozen=True)
 class SummaryBuilder:
-    """Makes states for summaries of the tuples in one log, which come as late as `lateness`."""
+    """Builds states for summaries of the tuples in one log."""
 
     log: TupleLog
     lateness: int
@@ -26,24 +26,23 @@ class SummaryBuilder:
     def identity(
         self, name: str, key: str, geometry: Geometry, structure: str, options: Options, now: str = FIRST
     ) -> Identity:
-        """Of a summary, which has the structure `now` if it may change."""
+        """The identity of a summary; `now` is its current structure if it may change."""
         given = (options, geometry, self.log.capacity, self.lateness)
         sizes = Sizes.auto(now, *given) if structure == AUTO else Sizes.of(structure, *given)
         return Identity(name, key, geometry, sizes, structure == AUTO)
 
     def restructured(self, identity: Identity, structure: str, options: Options) -> Identity:
-        """The same summary, which may change, with that structure."""
+        """The identity of an auto summary with another structure."""
         return self.identity(identity.name, identity.key, identity.geometry, AUTO, options, structure)
 
     def defined(self, made: dict[str, Any]) -> tuple[Identity, Options]:
-        """A summary by its definition: see `definition`."""
         options = Options(**made["options"])
         geometry = Geometry(made["granularity"], *made["collapse"])
         now = made.get("now", FIRST)
         return self.identity(made["name"], made["key"], geometry, made["structure"], options, now), options
 
     def empty(self, identity: Identity, options: Options) -> SummaryState | BareState:
-        """A state without tuples. Raises `CeilingTooLow` if the machine has not the memory that it may need."""
+        """A state without tuples. Raises `CeilingTooLow` if the machine lacks the memory it may need."""
         sizes = identity.sizes
         if sizes.structure == "none":
             return BareState(identity, self.log, self.seed)
@@ -59,10 +58,10 @@ class SummaryBuilder:
     def filled(
         self, identity: Identity, options: Options, watermark: int | None, floor: int | None, issued: int | None = None
     ) -> SummaryState | BareState:
-        """A state of the tuples that there are.
+        """A state of the stored tuples.
 
-        floor: what is older has aged out of the stream. issued: the last number of a zone of `G_1` in the structure of
-        before; no region of then is taken for one of now.
+        floor: older times have aged out of the stream. issued: the last zone number of `G_1` in the previous structure,
+        so that old regions are not mistaken for new ones.
         """
         state = self.empty(identity, options)
         state.floor = floor

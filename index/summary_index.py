@@ -1,4 +1,4 @@
-"""A summary as its users see it."""
+"""The public interface of a summary."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Home(Protocol):
-    """The stream that a summary is of, as far as one that chooses its structure needs it."""
+    """The stream of a summary, as far as the choice of a structure needs it."""
 
     cpu: Callable[[], int]
     broken: bool
@@ -53,12 +53,9 @@ class SummaryIndex:
         self, state: SummaryState | BareState, lock: RLock, options: Options, auto: Auto | None, home: Home
     ) -> None:
         self.options = options
-        self.auto = auto
-        """What chooses its structure, if it was made with `STRUCTURE auto`."""
-        self.aging = 0
-        """CPU time of collapse and expiry since the last batch, if there is a choice to be made."""
-        self.issued = 0
-        """Numbers of zones of `G_1` that structures of before have used."""
+        self.auto = auto  # chooses the structure, with `STRUCTURE auto`
+        self.aging = 0  # CPU time of collapse and expiry since the last batch, with auto
+        self.issued = 0  # zone numbers of `G_1` used by previous structures
         self._home = home
         self._lock: Any = lock
         self.dropped = False
@@ -70,7 +67,7 @@ class SummaryIndex:
 
     @contextmanager
     def reading(self) -> Iterator[SummaryState | BareState]:
-        """Its state between two batches, and only as long as there is a summary."""
+        """Its state, locked between two batches; raises if it was dropped."""
         with self._lock:
             if self.dropped:
                 raise UnknownName(f"summary {self.name!r} has been dropped")
@@ -86,32 +83,29 @@ class SummaryIndex:
 
     @property
     def structure(self) -> str:
-        """The one it has now."""
         return self.state.identity.sizes.structure
 
     @property
     def told(self) -> str:
-        """Its structure in words: if it was chosen, with the reason."""
+        """Its structure in words; if it was chosen, with the reason."""
         return self.structure if self.auto is None else told_structure(AUTO, self.structure, self.auto.why)
 
     @property
     def buckets(self) -> int:
-        """Value buckets of a zone."""
         return self.state.identity.sizes.buckets
 
     @property
     def reach(self) -> int:
-        """How far behind the watermark a tuple may be and still be kept, in microseconds, at least."""
+        """Minimum age behind the watermark, in microseconds, up to which tuples are retained."""
         return self.state.identity.geometry.reaches[-1]
 
     @property
     def count(self) -> int:
-        """Tuples kept."""
         with self.reading():
             return self.state.count
 
     def probe(self, keys: Any, window: Window = None) -> Matches:
-        """Exactly the tuples that have one of the keys, each once for every time its key is asked for."""
+        """Exactly the tuples with one of the keys, once per occurrence of the key in `keys`."""
         with self.reading():
             if self.auto is None or self.auto.skips("probe"):
                 return self._reader.probe(keys, window)
@@ -123,7 +117,7 @@ class SummaryIndex:
     def fetch(
         self, keys: Any, window: Window = None, columns: list[str] | None = None
     ) -> tuple[NDArray[np.int32], pa.Table]:
-        """`probe` and `Stream.take` in one: for each tuple the place of its key in `keys`, and its columns."""
+        """`probe` and `Stream.take` in one: the index of each tuple's key in `keys`, and its columns."""
         with self.reading():
             if self.auto is None or self.auto.skips("probe"):
                 return self._reader.fetch(keys, window, columns)
@@ -133,10 +127,7 @@ class SummaryIndex:
             return found
 
     def regions(self, keys: Any, window: Window = None, search: str = "flat") -> Regions:
-        """The cells that may hold tuples of each key, with an estimate and bounds; no cell that does is missing.
-
-        `search` is how they are found, "flat" or "pyramid"; what is found is the same.
-        """
+        """The cells that may hold each key, none missing, with bounds. search: "flat" or "pyramid", the same result."""
         with self.reading():
             if self.auto is None or self.auto.skips("look"):
                 return self._reader.regions(keys, window, search)
@@ -146,24 +137,21 @@ class SummaryIndex:
             return found
 
     def visit(self, region: Region | tuple[int, int, int], window: Window = None) -> NDArray[np.int32]:
-        """Log rows of a region, given as such or as (granularity, zone, bucket); `Stream.take` reads them."""
+        """Log rows of a region, also given as (granularity, zone, bucket); `Stream.take` reads them."""
         with self.reading():
             if self.auto is None or self.auto.skips("visit"):
                 return self._reader.visit(region, window)
             found = self._reader.visit(region, window)
-            self.auto.visited(len(found), *self._weight(window))  # no change here: a region is visited as it was found
+            self.auto.visited(len(found), *self._weight(window))  # no change here: the region must stay valid
             return found
 
     def estimate(self, keys: Any, window: Window = None) -> Estimates:
-        """How many tuples of each key there are in the window: from the sketches, capped by what the postings know.
-
-        Tuples that no sealed zone has yet are counted exactly.
-        """
+        """Tuples of each key in the window, from the sketches capped by the postings; unsealed ones exactly."""
         with self.reading():
             return self._estimated(keys, window, lambda: self._reader.estimate(keys, window))
 
     def estimate_hashed(self, hashes: NDArray[np.int64], window: Window = None) -> Estimates:
-        """`estimate` of keys given by the hashes that the summary uses for them."""
+        """`estimate` of keys given by their hashes."""
         with self.reading():
             return self._estimated(hashes, window, lambda: self._reader.estimate_hashed(hashes, window))
 
@@ -171,18 +159,18 @@ class SummaryIndex:
 
     @property
     def measured(self) -> bool:
-        """Whether it should be known what the next batch takes."""
+        """Whether to measure the next batch."""
         return self.auto is not None and self.auto.measuring
 
     def age(self, work: Callable[[], None]) -> None:
-        """Do what is part of collapse and expiry, and note what it takes."""
+        """Run a part of collapse and expiry, and measure it."""
         if self.measured:
             self.aging += self._timed(work)[1]
         else:
             work()
 
     def inserted(self, tuples: int, spent: int | None) -> None:
-        """A batch has come in; collapse and expiry before it are part of what it took."""
+        """A batch was inserted; its cost includes the preceding collapse and expiry."""
         if self.auto is None:
             return
         if spent is None:
@@ -193,14 +181,14 @@ class SummaryIndex:
         self.aging = 0
 
     def queried(self, tuples: int, budget: int | None = None) -> None:
-        """A query is about to need rows by key, of so many tuples. No change takes more than a tenth of its budget."""
+        """A query is about to need rows by key, of so many tuples. A change may take a tenth of its budget."""
         with self.reading():
             if self.auto is not None:
                 self.auto.queried(tuples)
                 self.consider(None if budget is None else budget // 10)
 
     def consider(self, most: int | None = None) -> None:
-        """Change to another structure if that pays, and takes no more than `most` nanoseconds as far as is known."""
+        """Change the structure if that pays off and is expected to take at most `most` nanoseconds."""
         if self.auto is None or not self.auto.news or self._home.broken:
             return
         with self._lock:
@@ -214,7 +202,7 @@ class SummaryIndex:
                 self.auto.stays(f"a change to {chosen} failed: {type(problem).__name__}")
 
     def change(self, structure: str, why: str | None = "it was asked for") -> None:
-        """Have another structure from now on. No answer changes by it; regions found before are no longer there."""
+        """Change the structure. Answers do not change; regions found before become invalid."""
         with self.reading() as old:
             if self.auto is None:
                 raise BadQuestion(f"summary {self.name!r} was made with STRUCTURE {self.structure}, and keeps it")
@@ -228,7 +216,7 @@ class SummaryIndex:
             self.auto.changed(structure, kept, cold, spent, why)
 
     def reason(self, why: str | None) -> None:
-        """The reason that was given for the structure it has, before a restart."""
+        """Restore the reason for the structure after a restart."""
         if self.auto is not None and why is not None:
             self.auto.why = why
 
@@ -250,7 +238,7 @@ class SummaryIndex:
         return found
 
     def _weight(self, window: Window) -> tuple[int, int]:
-        """Tuples in the window, as if they were spread evenly over time, and in the log."""
+        """Tuples in the window, assuming uniform times, and in the log."""
         kept = len(self.state.log)
         start, end = check_window(window)
         first, last = self.state.log.time_range
@@ -258,13 +246,10 @@ class SummaryIndex:
         inside = max(min(end, last + 1) - max(start, first), 0)
         return int(kept * inside / max(last + 1 - first, 1)), kept
 
-    # --- what it is ------------------------------------------------------------------------------------------------
+    # --- description -----------------------------------------------------------------------------------------------
 
     def describe(self, cells: bool = False) -> Description:
-        """Granularities, zones with the reason for each, counts and bytes; with `cells` the tuples of every cell.
-
-        Cells of sealed zones are known; only tuples of the open zone and late ones are counted for it.
-        """
+        """Granularities, zones and reasons, counts, bytes; `cells`: tuples of every cell, counted only if unsealed."""
         with self.reading():
             state, identity = self.state, self.state.identity
             bare = isinstance(state, BareState)
@@ -290,8 +275,8 @@ class SummaryIndex:
     def story(self, granularity: int, zone: int) -> Story:
         """Why a zone begins and ends where it does, what it has absorbed, and when it collapses or expires.
 
-        Raises `UnknownName` for a zone that is not there (never, or aged since), `BadQuestion` for a granularity that
-        the summary does not have, and without structure.
+        Raises `UnknownName` for a missing zone (never existed, or aged out), `BadQuestion` for an invalid granularity,
+        and without structure.
         """
         with self.reading():
             if isinstance(self.state, BareState):
@@ -308,7 +293,7 @@ class SummaryIndex:
 
 
 def _zones(state: SummaryState) -> list[ZoneInfo]:
-    """Newest granularity first, oldest zone first."""
+    """Finest granularity first, oldest zone first."""
     out = []
     for block in state.fine.blocks.values():
         for zone in block.zones:
@@ -349,7 +334,7 @@ def _held(hashes: NDArray[np.int64], sizes: Sizes) -> NDArray[np.int64]:
 
 
 def best_summary(summaries: Mapping[str, SummaryIndex], attribute: str) -> SummaryIndex | None:
-    """The best summary of an attribute: one with structure before one without, then the one that reaches furthest."""
+    """The best summary of an attribute: with structure before without, then the furthest reach."""
     found = [s for s in summaries.values() if s.key == attribute]
     structured = [s for s in found if s.structure != "none"]
     return max(structured or found, key=lambda s: (s.reach, s.name), default=None)

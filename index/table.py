@@ -1,8 +1,8 @@
-"""Reference tables: rows by primary key, and how they were before.
+"""Reference tables: rows by primary key, with their history.
 
-Each change has a number, from 1 on, and the streams' positions at that time. A row that is put is a version of its
-own: it holds from the change that brought it (`born`) up to the one that ends it (`died`). Versions are numbered as
-they come and keep their number, so whoever remembers one can still read it, until it is trimmed.
+Each change has a number, from 1 on, and the streams' positions at that time. Each upserted row is a new version, valid
+from the change that created it (`born`) up to the one that ends it (`died`). Version numbers are permanent, so a
+version stays readable until it is trimmed.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,36 +39,32 @@ MOST_ROWS = 1 << 20
 
 
 class Changed(NamedTuple):
-    """What a change has done. One that does nothing gets no number: `change` is then that of the last one."""
+    """The effect of a change. One without effect gets no number: `change` is that of the last one."""
 
     change: int
     inserted: int
     updated: int
     deleted: int
-    unchanged: int
-    """Rows that were put as they were; their versions stay."""
+    unchanged: int  # rows that were already equal; their versions stay
 
 
 class TableJournal(Protocol):
-    """Is told of each change before it is made. One that raises has taken nothing."""
+    """Logs each change before it is made. A call that raises has logged nothing."""
 
     def changed(self, record: TableRecord) -> None:
-        """Return when the change will not be lost."""
+        """Return when the change is durable."""
 
     def done(self) -> None:
-        """The change that was told of last is made; raises nothing."""
+        """The last logged change was made; raises nothing."""
 
 
 class Table:
-    """Rows by primary key. Safe to use from several threads; a change is seen as a whole or not at all."""
+    """Rows by primary key. Thread-safe; changes are atomic."""
 
     def __init__(
         self, name: str, types: Mapping[str, str], key: str, *, retroactive: bool = True, max_rows: int = MOST_ROWS
     ) -> None:
-        """`key` is the column of the primary key: int, string or timestamp.
-
-        retroactive: whether a change of the table changes what tuples that are there already were joined with.
-        """
+        """`key`: the primary key, int, string or timestamp. retroactive: whether changes affect existing joins."""
         self.name = name
         self.schema = Fields(dict(types))
         self.key = key
@@ -81,36 +77,33 @@ class Table:
             raise BadOptions(f"max_rows is {max_rows}; a table has room for at least one row")
         self.retroactive = retroactive
         self.max_rows = max_rows
-        self.changes = 0
-        """Number of the last change."""
+        self.changes = 0  # number of the last change
         self.journal: TableJournal | None = None
-        self.lock = RLock()
-        """Of all it has; a store's manifest may be locked under it, never the other way round."""
-        self._base = 0  # the earliest change of which is known what was there
+        self.lock = RLock()  # of all state; a manifest may be locked under it, never the other way round
+        self._base = 0  # the earliest known change
         self._positions: list[dict[str, int]] = []  # of the changes after `_base`
-        self._orders: dict[str, Ints] = {}  # by stream, made when asked for
+        self._orders: dict[str, Ints] = {}  # by stream, lazily
         self._versions = Versions(name, self.schema.types, key)
 
     # --- read ----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """How many rows there are now."""
         return self._versions.holding
 
     @property
     def versions(self) -> int:
-        """How many versions are remembered, those that hold among them."""
+        """Stored versions, including current ones."""
         return len(self._versions)
 
     @property
     def nbytes(self) -> int:
-        """Memory of the columns; keys are in memory once more, in a dict."""
+        """Memory of the columns; keys are stored a second time, in a dict."""
         with self.lock:
             return self._versions.nbytes
 
     @property
     def base(self) -> int:
-        """The earliest change of which is known what was there; what is asked of before is answered as of it."""
+        """The earliest known change; earlier states are answered as of it."""
         return self._base
 
     def take(self, column: str, versions: Ints) -> pa.Array:
@@ -121,7 +114,7 @@ class Table:
             return self._versions.column(column, self._versions.places(versions))
 
     def find(self, keys: Any, change: Ints | None = None) -> Ints:
-        """The version of each key that holds after that change, None: now; -1 if there is none, or the key is null."""
+        """The version of each key after that change, None: current; -1 if there is none, or the key is null."""
         column = self.schema.column(self.key, keys, True)
         with self.lock:
             asked = None if change is None else np.maximum(change, self._base)
@@ -133,12 +126,12 @@ class Table:
             return self._base + np.searchsorted(self._order(stream), seqs, side="right").astype(np.int64)
 
     def since(self, change: int) -> tuple[Ints, Ints]:
-        """Numbers of the versions that came after that change and hold, and of those that held then and have ended."""
+        """Numbers of current versions created after that change, and of then-current versions that have ended."""
         with self.lock:
             return self._versions.since(change)
 
     def rows(self) -> pa.Table:
-        """The current contents, in the order in which they came."""
+        """The current rows, in order of creation."""
         with self.lock:
             places = np.flatnonzero(self._versions.died.values == HOLDS)
             return pa.table({name: self._versions.column(name, places) for name in self.schema.types})
@@ -146,11 +139,12 @@ class Table:
     # --- change --------------------------------------------------------------------------------------------------
 
     def change(self, upserts: Batch | None, deletes: Any, positions: Positions, *, mode: Mode = "upsert") -> Changed:
-        """Put rows and delete keys: all or nothing.
+        """Put rows and delete keys, atomically.
 
-        mode: `insert` refuses keys that are there, `update` those that are not; an update may leave out columns, which
-        stay as they are. deletes: keys, each of which must be there. positions: arrivals of every stream so far, or
-        what tells them: it is asked while the table is locked, so that no tuple is joined in between.
+        mode: `insert` refuses existing keys, `update` missing ones; an update may omit columns, which are unchanged.
+        deletes: keys, each of which must exist.
+        positions: arrivals of every stream so far, or a function that returns them: called under the table's lock, so
+        that no tuple is joined in between.
         """
         if mode not in MODES:
             raise BadQuestion(f"no mode {mode!r}; there are {', '.join(MODES)}")
@@ -179,7 +173,7 @@ class Table:
             return done
 
     def replay(self, record: TableRecord) -> None:
-        """Make changes that follow on the last one, as they were made before."""
+        """Replay changes that follow the last one."""
         with self.lock:
             if self._versions.following == 0 and not self.changes:
                 self._base = self.changes = record.first
@@ -190,19 +184,18 @@ class Table:
             self._apply(record)
 
     def image(self) -> TableRecord:
-        """All that is remembered, as one record."""
         with self.lock:
             return self._versions.image(self._base, [dict(positions) for positions in self._positions])
 
     def reach(self, stream: str) -> int:
-        """The most arrivals of a stream that any change that is remembered came after."""
+        """The maximum arrivals of a stream before any stored change."""
         with self.lock:
             return max((positions.get(stream, 0) for positions in self._positions), default=0)
 
     def cap(self, stream: str, position: int, upto: int | None = None) -> bool:
-        """At most so many tuples of a stream had arrived before changes, or those up to a number; whether that is news.
+        """Limit the arrivals of a stream before changes (up to a number); returns whether that changed anything.
 
-        A stream that is dropped and made anew counts from 0 again; one may have lost its last arrivals with the power.
+        A recreated stream counts from 0 again, and a stream may have lost its last arrivals in a power failure.
         """
         with self.lock:
             self._orders.pop(stream, None)
@@ -214,10 +207,10 @@ class Table:
             return found
 
     def trim(self, oldest: Mapping[str, int], seen: int | None = None) -> None:
-        """Forget versions that no tuple with an arrival number of at least `oldest[stream]` can see.
+        """Drop versions that no tuple with an arrival number of at least `oldest[stream]` can see.
 
-        seen: and that ended by this change at the latest, as those who follow the table by `since` have come so far.
-        Memory is given back when a quarter of it can go.
+        seen: the last change that all followers of `since` have applied; versions that ended later stay. Memory is
+        released once a quarter of it is unused.
         """
         with self.lock:
             floor = self.changes if seen is None else min(seen, self.changes)
@@ -235,7 +228,7 @@ class Table:
         return self._versions.rows(np.empty(0, np.int64))
 
     def _deleted(self, deletes: Any) -> Ints:
-        """Places of rows that are to go."""
+        """Places of the rows to delete."""
         column = self.schema.column(self.key, deletes, True)
         if not length(column):
             raise EmptyBatch("no keys to delete are given")
@@ -248,7 +241,7 @@ class Table:
         return places
 
     def _put(self, upserts: Batch, mode: Mode) -> tuple[dict[str, Column], Ints]:
-        """Rows that are to be there, and the places of those that they are to replace; -1: none."""
+        """The rows to put, and the places of those they replace; -1: none."""
         fields = self.schema if mode != "update" else self._given(upserts)
         rows = fields.columns(upserts, frozenset([self.key]))
         key = rows[self.key]
@@ -267,10 +260,10 @@ class Table:
         with suppress(AttributeError):
             names = upserts.schema.names if isinstance(upserts, pa.Table | pa.RecordBatch) else list(upserts.keys())
             return Fields({n: k for n, k in self.schema.types.items() if n in names or n == self.key})
-        return self.schema  # which says what is wrong with it
+        return self.schema  # reports what is wrong with it
 
     def _unchanged(self, rows: dict[str, Column], old: Ints) -> NDArray[np.bool_]:
-        """Which rows are in the table as they are."""
+        """Which rows are already in the table."""
         alike = old >= 0
         for name, column in rows.items():
             where = np.flatnonzero(alike)
@@ -303,7 +296,7 @@ class Table:
     # --- where things are ----------------------------------------------------------------------------------------
 
     def _order(self, stream: str) -> Ints:
-        """From which arrival on tuples of a stream see each change after `_base`, rising."""
+        """The first arrival of a stream that sees each change after `_base`, ascending."""
         found = self._orders.get(stream)
         if found is None:
             positions = (p.get(stream, 0) for p in self._positions)
@@ -311,7 +304,7 @@ class Table:
             found = self._orders[stream] = np.minimum.accumulate(said[::-1])[::-1]
         return found
 
-    # --- what is refused -----------------------------------------------------------------------------------------
+    # --- refusals ------------------------------------------------------------------------------------------------
 
     def _check_room(self, rows: int) -> None:
         if rows > self.max_rows:

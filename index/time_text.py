@@ -1,4 +1,4 @@
-"""Spans and instants as people read them. All times are integers, microseconds since the epoch, told as UTC."""
+"""Human-readable spans and instants. All times are integers, microseconds since the epoch, shown in UTC."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def readable(span: int) -> str:
 
 
 def rounded(span: int) -> str:
-    """A span of time in the largest unit that it fills, with three digits. Rounded up: what exceeds a bound looks it.
+    """A span in the largest unit that it fills, with three digits, rounded up: above a bound it looks so.
 
     >>> rounded(26_400 * UNITS["day"]), rounded(300 * SECOND), rounded(300 * SECOND + 1), rounded(51)
     ('72.3 years', '5 minutes', '5.01 minutes', '51 microseconds')
@@ -32,7 +32,7 @@ def rounded(span: int) -> str:
 
 
 def instant(time: int) -> str:
-    """An instant, as exactly as it has to be; any int64 will do.
+    """An instant, without trailing zeros; any int64.
 
     >>> instant(0), instant(1_512_302_400 * SECOND), instant(1_512_302_400 * SECOND + 60 * SECOND), instant(-1)
     ('1970-01-01', '2017-12-03 12:00', '2017-12-03 12:01', '1969-12-31 23:59:59.999999')

@@ -1,4 +1,4 @@
-"""`STRUCTURE none`: no zones, no summaries, no postings. Every question reads the log."""
+"""`STRUCTURE none`: no zones, no summaries, no postings. Every query reads the log."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from promising.summaries.keys import Keys
 
 
 class BareState:
-    """What is kept follows the same horizons as in any other structure."""
+    """Retains tuples by the same horizons as any other structure."""
 
     def __init__(self, identity: Identity, log: TupleLog, seed: int) -> None:
         self.identity = identity
@@ -54,27 +54,24 @@ class BareState:
         least: int,
         greatest: int,
     ) -> None:
-        """The log has the tuples; there is nothing else to keep."""
+        """Only counted: the log has the tuples."""
         self.accepted += len(rows)
 
     def attach(
         self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], sums: list[Sum] | None
     ) -> None:
-        """As `insert`."""
         self.accepted += len(rows)
 
     def image(self) -> dict[str, Any]:
-        """All there is to know."""
         return {"floor": self.floor, "watermark": self.watermark, "accepted": self.accepted}
 
     def restore(self, image: dict[str, Any]) -> None:
-        """Become what `image` was made of."""
         self.floor, self.accepted = image["floor"], image["accepted"]
         if image["watermark"] is not None:
             self.advance(image["watermark"])
 
     def forget(self, rows: NDArray[np.int32]) -> None:
-        """Nothing was kept of them."""
+        """Nothing is stored for them."""
 
     @property
     def nbytes(self) -> int:
@@ -82,7 +79,7 @@ class BareState:
 
 
 class BareReader:
-    """One region holds everything, and its estimate is all that can be said without looking: between none and all."""
+    """One region holds everything; its estimate is between none and all."""
 
     def __init__(self, state: BareState) -> None:
         self.state = state
@@ -147,7 +144,6 @@ class BareReader:
         return self.estimate_hashed(self.hashes(keys), window)
 
     def estimate_hashed(self, hashes: NDArray[np.int64], window: Window) -> Estimates:
-        """`estimate` of keys given by their hashes."""
         n = len(hashes)
         most = np.full(n, float(len(self._rows(window))))
         return Estimates(most, np.zeros(n), most)

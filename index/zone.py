@@ -1,4 +1,4 @@
-"""Zones: a stretch of the timeline, its tuples by cell, and what its summary knows."""
+"""Zones: a range of time, its tuples by cell, and its summary."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,21 +14,20 @@ from promising.index.options import Sizes
 Hasher = Callable[[NDArray[np.int32]], NDArray[np.int64]]
 
 TAKEN = ("error", "behaviour", "maxlength", "boundary", "late")
-"""Why what a coarse zone takes in had been a zone of `G_1`; "late" is tuples that came after their block was closed."""
+"""Reasons of the `G_1` zones that a coarse zone took in; "late" is tuples that arrived after their block was closed."""
 
 
 class Tuples:
-    """Log rows of a zone, put in order of cells when a cell is first asked for.
+    """Log rows of a zone, sorted by cell on first access to a cell.
 
-    Ordering costs one pass over the zone; ingest does not pay it for zones that nobody visits. Until then rows that
-    follow each other, as those of an old zone nearly all do, are kept as stretches: a few bytes for thousands of them.
+    Sorting costs one pass over the zone; ingest does not pay for zones that are never visited. Until then consecutive
+    rows, nearly all of an old zone, are stored as ranges: a few bytes for thousands of them.
     """
 
     def __init__(self, rows: NDArray[np.int32]) -> None:
         self._rows: NDArray[np.int32] | None = rows
         self._stretches: NDArray[np.int32] | None = None  # (first, last + 1)
-        self.starts: NDArray[np.int64] | None = None
-        """Where the rows of each bucket begin, once they are in that order."""
+        self.starts: NDArray[np.int64] | None = None  # start of each bucket's rows, once sorted
         self._count = len(rows)
 
     def __len__(self) -> int:
@@ -36,7 +35,6 @@ class Tuples:
 
     @classmethod
     def of(cls, stretches: NDArray[np.int32]) -> "Tuples":
-        """Rows that are given as stretches."""
         made = cls(np.empty(0, np.int32))
         made._rows, made._stretches = None, stretches
         made._count = int((stretches[:, 1] - stretches[:, 0]).sum())
@@ -44,7 +42,6 @@ class Tuples:
 
     @property
     def rows(self) -> NDArray[np.int32]:
-        """All of them."""
         if self._rows is not None:
             return self._rows
         assert self._stretches is not None
@@ -52,11 +49,10 @@ class Tuples:
 
     @property
     def stretches(self) -> NDArray[np.int32]:
-        """All of them, as stretches."""
         return packed(self.rows) if self._stretches is None else self._stretches
 
     def extend(self, *others: "Tuples") -> None:
-        """Take in the rows of other zones."""
+        """Add the rows of other zones."""
         stretches = np.concatenate((self.stretches, *(other.stretches for other in others)))
         self._count += sum(map(len, others))
         self.starts = None
@@ -66,7 +62,6 @@ class Tuples:
             self._rows, self._stretches = unpacked(stretches), None
 
     def cell(self, bucket: int, sizes: Sizes, hasher: Hasher) -> NDArray[np.int32]:
-        """Rows of one bucket."""
         if self.starts is None:
             starts, rows = np.empty(sizes.buckets + 1, np.int64), self.rows
             order = np.empty_like(rows)
@@ -82,7 +77,7 @@ class Tuples:
 
 
 def packed(rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Rows as stretches (first, last + 1) of rows that follow each other.
+    """Rows as ranges (first, last + 1) of consecutive rows.
 
     >>> packed(np.array([4, 5, 6, 9, 2, 3], np.int32)).tolist()
     [[4, 7], [9, 10], [2, 4]]
@@ -96,7 +91,7 @@ def packed(rows: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def in_order(tuples: Tuples, log: TupleLog) -> NDArray[np.int32]:
-    """The rows as stretches in order of arrival, whatever order they are kept in: one way to write them down."""
+    """The rows as ranges in order of arrival, in any stored order: a canonical form."""
     stretches = tuples.stretches
     if tuples.starts is not None:
         rows = tuples.rows
@@ -111,7 +106,7 @@ def in_order(tuples: Tuples, log: TupleLog) -> NDArray[np.int32]:
 
 
 def _cut(stretches: NDArray[np.int32], chunk: int) -> NDArray[np.int32]:
-    """The same stretches, none across the border of a chunk: arrivals follow each other in one only."""
+    """The same ranges, split at chunk borders: arrivals are consecutive only within a chunk."""
     first, last = stretches[:, 0] // chunk, (stretches[:, 1] - 1) // chunk
     if (first == last).all():
         return stretches
@@ -123,7 +118,6 @@ def _cut(stretches: NDArray[np.int32], chunk: int) -> NDArray[np.int32]:
 
 
 def unpacked(stretches: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The rows of stretches."""
     lengths = (stretches[:, 1] - stretches[:, 0]).astype(np.int64)
     shifts = stretches[:, 0] - (np.cumsum(lengths) - lengths)
     rows: NDArray[np.int64] = np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)
@@ -132,10 +126,7 @@ def unpacked(stretches: NDArray[np.int32]) -> NDArray[np.int32]:
 
 @dataclass
 class FineZone:
-    """A sealed zone of `G_1`. Its counters, filter bits and cell counts are at `slot` of the pool.
-
-    `late`: its tuples came after their block was closed.
-    """
+    """A sealed zone of `G_1`, its summary at `slot` of the pool. `late`: its tuples arrived after the block closed."""
 
     number: int
     slot: int
@@ -151,24 +142,22 @@ class FineZone:
 
 
 def buckets_of(hashes: NDArray[np.int64], sizes: Sizes) -> NDArray[np.int64]:
-    """The value bucket of each hash."""
     if sizes.buckets == 1:
         return np.zeros(len(hashes), np.int64)
     return (hashes.view(np.uint64) >> np.uint64(sizes.shift)).astype(np.int64)
 
 
 def distinct(hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Keys and how often each occurs."""
     keys, counts = np.unique(hashes, return_counts=True)
     return keys, counts.astype(np.int32)
 
 
 @dataclass
 class CoarseZone:
-    """A zone of `G_2..G_m`, or one still growing from a block of `G_1`: a pure function of the set of its tuples.
+    """A zone of `G_2..G_m`, or a growing one of a block of `G_1`: a pure function of the set of its tuples.
 
     `counters` is [bucket][row][column], `bits` a filter [bucket][slot], `cells` the exact number of tuples by bucket.
-    `taken` is its history, and no part of what it is: by reason (`TAKEN`), zones of `G_1` that it took in, and tuples.
+    `taken` is its history only: by reason (`TAKEN`), absorbed zones of `G_1`, and tuples.
     """
 
     number: int
@@ -204,11 +193,11 @@ class CoarseZone:
         self.f2 = None
 
     def spread(self, first: int, last: int) -> None:
-        """Widen the stretch that is known to hold tuples."""
+        """Extend the known time range of its tuples."""
         self.first, self.last = min(self.first, first), max(self.last, last)
 
     def take(self, reason: str, zones: int, tuples: int) -> None:
-        """Note where tuples come from."""
+        """Record the origin of tuples."""
         self.taken[TAKEN.index(reason)] += (zones, tuples)
 
     def insert(
@@ -235,7 +224,6 @@ class CoarseZone:
         return self.f2
 
     def image(self, log: TupleLog) -> dict[str, Any]:
-        """All there is to know, as a tree of arrays."""
         return {
             "number": self.number,
             "start": self.start,
@@ -250,7 +238,6 @@ class CoarseZone:
 
     @classmethod
     def restored(cls, image: dict[str, Any]) -> "CoarseZone":
-        """What `image` was made of."""
         return cls(
             image["number"],
             image["start"],

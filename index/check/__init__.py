@@ -1,4 +1,4 @@
-"""Everything that must hold of streams and tables in memory, and summaries worked out again from their tuples."""
+"""Invariant checks of streams and tables in memory; summaries are recomputed from their tuples."""
 
 from promising.index.check.stream import check_stream
 from promising.index.check.table import check_table

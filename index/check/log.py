@@ -1,4 +1,4 @@
-"""Are the log's chunks in order, and can every tuple in them be?"""
+"""Checks the order of the log's chunks and the validity of every tuple."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,8 +13,7 @@ from promising.index.log import TupleLog
 from promising.index.schema import FARTHEST
 from promising.index.time_text import instant
 
-SLICE = 1 << 18
-"""Tuples that are read at once."""
+SLICE = 1 << 18  # tuples read at once
 
 
 def slices(log: TupleLog) -> Iterator[NDArray[np.int32]]:
@@ -38,12 +37,11 @@ def _apart(log: TupleLog) -> bool:
 
 
 def _warm(log: TupleLog) -> set[int]:
-    """Where the chunks in memory begin."""
     return {c.start for c in log._chunks if log._tiers.run[c.start // log.chunk] < 0}
 
 
 def check_chunks(log: TupleLog) -> Iterator[str]:
-    """Chunks, their order, their counts and where they are. After a loss, whole chunks of arrivals may be missing."""
+    """Order, counts and location of chunks. After a loss, whole chunks of arrivals may be missing."""
     size = log.chunk
     chunks = list(log._chunks)
     if sorted([*(c.start for c in chunks), *log._free]) != list(range(0, log.capacity, size)):
@@ -71,7 +69,7 @@ def check_chunks(log: TupleLog) -> Iterator[str]:
 
 
 def _may_be_short(log: TupleLog, chunks: list[Chunk], place: int) -> bool:
-    """A chunk ends early where a run of tuples that were loaded begins, or ends, or has been lost."""
+    """A chunk ends early where a run of loaded tuples begins, ends, or was lost."""
     if place == len(chunks) - 1:
         return True
     here, after = (bool(log._tiers.run[c.start // log.chunk] >= 0) for c in chunks[place : place + 2])
@@ -79,7 +77,7 @@ def _may_be_short(log: TupleLog, chunks: list[Chunk], place: int) -> bool:
 
 
 def _tiers(log: TupleLog, chunks: list[Chunk]) -> Iterator[str]:
-    """Which chunks are cold, and what the strings of the others take."""
+    """Which chunks are cold, and the string bytes of the others."""
     size, tiers = log.chunk, log._tiers
     runs: dict[int, list[tuple[int, int]]] = {}
     for chunk in chunks:
@@ -104,7 +102,7 @@ def _tiers(log: TupleLog, chunks: list[Chunk]) -> Iterator[str]:
 
 
 def check_tuples(log: TupleLog) -> Iterator[str]:
-    """The tuples themselves, and what the chunks say of their times."""
+    """The tuples, and their chunks' time bounds."""
     for chunk in log._chunks:
         where = f"the log, chunk at row {chunk.start}"
         rows = np.arange(chunk.start, chunk.start + chunk.used, dtype=np.int32)

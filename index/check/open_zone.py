@@ -1,4 +1,4 @@
-"""Does the open zone's watch over its tuples follow from them?"""
+"""Checks the open zone's statistics against its tuples."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from promising.index.zone import distinct
 
 
 def check_open(state: SummaryState) -> Iterator[str]:
-    """What does not hold of the open zone, without the summary's name before it."""
+    """Violations in the open zone, without the summary's name."""
     fine = state.fine
     where = f", G_1, zone {fine.number} (open)"
     count, sub, zone_f2, reference_count, reference_f2 = fine._state.tolist()
@@ -43,7 +43,7 @@ def check_open(state: SummaryState) -> Iterator[str]:
 
 
 def _keys(state: SummaryState, hashes: NDArray[np.int64]) -> Iterator[str]:
-    """The keys of the zone and their sizes, from which its summary will be made."""
+    """The keys of the zone and their counts, from which its summary will be built."""
     fine, postings = state.fine, state.postings
     keys, sizes = distinct(hashes)
     n = postings.zone_keys
@@ -53,7 +53,6 @@ def _keys(state: SummaryState, hashes: NDArray[np.int64]) -> Iterator[str]:
 
 
 def _signed(hashes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The signed row of `absorb`."""
     row = np.zeros(kernels.ROW, np.int64)
     np.add.at(row, (hashes >> 1) & (kernels.ROW - 1), 1 - 2 * (hashes & 1))
     return row

@@ -1,4 +1,4 @@
-"""Do the postings of a summary name exactly the log's rows, key by key, newest first? They are made again to see."""
+"""Checks that a summary's postings contain exactly the log's rows, by key, newest first, by rebuilding them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,12 +9,11 @@ from promising.index.kernels.postings import MOST
 from promising.index.postings import Postings
 from promising.index.summary import SummaryState
 
-LINES = 1 << 18
-"""Lines of the directory that are looked at at once."""
+LINES = 1 << 18  # directory lines checked at once
 
 
 def check_postings(state: SummaryState, rows: Iterable[NDArray[np.int32]]) -> Iterator[str]:
-    """What does not hold, without the summary's name before it. `rows` are those of the log, in order of arrival."""
+    """Violations, without the summary's name. `rows` are those of the log, in order of arrival."""
     found = state.postings
     wrong = _lines(found)
     if wrong:
@@ -32,7 +31,7 @@ def check_postings(state: SummaryState, rows: Iterable[NDArray[np.int32]]) -> It
 
 
 def _lines(postings: Postings) -> str | None:
-    """What is wrong with the directory, before anything is looked up in it: a full one would be searched for ever."""
+    """Damage to the directory, checked before any lookup: in a full one a search would not end."""
     lines, used = postings.lines, 0
     for start in range(0, lines, LINES):
         part = slice(start, start + LINES)
@@ -47,7 +46,7 @@ def _lines(postings: Postings) -> str | None:
 
 
 def _keys(found: Postings, made: Postings, state: SummaryState) -> Iterator[str]:
-    """Every key of either has the rows that it has in the other."""
+    """Every key has the same rows in both."""
     if found.keys != made.keys:
         yield f"they have {found.keys:,} keys, the log has {made.keys:,}"
     counted = moved = most = opened = 0

@@ -1,4 +1,4 @@
-"""Does a stream say the truth about its tuples? Every invariant, and every summary worked out again from the log."""
+"""Checks every invariant of a stream, and recomputes every summary from the log."""
 
 from collections.abc import Iterator
 
@@ -15,10 +15,10 @@ from promising.index.time_text import instant
 
 
 def check_stream(stream: Stream) -> list[str]:
-    """Everything that does not hold, a plain sentence each; empty if all is well.
+    """All violations, one sentence each; empty if the stream is consistent.
 
-    Reads every tuple twice for each summary, in slices, and changes nothing. Takes as much memory as the postings of
-    one summary, and a byte for each tuple; the stream is held still meanwhile.
+    Reads every tuple twice per summary, in slices, without modification. Uses as much memory as the postings of one
+    summary, and a byte per tuple; locks the stream.
 
     >>> stream = Stream("store1", {"ts": "timestamp", "item_id": "int"}, time="ts")
     >>> _ = stream.create_summary("s1", key="item_id", granularity=60_000_000)
@@ -32,7 +32,7 @@ def check_stream(stream: Stream) -> list[str]:
     with stream.reading() as log:
         found = [*_clock(stream, log), *check_chunks(log)]
         if not readable(log):
-            return found  # rows cannot be told from one another: nothing more can be said
+            return found  # rows are ambiguous: nothing more can be checked
         found += [*check_tuples(log), *_ledger(stream._ledger)]
         for summary in stream.summaries.values():
             found += [f"summary {summary.name!r}{what}" for what in _summary(stream, log, summary)]
@@ -43,7 +43,6 @@ def check_stream(stream: Stream) -> list[str]:
 
 
 def _clock(stream: Stream, log: TupleLog) -> Iterator[str]:
-    """Counts, watermark and floor."""
     if stream.accepted != log.arrived:
         yield f"the stream has accepted {stream.accepted:,} tuples, but {log.arrived:,} have arrived in its log"
     for reason, count in stream.refused.items():
@@ -91,7 +90,7 @@ def _ledger(ledger: Ledger) -> Iterator[str]:
 
 
 def _summary(stream: Stream, log: TupleLog, summary: SummaryIndex) -> Iterator[str]:
-    """What follows its name in a sentence."""
+    """Violations, to follow its name in a sentence."""
     state = summary.state
     if state.watermark != stream.watermark or state.seed != stream.seed or state.log is not log:
         yield ": its watermark, seed or log is not the stream's"

@@ -1,4 +1,4 @@
-"""Everything that must hold of a table in memory."""
+"""Invariant checks of a table in memory."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from promising.index.table import Table
 
 
 def check_table(table: Table) -> list[str]:
-    """What does not hold, a sentence each."""
+    """All violations, one sentence each."""
     image = table.image()
     numbers, born, ended, died = image.numbers, image.born, image.ended, image.died
     out = []

@@ -1,4 +1,4 @@
-"""Does every zone of a summary say the truth about its tuples? Each is worked out again by the kernels that made it."""
+"""Checks every zone of a summary against its tuples, with the kernels that built it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,11 +18,11 @@ from promising.index.zone import TAKEN, CoarseZone, FineZone, Tuples, buckets_of
 Rows = NDArray[np.int32]
 
 SLICE = 1 << 18
-ABSENT, KEPT, AGED, PLACED = range(4)  # what is known of a row: no tuple, in no zone yet, too old, in a zone
+ABSENT, KEPT, AGED, PLACED = range(4)  # status of a row: no tuple, in no zone yet, too old, in a zone
 
 
 def parts(tuples: Tuples, most: int) -> Iterator[Rows]:
-    """The rows of a zone in their order, `SLICE` or fewer at a time; none if they are more than `most`."""
+    """The rows of a zone in order, at most `SLICE` at a time; none if they are more than `most`."""
     if tuples._stretches is None:
         yield from (tuples.rows[first : first + SLICE] for first in range(0, len(tuples.rows), SLICE))
         return
@@ -44,7 +44,7 @@ def parts(tuples: Tuples, most: int) -> Iterator[Rows]:
 
 
 class Rebuilt:
-    """What a summary must say of tuples: counters, cells, first and last, and a filter of each of some sizes."""
+    """The expected summary of tuples: counters, cells, first and last, and a filter of each given size."""
 
     def __init__(self, sizes: Sizes, *filters: int) -> None:
         self.sizes = sizes
@@ -63,7 +63,6 @@ class Rebuilt:
             self._spread(*extent(times))
 
     def absorb(self, other: "Rebuilt") -> None:
-        """Add what is known of other tuples."""
         self.counters += other.counters
         self.cells += other.cells
         for slots in self.bits:
@@ -75,7 +74,7 @@ class Rebuilt:
 
 
 class ZoneCheck:
-    """All zones of one summary. `rows` are those of the log."""
+    """Checks all zones of one summary. `rows` are those of the log."""
 
     def __init__(self, state: SummaryState, rows: Iterable[Rows]) -> None:
         self.state = state
@@ -87,7 +86,7 @@ class ZoneCheck:
             self.marks[part] = np.where(self._times(part) >= state.oldest, KEPT, AGED)
 
     def findings(self) -> Iterator[str]:
-        """What does not hold, without the summary's name before it."""
+        """Violations, without the summary's name."""
         yield from self._pool()
         for number, block in self.state.fine.blocks.items():
             yield from self._block(number, block)
@@ -119,7 +118,7 @@ class ZoneCheck:
     # --- tuples of a zone ----------------------------------------------------------------------------------------
 
     def _members(self, where: str, tuples: Tuples, rebuilt: Rebuilt, start: int, length: int) -> Iterator[str]:
-        """Each row has a tuple of [start, start + length) that no other zone has; they are added to `rebuilt`."""
+        """Each row has a tuple of [start, start + length) that is in no other zone; they are added to `rebuilt`."""
         borders, first = tuples.starts, 0
         if borders is not None and not self._borders(borders, len(tuples)):
             yield f"{where}: the borders of its cells are no borders"
@@ -159,7 +158,6 @@ class ZoneCheck:
         bits: NDArray[np.uint8],
         edges: tuple[int, int],
     ) -> Iterator[str]:
-        """What a zone says, against what its tuples say."""
         wrong = int((counters != rebuilt.counters).sum())
         if wrong:
             yield f"{where}: {wrong:,} of {len(counters):,} counters are not those of its tuples"
@@ -176,7 +174,6 @@ class ZoneCheck:
     # --- G_1 -----------------------------------------------------------------------------------------------------
 
     def _pool(self) -> Iterator[str]:
-        """Which slot is whose."""
         fine, pool = self.state.fine, self.state.fine.pool
         groups = [group for block in fine.blocks.values() for group in block.groups]
         if sorted([*groups, *pool._free]) != list(range(self.sizes.groups)):
@@ -250,7 +247,7 @@ class ZoneCheck:
         return known is None or bool((known == cell_f2(counters, self.sizes)).all())
 
     def _unused(self, where: str, block: Block) -> Iterator[str]:
-        """The slots of its last group that have no zone yet have no bits."""
+        """The unused slots of its last group have no bits set."""
         if len(block.zones) % GROUP:
             free = ~np.uint64(0) << np.uint64(len(block.zones) % GROUP)
             if (self.state.fine.pool.sliced[block.groups[-1]] & free).any():
@@ -286,7 +283,7 @@ class ZoneCheck:
             yield f"{where}: {misdated:,} of its times are not those of its tuples"
 
     def _history(self, where: str, zone: CoarseZone) -> Iterator[str]:
-        """Where its tuples come from: all of them from somewhere."""
+        """The origins of its tuples account for all of them."""
         if zone.taken.shape != (len(TAKEN), 2) or (zone.taken < 0).any() or zone.taken[:, 1].sum() != zone.count:
             yield f"{where}: it has {zone.count:,} tuples, and took in {int(zone.taken[:, 1].sum()):,}"
 

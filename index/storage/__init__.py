@@ -1,1 +1,1 @@
-"""What is kept on disk: the log of a stream, its checkpoints, its cold tuples, and what there is."""
+"""Durable storage: the log of a stream, its checkpoints, its cold tuples, and the manifest."""

@@ -1,9 +1,9 @@
-"""A copy of a store that may be at work in another process meanwhile, and the way back.
+"""Online backup of a store, and restore.
 
-The manifest is copied as of one moment. Checkpoints and the log that it needs are opened right after, so that they can
-be read to their end even if the store removes them; files of cold tuples and of tables never change, and if one goes
-before it is copied, a newer manifest no longer names it and the copy begins again, without what it has already.
-Everything that was acknowledged before the copy began is in it: it was in the log, or in a file of a table, by then.
+The manifest is copied as of one moment. The checkpoints and the log it needs are opened right after, so that they stay
+readable even if the store removes them. Files of cold tuples and of tables never change; if one is removed before it is
+copied, a newer manifest no longer names it, and the copy starts again, reusing what it has. Everything acknowledged
+before the backup began is in it.
 """
 
 import io
@@ -44,7 +44,7 @@ PART = ".part"
 
 @dataclass
 class BackupReport:
-    """What was copied. `damages` are those of the source: a copy of a damaged store is one too."""
+    """What was copied. `damages` are those of the source: the copy of a damaged store is damaged too."""
 
     streams: int = 0
     tables: int = 0
@@ -57,17 +57,14 @@ class BackupReport:
 def backup(
     source: str | os.PathLike[str], target: str | os.PathLike[str], progress: Progress | None = None
 ) -> BackupReport:
-    """Copy a store, in use or not, to a directory that is not there or empty: it is a store itself then.
-
-    Cold tuples come along from wherever they are. The copy has its name only once it is whole and on the medium.
-    """
+    """Copy a store, even in use, and its cold tuples to a new or empty directory, named once complete and durable."""
     return _copied(Path(source), Path(target), progress or no_progress, strict=False)
 
 
 def restore(
     source: str | os.PathLike[str], target: str | os.PathLike[str], progress: Progress | None = None
 ) -> BackupReport:
-    """Copy a backup to a directory that is not there or empty, if every checksum in it holds; else `DataDamaged`."""
+    """Copy a backup to a new or empty directory; `DataDamaged` if a checksum fails."""
     return _copied(Path(source), Path(target), progress or no_progress, strict=True)
 
 
@@ -93,7 +90,7 @@ def _copied(source: Path, target: Path, progress: Progress, strict: bool) -> Bac
 
 
 def _prepared(source: Path, target: Path) -> Path:
-    """A new directory beside the target, which is not there or empty."""
+    """A new directory beside the target, which is missing or empty."""
     part = target.with_name(target.name + PART)
     with translated(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -118,9 +115,9 @@ def _attempts(source: Path, part: Path, progress: Progress) -> BackupReport:
             if attempt > 1:
                 raise
             continue
-        if attempt == 1 and copy.report.damages:  # it may have been read as it was written
+        if attempt == 1 and copy.report.damages:  # it may have been read during a write
             continue
-        if gone <= before:  # what two manifests name and is not there was not removed: it is missing
+        if gone <= before:  # named by two manifests and absent: missing, not removed
             copy.report.attempts = attempt
             copy.report.damages += [f"{path} is missing" for path in sorted(gone)]
             return copy.report
@@ -131,19 +128,19 @@ def _attempts(source: Path, part: Path, progress: Progress) -> BackupReport:
 
 
 class _Copy:
-    """One attempt. What an attempt before has copied and cannot have changed is not copied again."""
+    """One attempt. Immutable files that an earlier attempt copied are not copied again."""
 
     def __init__(self, source: Path, part: Path, progress: Progress, had: dict[Path, dict[str, Any]]) -> None:
         self.source = source
         self.part = part
         self.report = BackupReport()
         self._progress = progress
-        self._had = had  # files of cold tuples that an attempt before has copied, and what the manifest said of them
+        self._had = had  # cold files copied by earlier attempts, with their manifest entries
         self._done = self._total = 0
         self._gone: set[str] = set()
 
     def run(self) -> set[str]:
-        """Copy all that the manifest names as of now; returns what was not there."""
+        """Copy everything in the current manifest; returns what was absent."""
         self._clear()
         _snapshot(self.source / MANIFEST, self.part / MANIFEST)
         manifest = Manifest.open(self.part / MANIFEST, create=False)
@@ -167,7 +164,7 @@ class _Copy:
         return self._gone
 
     def _clear(self) -> None:
-        """Remove what changes from one attempt to the next."""
+        """Remove files that change between attempts."""
         for path in (
             *self.part.glob(MANIFEST + "*"),
             *self.part.glob("streams/*/wal/*"),
@@ -187,7 +184,7 @@ class _Copy:
     # --- a stream --------------------------------------------------------------------------------------------------
 
     def _open(self, files: Named, held: ExitStack) -> list[tuple[BinaryIO, int, Path]]:
-        """Checkpoints and log of a stream, with the size that each has now, and its path within the store."""
+        """Checkpoints and log of a stream: the file, its current size, and its path within the store."""
         out = []
         for number in files.checkpoints:
             file = self._held(files.image(number), held)
@@ -195,7 +192,7 @@ class _Copy:
                 out.append((file, os.fstat(file.fileno()).st_size, files.image(number).relative_to(self.source)))
         known: set[str] = set()
         while new := self._segments(files) - known:
-            # A segment says at its end that another follows, once there is one: so look for another after each size.
+            # A segment ends with a seal once there is a next one: so look for another after each size.
             for name in sorted(new):
                 file = self._held(files.wal / name, held)
                 if file is not None:
@@ -206,7 +203,6 @@ class _Copy:
         return out
 
     def _segments(self, files: Named) -> set[str]:
-        """The segments of the log that a checkpoint needs."""
         try:
             found = [name for name in os.listdir(files.wal) if first_of(name) is not None]
         except FileNotFoundError:
@@ -230,7 +226,7 @@ class _Copy:
         where = place(Disk(), files.cold)
         for run, entry in files.runs.items():
             path = copied.cold / files.run(run)
-            if path.exists() and self._had[path] != entry:  # the number of a run that is gone was given out again
+            if path.exists() and self._had[path] != entry:  # the number of a deleted run was reused
                 path.unlink()
             self._had[path] = entry
             if path.exists():
@@ -245,7 +241,7 @@ class _Copy:
             self._copy(_pieces(io.BytesIO(content), len(content)), path, entry["bytes"])
         wanted = {copied.image(n) for n in copied.checkpoints} | {copied.cold / copied.run(r) for r in copied.runs}
         for path in (*copied.folder.glob("checkpoint/*"), *copied.folder.glob("cold/*")):
-            if path not in wanted:  # of an attempt before
+            if path not in wanted:  # of an earlier attempt
                 path.unlink()
 
     def _table(self, manifest: Manifest, name: str) -> None:
@@ -266,7 +262,7 @@ class _Copy:
                 self.report.damages.append(str(problem).replace(str(self.part), str(self.source)))
 
     def _copy(self, pieces: Iterator[bytes], path: Path, size: int) -> None:
-        """Write a file, have it on the medium, and read it back."""
+        """Write a file, sync it, and verify it."""
         if path.exists():
             self._advance(size, path)
         else:
@@ -279,7 +275,7 @@ class _Copy:
                     self._advance(len(piece), path)
                 file.flush()
                 os.fdatasync(file.fileno())
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # read back from the medium, if we can
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # read back from the medium, if possible
             with unfinished.open("rb") as written:
                 found = [crc32c(piece) for piece in _pieces(written, os.fstat(written.fileno()).st_size)]
             if found != sums:
@@ -295,10 +291,10 @@ class _Copy:
         self.report.files += 1
         self.report.bytes += path.stat().st_size
 
-    # --- what it is worth ------------------------------------------------------------------------------------------
+    # --- verification ----------------------------------------------------------------------------------------------
 
     def _check(self, streams: list[Named]) -> None:
-        """Every checksum of the copy: what fails was as bad in the source."""
+        """Check every checksum of the copy: a failure was in the source too."""
         for files in streams:
             problems = [image_problem(files.image(n)) for n in files.checkpoints if files.image(n).exists()]
             problems += [f"{found.path}: {found.what}" for found in wal_damages(files.wal, files.start)[0]]
@@ -310,10 +306,10 @@ class _Copy:
 
 
 def _snapshot(source: Path, target: Path) -> None:
-    """The manifest as of one moment, by SQLite's own means; whoever writes to it goes on."""
+    """The manifest as of one moment, by SQLite's backup; writers continue."""
     if not source.exists():
         raise DataDamaged(f"{source} is missing; without it nothing of the store can be found")
-    # Without a log beside it nobody has it open: then SQLite makes no files there either, and needs no right to.
+    # Without a WAL file nobody has it open: immutable mode creates no files and needs no write permission.
     mode = "mode=ro" if source.with_name(source.name + "-wal").exists() else "mode=ro&immutable=1"
     try:
         with _closed(f"file:{quote(str(source.resolve()))}?{mode}") as there, _closed(str(target)) as here:
@@ -336,7 +332,7 @@ def _closed(name: str) -> Iterator[sqlite3.Connection]:
 
 
 def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """The first `size` bytes, all pieces but the last of one size."""
+    """The first `size` bytes, in equal pieces but the last."""
     file.seek(0)
     while size and (piece := file.read(min(PIECE, size))):
         yield piece

@@ -1,4 +1,4 @@
-"""Memory that is used again: to get new large blocks costs more than to fill them."""
+"""Memory reuse: allocating large blocks costs more than filling them."""
 
 import threading
 import weakref
@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 
 from promising.index.storage.checksums import Bytes
 
-SMALL = 64 << 10  # what the allocator keeps at hand by itself
-MOST = 32 << 20  # bytes that are held for later
+SMALL = 64 << 10  # up to here the allocator reuses memory itself
+MOST = 32 << 20  # maximum bytes retained
 
 
 class Blocks:
-    """Memory to read files into, one after the other. One thread at a time."""
+    """Memory to read one file after another into. Not thread-safe."""
 
     def __init__(self) -> None:
         self._blocks: list[tuple[NDArray[np.uint8], weakref.ref[NDArray[np.uint8]]]] = []
 
     def of(self, length: int) -> memoryview:
-        """So many bytes, of a block that nobody has a view of any more, or else of a new one."""
+        """`length` bytes of a block that has no views any more, or else of a new one."""
         for block, given in self._blocks:
-            if given() is None and len(block) >= length:  # every view of what was given holds on to it
+            if given() is None and len(block) >= length:  # every view of the block references it
                 break
         else:
-            block = np.empty(1 << (length - 1).bit_length(), np.uint8)  # numpy asks for large pages: had sooner
+            block = np.empty(1 << (length - 1).bit_length(), np.uint8)  # numpy uses huge pages: faster to allocate
         view = block[:length]
         rest = [(other, ref) for other, ref in self._blocks if other is not block and ref() is not None]
         self._blocks = [*rest, (block, weakref.ref(view))]
@@ -33,7 +33,7 @@ class Blocks:
 
 
 class Copies:
-    """Copies of parts put together. Any thread may call; a copy that is given back must not be used any more."""
+    """Contiguous copies of parts. Thread-safe; a copy must not be used after `done`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,6 @@ class Copies:
         self._held = 0
 
     def of(self, parts: Sequence[Bytes], length: int) -> Bytes:
-        """The parts, which are `length` bytes, as one."""
         if length <= SMALL:
             return b"".join(parts)
         size = 1 << (length - 1).bit_length()
@@ -57,7 +56,6 @@ class Copies:
         return copy
 
     def done(self, copy: Bytes) -> None:
-        """The copy is not needed any more."""
         if isinstance(copy, memoryview) and isinstance(block := copy.obj, bytearray):
             with self._lock:
                 if self._held + len(block) <= MOST:

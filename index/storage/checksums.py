@@ -1,4 +1,4 @@
-"""CRC32C, the one checksum of everything on disk."""
+"""CRC32C, the checksum of everything on disk."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -9,9 +9,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview  # contiguous; of an array, `a
 
 
 def crc32c(*parts: Bytes, since: int = 0) -> int:
-    """The checksum of the parts as if they were one, after what has the checksum `since`.
-
-    Large parts are read without the interpreter's lock.
+    """The checksum of the concatenated parts, continuing from `since`. Large parts are read without the GIL.
 
     >>> hex(crc32c(b"1234", b"56789"))
     '0xe3069283'
@@ -23,5 +21,4 @@ def crc32c(*parts: Bytes, since: int = 0) -> int:
 
 
 def total(parts: Iterable[Bytes]) -> int:
-    """How many bytes the parts have together."""
     return sum(memoryview(part).nbytes for part in parts)

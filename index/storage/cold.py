@@ -1,8 +1,8 @@
-"""Cold tuples: runs of them in Parquet files, of which only the column chunks that are asked for are read.
+"""Cold tuples: runs in Parquet files, of which only the requested column chunks are read.
 
-A run is some hundred thousand tuples that arrived one after the other; a tuple is addressed by its run and its offset
-in it, in order of arrival. Per open run 1 or 2 bytes a tuple stay in memory once it was read from: the row group of
-each. Footers and decoded chunks of all runs share one cache of stated size.
+A run is some hundred thousand tuples in order of arrival; run and offset address a tuple. Once a run was read from, it
+takes 1 or 2 bytes of memory per tuple: the row group of each. Footers and decoded chunks of all runs share one bounded
+cache.
 """
 
 import itertools
@@ -37,12 +37,12 @@ from promising.index.storage.cold_layout import pack
 from promising.index.storage.cold_place import Range, place
 from promising.index.storage.disk import Disk
 
-SERIALS = itertools.count()  # of files, wherever they are: several streams may share a cache
+SERIALS = itertools.count()  # file numbers, unique across streams that share a cache
 FILE = re.compile(r"[0-9a-f]{16}\.parquet(\.tmp)?")
 
 
 class Whole(NamedTuple):
-    """All of a run, in order of arrival."""
+    """A whole run, in order of arrival."""
 
     columns: dict[str, Column]
     zone: NDArray[np.int64]
@@ -50,11 +50,10 @@ class Whole(NamedTuple):
 
 
 class Cold:
-    """The cold tuples of a stream. Safe to use from several threads; reads run side by side.
+    """The cold tuples of a stream. Thread-safe; reads run in parallel.
 
-    What is damaged or gone raises DataDamaged with the file and what it covers; an object store that cannot be reached
-    StorageUnavailable. `bytes_read` counts what was asked of the disk or store and came; `hits` and `misses` count
-    chunks and footers looked up in the cache.
+    Damaged or missing data raises DataDamaged with the file and what it covers; an unreachable object store raises
+    StorageUnavailable. `bytes_read` counts bytes read from disk or store, `hits` and `misses` cache lookups.
     """
 
     def __init__(
@@ -92,35 +91,35 @@ class Cold:
         bucket: NDArray[np.int64],
         key: str,
     ) -> Entry:
-        """Write a run, whole or not at all, and open it; the entry is what `open` needs to find it whole again."""
+        """Write a run atomically, and open it; `open` needs the returned entry."""
         data, entry = pack(types, columns, zone, bucket, key)
         self._place.write(_name(run), data)
         self.open(run, entry)
         return entry
 
     def keep(self, run: int, data: bytes, entry: Entry) -> None:
-        """Write a run that was packed elsewhere, as `write` does."""
+        """As `write`, for a run that was packed elsewhere."""
         self._place.write(_name(run), data)
         self.open(run, entry)
 
     def open(self, run: int, entry: Entry) -> None:
-        """Make a written run known. Nothing is read yet."""
+        """Register a written run. Reads nothing."""
         self.forget(run)
         self._runs[run] = Run(next(SERIALS), _name(run), self._place.path(_name(run)), entry)
 
     def forget(self, run: int) -> None:
-        """Let go of a run; its file stays."""
+        """Forget a run; its file stays."""
         known = self._runs.pop(run, None)
         if known is not None:
             self._cache.drop(known.serial)
 
     def delete(self, run: int) -> None:
-        """Let go of a run and of its file, if there is one."""
+        """Forget a run and delete its file, if there is one."""
         self.forget(run)
         self._place.delete(_name(run))
 
     def tidy(self, known: Set[int]) -> None:
-        """Remove the files of runs that are not known, as far as that works: what is left goes the next time."""
+        """Delete the files of unknown runs; failures are left to the next call."""
         keep = {_name(run) for run in known}
         with suppress(StorageError):
             for name in self._place.names():
@@ -129,17 +128,13 @@ class Cold:
                         self._place.delete(name)
 
     def remove(self) -> None:
-        """Let go of all runs and of their files, as `tidy` does."""
         for run in list(self._runs):
             self.forget(run)
         self._removed = True
         self.tidy(set())
 
     def column(self, run: int, name: str, offsets: NDArray[np.int32]) -> Column:
-        """The values of the tuples with these offsets, in that order.
-
-        Reads the chunks of this column, and of where tuples are, in the row groups that have one of the tuples.
-        """
+        """Values of the tuples at these offsets, in order; reads only chunks of row groups with one of the tuples."""
         known = self._known(run)
         footer = self._footer(known)
         index, row = footer.index(name), footer.columns[ROW]
@@ -158,17 +153,16 @@ class Cold:
         return gather(footer.kinds[index], [found[group, index] for group in needed], picked, order)
 
     def file(self, run: int) -> tuple[Run, Footer]:
-        """A run's file and what it says of itself, for those who read it themselves."""
+        """A run's file and footer, for external readers."""
         known = self._known(run)
         return known, self._footer(known)
 
     def group_of(self, run: int) -> NDArray[Any]:
-        """The row group of each tuple of a run, by offset."""
         known, footer = self.file(run)
         return self._group_of(known, footer)
 
     def read_whole(self, run: int) -> Whole:
-        """The run as it was written, every byte of the file checked."""
+        """The run as written, every byte checked."""
         known = self._known(run)
         with _there(known):
             data = self._place.read_all(known.name)
@@ -197,7 +191,7 @@ class Cold:
         assert zone is not None and bucket is not None
         return Whole(columns, zone, bucket)
 
-    # --- what is kept ---
+    # --- cache ---
 
     def _known(self, run: int) -> Run:
         found = self._runs.get(run)
@@ -216,14 +210,13 @@ class Cold:
         return kept
 
     def _group_of(self, known: Run, footer: Footer) -> NDArray[Any]:
-        """The row group of each tuple of a run, by offset."""
         with known.lock:
             if known.group_of is None:
                 known.group_of = footer.group_of(known.rows)
             return known.group_of
 
     def _chunks(self, known: Run, footer: Footer, wanted: Sequence[Chunk]) -> dict[Chunk, Any]:
-        """Chunks from the cache; those not there are read together, checked, decoded and kept."""
+        """Chunks from the cache; missing ones are read together, checked, decoded and cached."""
         found = {chunk: self._cache.get((known.serial, *chunk)) for chunk in wanted}
         missing = [chunk for chunk, value in found.items() if value is None]
         if missing:
@@ -248,7 +241,7 @@ class Cold:
 
 @contextmanager
 def _there(known: Run) -> Iterator[None]:
-    """A file that is gone is gone with what it covers."""
+    """Reports a missing file with what it covers."""
     try:
         yield
     except DataDamaged as problem:

@@ -1,4 +1,4 @@
-"""What was decoded of cold files, bounded in bytes: least recently used goes first."""
+"""A bounded LRU cache of decoded cold data."""
 
 import threading
 from collections import OrderedDict
@@ -8,7 +8,7 @@ Key = tuple[int, ...]  # the file's serial number first
 
 
 class Cache:
-    """Values by key; together never more than `limit` bytes. Safe to use from several threads."""
+    """Values by key, together at most `limit` bytes. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -19,7 +19,6 @@ class Cache:
         self._lock = threading.Lock()
 
     def get(self, key: Key) -> Any:
-        """The value, or None; a hit or a miss."""
         with self._lock:
             found = self._kept.get(key)
             if found is None:
@@ -30,7 +29,7 @@ class Cache:
             return found[0]
 
     def put(self, key: Key, value: Any, size: int) -> None:
-        """Keep the value, if it fits at all, at the cost of those not used for longest."""
+        """Cache the value, if it fits at all, evicting the least recently used."""
         with self._lock:
             self._remove(key)
             if size > self.limit:
@@ -41,7 +40,6 @@ class Cache:
             self.bytes += size
 
     def drop(self, serial: int) -> None:
-        """Let go of all that is of one file."""
         with self._lock:
             for key in [key for key in self._kept if key[0] == serial]:
                 self._remove(key)

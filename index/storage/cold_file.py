@@ -1,7 +1,7 @@
-"""A cold file as it is read: checked piece by piece, then decoded.
+"""Reading cold files: every piece is checked before it is decoded.
 
-Nothing is decoded that was not checked: the manifest's entry has the CRC32C of the footer and of each column chunk,
-and together they cover all but the four letters a Parquet file starts with.
+The manifest's entry has the CRC32C of the footer and of each column chunk, which together cover everything but the four
+bytes of magic at the start.
 """
 
 import base64
@@ -30,7 +30,7 @@ Chunk = tuple[int, int]  # row group, column
 
 
 class Run:
-    """A file by its entry in the manifest, which is trusted."""
+    """A file, by its trusted manifest entry."""
 
     def __init__(self, serial: int, name: str, path: str, entry: Entry) -> None:
         self.serial = serial
@@ -41,8 +41,8 @@ class Run:
         self.bytes: int = entry["bytes"]
         self.footer: int = entry["footer"]
         self.groups: int = entry["groups"]
-        self.group_of: NDArray[Any] | None = None  # the row group of each tuple, once it is known
-        self.lock = threading.Lock()  # on `group_of`
+        self.group_of: NDArray[Any] | None = None  # the row group of each tuple, lazily
+        self.lock = threading.Lock()  # for `group_of`
         self._footer_crc: int = entry["footer_crc"]
         self._crcs = np.frombuffer(base64.b64decode(entry["crcs"]), "<u4").reshape(self.groups, -1)
         times = [f", {name!r} from {_time(first)} to {_time(last)}" for name, (first, last) in entry["times"].items()]
@@ -52,7 +52,6 @@ class Run:
         return DataDamaged(f"{self.path} is damaged: {what}. It covers {self._covers}")
 
     def parse_footer(self, data: bytes) -> "Footer":
-        """The footer from the file's end."""
         if len(data) != self.footer or crc32c(data) != self._footer_crc:
             raise self.damaged(f"the footer, its last {self.footer} bytes, is cut off or fails its checksum")
         try:
@@ -70,7 +69,7 @@ class Run:
             raise self.damaged(f"{place} is cut off or fails its checksum")
 
     def decode(self, footer: "Footer", pieces: Mapping[Chunk, bytes]) -> dict[Chunk, Any]:
-        """Checked chunks, decoded: a Column each, of the column of rows Places."""
+        """Decode checked chunks: a Column each, Places for the column of rows."""
         by_start = {footer.range(*chunk)[0]: data for chunk, data in pieces.items()}
         found: dict[Chunk, Any] = {}
         try:
@@ -86,12 +85,11 @@ class Run:
 
 
 def group_type(groups: int) -> np.dtype[Any]:
-    """Of numbers of row groups."""
     return np.dtype(np.uint8 if groups <= 256 else "<u2")
 
 
 class Footer:
-    """What a file says of itself; `data` is its end, checked."""
+    """A parsed footer; `data` is the checked end of the file."""
 
     def __init__(self, data: bytes) -> None:
         self.meta = pq.read_metadata(io.BytesIO(data))
@@ -99,34 +97,30 @@ class Footer:
         self.kinds = [KINDS[field.type] for field in schema]
         self.columns = {name: index for index, name in enumerate(schema.names)}
         self._groups: bytes = self.meta.metadata[GROUPS.encode()]
-        self.nbytes = 8 * (len(data) - len(self._groups)) + len(self._groups)  # what it takes once parsed, about
+        self.nbytes = 8 * (len(data) - len(self._groups)) + len(self._groups)  # approximate size when parsed
 
     def group_of(self, rows: int) -> NDArray[Any]:
-        """The row group of each tuple, in order of arrival."""
         kind = group_type(self.meta.num_row_groups)
         packed = base64.b64decode(self._groups)
         return np.frombuffer(pa.decompress(packed, rows * kind.itemsize, "zstd", asbytes=True), kind)
 
     def names(self) -> list[str]:
-        """Of the stream's columns, as the stream names them."""
+        """The stream's columns, by their names in the stream."""
         return [name.removeprefix("#") for name in self.columns if name not in (ZONE, BUCKET, ROW)]
 
     def index(self, name: str) -> int:
-        """Of a column of the stream."""
         return self.columns[escaped(name)]
 
     def range(self, group: int, column: int) -> tuple[int, int]:
-        """First byte and length of a column chunk."""
         return _range(self.meta.row_group(group).column(column))
 
     def ranges(self, group: int) -> list[tuple[int, int]]:
-        """Of all column chunks of a group."""
         found = self.meta.row_group(group)
         return [_range(found.column(column)) for column in range(found.num_columns)]
 
 
 class Pieces(io.RawIOBase):
-    """A file of which only pieces are there. To ask for anything else is an error."""
+    """A file of which only pieces are available. Reading anything else is an error."""
 
     def __init__(self, pieces: Mapping[int, bytes]) -> None:
         super().__init__()
@@ -140,7 +134,7 @@ class Pieces(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset if whence == io.SEEK_SET else 1 << 62  # its size is nowhere used
+        self._at = offset if whence == io.SEEK_SET else 1 << 62  # its size is never used
         return self._at
 
     def read(self, size: int = -1) -> bytes:
@@ -152,7 +146,7 @@ class Pieces(io.RawIOBase):
 
 
 class Places(NamedTuple):
-    """Where the tuples of a row group are in it: `rows` in order of arrival, `at` their positions."""
+    """The tuples of a row group: `rows` in order of arrival, `at` their positions in the group."""
 
     rows: NDArray[np.int32]
     at: NDArray[np.uint16]
@@ -165,7 +159,7 @@ def places(rows: Column) -> Places:
 
 
 def plain(array: pa.ChunkedArray, kind: str) -> Column:
-    """As the log has it: zeros under nulls, and no mask if there are none."""
+    """As in the log: zeros under nulls, and no mask if there are none."""
     one = array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks)
     nulls = one.is_null().to_numpy(zero_copy_only=False) if one.null_count else None
     if kind == "string":
@@ -178,7 +172,7 @@ def plain(array: pa.ChunkedArray, kind: str) -> Column:
 
 
 def gather(kind: str, chunks: Sequence[Column], picked: Sequence[NDArray[np.uint16]], order: NDArray[Any]) -> Column:
-    """One column of what is picked from each chunk; the first that is picked goes to place `order[0]`, and so on."""
+    """One column of the values picked from each chunk; the i-th value goes to index `order[i]`."""
     if kind == "string":
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
@@ -199,7 +193,6 @@ def gather(kind: str, chunks: Sequence[Column], picked: Sequence[NDArray[np.uint
 
 
 def nbytes(value: Column | Places) -> int:
-    """What it costs to keep."""
     if isinstance(value, Places):
         return value.rows.nbytes + value.at.nbytes
     size = value.text.nbytes if value.values is None else value.values.nbytes
@@ -214,7 +207,7 @@ def _range(chunk: Any) -> tuple[int, int]:
 
 
 def escaped(name: str) -> str:
-    """A stream's column as the file names it."""
+    """The file's name for a stream's column."""
     return "#" + name if name.startswith("#") else name
 
 

@@ -1,11 +1,11 @@
-"""How a run of cold tuples becomes one Parquet file.
+"""The Parquet layout of a run of cold tuples.
 
-The tuples are sorted by zone, heat, bucket, key and arrival. The heat of a tuple is how often its key is in its zone,
-rounded down to a power of two, and the greatest come first: so what a query for frequent keys reads lies in few row
-groups, and with little else. A row group is a cell, or neighbouring cells of a zone that are small. Beside the stream's
-columns a file has "#zone", "#bucket" and "#row", the tuple's offset in order of arrival; a column of the stream whose
-name starts with `#` gets another one. The footer tells the row group of each tuple, in order of arrival. Equal tuples
-give equal bytes: Parquet as pyarrow writes it has no date in it, only pyarrow's version.
+Tuples are sorted by zone, heat, bucket, key and arrival. The heat of a tuple is the frequency of its key in its zone,
+rounded down to a power of two, descending: so queries for frequent keys read few row groups with little else in them. A
+row group is a cell, or several small neighbouring cells of a zone. Beside the stream's columns a file has "#zone",
+"#bucket" and "#row", the tuple's offset in order of arrival; a stream's column whose name starts with `#` gets another
+one. The footer has the row group of each tuple, in order of arrival. Equal tuples give equal bytes: pyarrow writes no
+date, only its version.
 """
 
 import base64
@@ -22,9 +22,9 @@ from promising.index.storage.checksums import crc32c
 from promising.index.storage.cold_file import BUCKET, GROUPS, ROW, ZONE, Entry, Footer, escaped, group_type
 
 SMALL = 2048  # rows up to which neighbouring cells share a row group
-LARGE = 65_536  # rows a group never exceeds: positions in it are 16 bits
-MOST_GROUPS = 1024  # beyond, groups reach over zones: each costs a footer entry a column
-SAMPLE = 4096  # rows looked at to see whether a dictionary pays
+LARGE = 65_536  # maximum rows of a group: positions in it are 16 bits
+MOST_GROUPS = 1024  # beyond, groups span zones: each costs a footer entry per column
+SAMPLE = 4096  # rows sampled to decide on a dictionary
 
 
 def pack(
@@ -34,7 +34,7 @@ def pack(
     bucket: NDArray[np.int64],
     key: str,
 ) -> tuple[pa.Buffer, Entry]:
-    """The file, and what the manifest must know of it to trust it."""
+    """The file, and its manifest entry."""
     order, heat = arranged(columns[key], zone, bucket)
     arrays = {name: in_order(columns[name], kind, order) for name, kind in types.items()}
     return pack_arranged(types, arrays, zone[order], bucket[order], heat, order)
@@ -48,7 +48,7 @@ def pack_arranged(
     heat: NDArray[np.int8],
     order: NDArray[np.int64],
 ) -> tuple[pa.Buffer, Entry]:
-    """`pack` of tuples in the order of `arranged`; `order` says when each of them arrived."""
+    """`pack` of tuples in the order of `arranged`; `order` is their order of arrival."""
     rows = len(zone)
     if rows == 0:
         raise ValueError("a run has at least one tuple")
@@ -103,7 +103,7 @@ def _starts(zone: NDArray[np.int64], bucket: NDArray[np.int64], heat: NDArray[np
 def arranged(
     key: Column, zone: NDArray[np.int64], bucket: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """Rows by zone, heat, bucket, key; those alike in order of arrival. And the heat of each, in that order."""
+    """Rows by zone, heat, bucket, key and arrival; and the heat of each, in that order."""
     values = key.values
     if values is None:
         values = pc.rank(key.text, tiebreaker="dense").to_numpy()
@@ -120,14 +120,13 @@ def arranged(
 
 
 def _group_of(order: NDArray[np.int64], starts: list[int]) -> str:
-    """The row group of each tuple in order of arrival, so that a tuple is found without reading where all are."""
+    """The row group of each tuple in order of arrival, so that finding a tuple does not read all positions."""
     group_of = np.empty(len(order), group_type(len(starts)))
     group_of[order] = np.repeat(np.arange(len(starts)), np.diff([*starts, len(order)]))
     return base64.b64encode(pa.compress(group_of.tobytes(), "zstd", asbytes=True)).decode()
 
 
 def in_order(column: Column, kind: str, order: NDArray[np.int64]) -> pa.Array:
-    """A column in that order."""
     nulls = None if column.nulls is None else column.nulls[order]
     if column.values is None:
         text = column.text.take(pa.array(order))
@@ -137,7 +136,7 @@ def in_order(column: Column, kind: str, order: NDArray[np.int64]) -> pa.Array:
 
 
 def _repeats(array: pa.Array) -> bool:
-    """Whether a dictionary pays. None for floats: that NaNs keep their bits must not hang on how it compares."""
+    """Whether a dictionary pays off. Never for floats: NaNs must keep their bits, however it compares them."""
     if pa.types.is_floating(array.type) or pa.types.is_boolean(array.type):
         return False
     return bool(pc.count_distinct(array.slice(0, SAMPLE)).as_py() * 8 <= min(len(array), SAMPLE))

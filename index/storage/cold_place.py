@@ -1,4 +1,4 @@
-"""Where cold files are: a folder of this machine, or an object store under an fsspec url."""
+"""The location of cold files: a local folder, or an object store under an fsspec url."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +14,7 @@ Range = tuple[int, int]  # first byte, number of bytes
 
 
 class Place(Protocol):
-    """Files by name, each written once and whole. What is asked for and not there is DataDamaged."""
+    """Immutable files by name, written atomically. Reading a missing one raises DataDamaged."""
 
     def path(self, name: str) -> str: ...
 
@@ -30,7 +30,7 @@ class Place(Protocol):
 
 
 def place(disk: Disk, folder: Path | str) -> Place:
-    """A path, or a url; `file://` is a path with another name, and as durable."""
+    """A path, or a url; `file://` is treated as a path, and as durable."""
     if isinstance(folder, str) and folder.startswith("file://"):
         folder = Path(folder.removeprefix("file://"))
     if isinstance(folder, Path) or "://" not in folder:
@@ -64,7 +64,7 @@ class LocalFolder:
 
 
 class ObjectStore:
-    """One put a file; ranges are asked for together, which stores that can answer side by side."""
+    """One put per file; ranges are requested together, so that stores can answer in parallel."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -80,7 +80,7 @@ class ObjectStore:
         with self._reached(name):
             try:
                 self._system.pipe_file(self._within(name), bytes(data))
-            except FileNotFoundError:  # those with real folders want them made
+            except FileNotFoundError:  # some file systems need the folder created
                 self._system.makedirs(self._root, exist_ok=True)
                 self._system.pipe_file(self._within(name), bytes(data))
 
@@ -110,7 +110,7 @@ class ObjectStore:
 
     @contextmanager
     def _reached(self, name: str, *, reading: bool = False) -> Iterator[None]:
-        """Every store has errors of its own; but for a missing file they all say that it cannot be reached now."""
+        """Translates all errors of a store, except for a missing file, to StorageUnavailable."""
         try:
             yield
         except Exception as problem:

@@ -1,4 +1,4 @@
-"""Tuples leave memory: which ones, when, and in what order they lie in the file that they go to."""
+"""Eviction of tuples from memory to cold files: which, when, and in what order."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -18,46 +18,38 @@ from promising.index.summary import SummaryState
 from promising.index.summary_index import SummaryIndex, best_summary
 from promising.index.zone import buckets_of
 
-PATIENCE = 0.5  # seconds that a batch waits at most while tuples leave memory
-BEHIND = 8  # runs that may wait to leave memory before batches do
+PATIENCE = 0.5  # maximum seconds that a batch is delayed while tuples are evicted
+BEHIND = 8  # runs due for eviction before batches are delayed
 FARTHEST = 1 << 62
 
 
 class Cooling:
-    """Writes the oldest tuples of a stream to files, a run at a time, and releases them in memory.
-
-    `hot_tuples` stay. Only tuples go that every zone of `G_1` is past.
-    """
+    """Evicts the oldest tuples that have left every `G_1` to files, run by run; `hot_tuples` stay in memory."""
 
     def __init__(self, cold: Cold, options: StoreOptions) -> None:
         self._cold = cold
         self._hot, self._run = options.hot_tuples, options.run_tuples
-        self.abreast = threading.Event()
-        """Set unless tuples arrive faster than they can leave."""
+        self.abreast = threading.Event()  # cleared while tuples arrive faster than they can be evicted
         self.abreast.set()
 
     def pace(self) -> None:
-        """Who sends faster than tuples can leave memory waits a little, so that memory does not grow for it."""
+        """Backpressure: delays senders that are faster than eviction, so that memory stays bounded."""
         if not self.abreast.is_set():
             self.abreast.wait(PATIENCE)
 
     def due(self, stream: Stream) -> bool:
-        """Whether there is too much in memory, and some of it can leave."""
+        """Whether there is too much in memory, and some of it can be evicted."""
         with stream.reading() as log:
             return log.warm - self._hot >= 2 * self._run and bool(self._chunks(stream, log))
 
     def runs(self, stream: Stream, number: Callable[[], int]) -> Iterator[tuple[int, Entry]]:
-        """Write run after run, until no more can leave; each when its tuples have left, with what the manifest must
-        know of its file.
-
-        number: of the next run.
-        """
+        """Write and yield runs, with manifest entries, until no more can be evicted. number: of the next run."""
         try:
             while (made := self._next(stream, number)) is not None:
                 run, entry, cooled = made
                 if cooled:
                     yield run, entry
-                else:  # some of its tuples have aged out meanwhile
+                else:  # some of its tuples aged out meanwhile
                     self._cold.delete(run)
         finally:
             self.abreast.set()
@@ -80,7 +72,7 @@ class Cooling:
             return run, entry, log.cool(run, chunks)
 
     def _chunks(self, stream: Stream, log: TupleLog) -> list[Chunk]:
-        """The next run of chunks that are to leave memory: a whole one, or as many as there are if one is overdue."""
+        """The next chunks to evict: a whole run, or as many as there are if one is overdue."""
         most = max(self._run // log.chunk, 1)
         states = [summary.state for summary in stream.summaries.values()]
         left = [
@@ -94,7 +86,7 @@ class Cooling:
 
 
 def cells_of(stream: Stream, columns: dict[str, Column]) -> tuple[str, NDArray[np.int64], NDArray[np.int64]]:
-    """The key that tuples are ordered by, and the zone and bucket of each, in the summary that reaches furthest."""
+    """The key that tuples are ordered by, and the zone and bucket of each, in the summary with the furthest reach."""
     times = columns[stream.schema.time].values
     assert times is not None
     summary = furthest(stream)
@@ -108,7 +100,7 @@ def cells_of(stream: Stream, columns: dict[str, Column]) -> tuple[str, NDArray[n
 
 
 def furthest(stream: Stream) -> SummaryIndex | None:
-    """The summary with structure that reaches furthest back; the first by name if several do."""
+    """The summary with structure that reaches furthest back; ties by name."""
     found = (best_summary(stream.summaries, summary.key) for summary in stream.summaries.values())
     structured = [s for s in found if s is not None and s.structure != "none"]
     return max(structured, key=lambda s: (s.reach, s.name), default=None)

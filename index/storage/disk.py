@@ -1,4 +1,4 @@
-"""Every file operation of the store but SQLite's, so that a test can put a flaky disk in the place of the real one."""
+"""All file operations of the store but SQLite's, so that a test can substitute a flaky disk."""
 
 import errno
 import os
@@ -28,14 +28,14 @@ TO_DO = {
 
 @dataclass(eq=False, slots=True)
 class Handle:
-    """A file open for writing at its end. `path` is for messages."""
+    """A file open for appending. `path` is for messages."""
 
     fd: int
     path: Path
 
 
-class translated:  # reads as a word of the language: `with translated(path):`
-    """What the system says of `path`, as an error of the house: the one place where an OSError ends."""
+class translated:  # reads as a keyword: `with translated(path):`
+    """Translates every OSError of `path` to an error of the package."""
 
     __slots__ = ("path", "reading")
 
@@ -60,23 +60,22 @@ class translated:  # reads as a word of the language: `with translated(path):`
 
 
 class Disk:
-    """The real disk. Whatever it cannot do raises StorageFull, StorageUnavailable or, for a file that should be there
-    to be read, DataDamaged."""
+    """The real disk. Raises StorageFull, StorageUnavailable or, if a file to be read is missing, DataDamaged."""
 
-    # --- what changes something: one system call each, or nearly ---
+    # --- modifying: about one system call each ---
 
     def create(self, path: Path) -> Handle:
-        """A new file; it is an error if there is one."""
+        """Create a file; an error if it exists."""
         with translated(path):
             return Handle(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644), path)
 
     def append(self, path: Path) -> Handle:
-        """A file that is there, to be written at its end."""
+        """Open an existing file for appending."""
         with translated(path):
             return Handle(os.open(path, os.O_WRONLY | os.O_APPEND), path)
 
     def write(self, handle: Handle, parts: Sequence[Bytes]) -> None:
-        """All bytes of the parts, one after the other; on an error any prefix of them may be there."""
+        """Write all bytes of the parts in order; on an error any prefix of them may be written."""
         with translated(handle.path):
             for first in range(0, len(parts), MOST_PARTS):
                 some = list(parts[first : first + MOST_PARTS])
@@ -85,8 +84,7 @@ class Disk:
                     _write_rest(handle.fd, some, left)
 
     def sync(self, handle: Handle) -> None:
-        """What was written is on the medium. After an error nothing is known of what was written since the last
-        time, and to try again does not help: the system may have let it go."""
+        """Make writes durable. After an error, writes since the last sync are undefined, and a retry does not help."""
         with translated(handle.path):
             os.fdatasync(handle.fd)
 
@@ -95,17 +93,17 @@ class Disk:
             os.ftruncate(handle.fd, size)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Whatever was at `new` is replaced, at once or not at all."""
+        """Atomically replaces `new`."""
         with translated(new):
             os.replace(old, new)
 
     def unlink(self, path: Path) -> None:
-        """The file is gone, also if it was not there."""
+        """Delete the file, if it exists."""
         with translated(path), suppress(FileNotFoundError):
             os.unlink(path)
 
     def sync_dir(self, path: Path) -> None:
-        """Names made, changed and removed in the folder are on the medium."""
+        """Make created, renamed and deleted names of the folder durable."""
         with translated(path):
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -114,7 +112,7 @@ class Disk:
                 os.close(fd)
 
     def mkdir(self, path: Path) -> None:
-        """The folder and those above it are there, and on the medium."""
+        """Durably create the folder and its parents."""
         with translated(path):
             if path.is_dir():
                 return
@@ -125,10 +123,10 @@ class Disk:
             self.sync_dir(path.parent)
         except StorageError:
             with suppress(OSError):
-                path.rmdir()  # else the next call would take it for safe
+                path.rmdir()  # else the next call would consider it durable
             raise
 
-    # --- what changes nothing ---
+    # --- reading ---
 
     def close(self, handle: Handle) -> None:
         """Never fails: what matters was synced before."""
@@ -138,7 +136,7 @@ class Disk:
                 os.close(fd)
 
     def read(self, path: Path, offset: int = 0, length: int = -1) -> bytes:
-        """`length` bytes from `offset` on, or fewer if the file ends before; all that follows if it is negative."""
+        """`length` bytes from `offset` on, or fewer at the end of the file; the whole rest if negative."""
         with translated(path, reading=True), path.open("rb", buffering=0) as file:
             file.seek(offset)
             if length < 0:
@@ -150,7 +148,7 @@ class Disk:
             return b"".join(parts)
 
     def read_into(self, path: Path, offset: int, place: memoryview) -> int:
-        """Fill the place, of bytes, from `offset` on; how many there were, fewer if the file ends before."""
+        """Fill the buffer from `offset` on; returns the bytes read, fewer at the end of the file."""
         done = 0
         with translated(path, reading=True):
             fd = os.open(path, os.O_RDONLY)
@@ -162,7 +160,7 @@ class Disk:
         return done
 
     def expect(self, path: Path) -> None:
-        """A file will be read soon, all of it: the system may begin. Nothing is wrong if it cannot."""
+        """Prefetch a file. Errors are ignored."""
         with suppress(OSError):
             fd = os.open(path, os.O_RDONLY)
             try:
@@ -175,7 +173,6 @@ class Disk:
             return path.stat().st_size
 
     def names(self, path: Path) -> list[str]:
-        """The names in a folder, sorted."""
         with translated(path, reading=True):
             return sorted(os.listdir(path))
 
@@ -190,10 +187,7 @@ class Disk:
     # --- composed ---
 
     def write_whole(self, path: Path, parts: Sequence[Bytes]) -> int:
-        """A file of these bytes, on the medium, in the place of what was there; how many they are.
-
-        On an error there is what was there or what should be, never a part of it.
-        """
+        """Atomically and durably replace a file by these bytes; returns their number."""
         temporary = path.with_name(path.name + ".tmp")
         if self.exists(temporary):  # left by a crash
             self.unlink(temporary)

@@ -1,12 +1,12 @@
-"""One file that holds one tree of arrays: what a checkpoint writes and a start reads.
+"""A file with one tree of arrays: written by a checkpoint, read at a start.
 
     magic "ptimage\\n" | version u32 | header bytes u64 | file bytes u64 | CRC32C u32     32 bytes, little endian
-    header: JSON, filled up with spaces to a multiple of 64 bytes from the file's start
-    parts:  each an array in C order, filled up with zeros to a multiple of 64 bytes
+    header: JSON, padded with spaces to a multiple of 64 bytes from the file's start
+    parts:  each an array in C order, padded with zeros to a multiple of 64 bytes
 
-The CRC at the top covers all before it and the header; the header has the CRC of every part, filling included. So no
-bit of the file is outside a checksum. Part 0 is all `bytes` values one after the other; the header refers to them by
-position, and to arrays by number: `{"$bytes": [first, length]}`, `{"$array": 3}`. Floats that JSON has no word for are
+The CRC at the top covers everything before it and the header; the header has the CRC of every part with its padding. So
+checksums cover every bit of the file. Part 0 is all `bytes` values, concatenated; the header refers to them by
+position, and to arrays by number: `{"$bytes": [first, length]}`, `{"$array": 3}`. Floats without a JSON form are
 `{"$float": "<hex of the eight bytes>"}`. A key that starts with `$` gets another one.
 """
 
@@ -35,18 +35,17 @@ MAGIC = b"ptimage\n"
 VERSION = 1
 TOP = struct.Struct("<8sIQQI")
 ALIGNMENT = 64
-PIECE = 1 << 20  # bytes that are read at a time
+PIECE = 1 << 20  # bytes read at a time
 READERS = 2  # threads that read one file
 KINDS = "biuf"  # of arrays: bool, integers, floats
 
 
 def write_image(disk: Disk, path: Path, tree: Tree) -> int:
-    """Write the tree, whole or not at all; the bytes of the file. Equal trees of equal key order give equal bytes."""
+    """Write the tree atomically; returns the file's size. Equal trees of equal key order give equal bytes."""
     return disk.write_whole(path, pack_image(tree))
 
 
 def pack_image(tree: Tree) -> list[Any]:
-    """What `write_image` writes, in parts."""
     writing = _Writing()
     root = writing.encode(tree, "")
     blob = b"".join(writing.blobs)
@@ -78,25 +77,21 @@ def pack_image(tree: Tree) -> list[Any]:
 
 
 def read_image(disk: Disk, path: Path) -> Tree:
-    """The tree, every checksum checked. Its arrays are read-only views of one buffer.
-
-    Raises DataDamaged with the file and the part of the tree, NewerFormat if a newer release wrote it.
-    """
+    """The tree, fully checked, of read-only views. Raises DataDamaged, or NewerFormat for a newer release."""
     return unpack_image(path, disk.read(path))
 
 
 def unpack_image(path: Path | str, given: bytes) -> Tree:
-    """`read_image` of what was read from there."""
     data = memoryview(given)
     return _Whole(path, data, *_header(path, data, len(data))).tree()
 
 
 @contextmanager
 def restoring(disk: Disk, path: Path, placed: re.Pattern[str]) -> Iterator[Tree]:
-    """What `read_image` has, but for the arrays whose place in the tree is `placed`: they are `Stored`.
+    """As `read_image`, but arrays whose position in the tree is `placed` are `Stored`.
 
-    Those are read by threads, straight to where they belong. When the block ends they are there, every checksum
-    checked; or it raises what `read_image` does, and anything may be there. What nobody asks for is not read.
+    Threads read those directly into place. When the block ends they are complete and checked; or it raises what
+    `read_image` does, and their content is undefined. Arrays that are not requested are not read.
     """
     data = memoryview(disk.read(path, 0, PIECE))
     size = disk.size(path)
@@ -111,7 +106,7 @@ def restoring(disk: Disk, path: Path, placed: re.Pattern[str]) -> Iterator[Tree]
 
 
 def _header(path: Path | str, data: memoryview, size: int) -> tuple[int, dict[str, Any]]:
-    """Where the parts of a file of that size start, and its header, checked; `data` is the first of the file."""
+    """The start of the parts in a file of that size, and its checked header; `data` is the start of the file."""
     if len(data) < TOP.size:
         raise DataDamaged(f"{path} is cut off: {len(data)} bytes are less than the start of an image")
     magic, version, length, total, crc = TOP.unpack_from(data)
@@ -130,7 +125,7 @@ def _header(path: Path | str, data: memoryview, size: int) -> tuple[int, dict[st
 
 
 class _Writing:
-    """The values that go beside the header, in the order they are met."""
+    """Collects the values stored beside the header, in order."""
 
     def __init__(self) -> None:
         self.arrays: list[NDArray[Any]] = []
@@ -168,7 +163,7 @@ class _Writing:
 
 
 class _Part(NamedTuple):
-    """A stretch of the file with its checksum; with what fills it up it is longer."""
+    """A range of the file with its checksum, without padding."""
 
     start: int
     length: int
@@ -181,7 +176,7 @@ class _Part(NamedTuple):
 
 
 class _Reading(ABC):
-    """The tree of a header whose checksum holds; parts are checked as they are met."""
+    """The tree of a checked header; parts are checked as they are reached."""
 
     def __init__(self, path: Path | str, start: int, header: dict[str, Any]) -> None:
         self._path = path
@@ -202,7 +197,7 @@ class _Reading(ABC):
 
     @abstractmethod
     def _fetch(self, start: int, length: int) -> memoryview:
-        """So many bytes of the file, or fewer if it ends before."""
+        """`length` bytes of the file, or fewer at its end."""
 
     def _read(self, part: _Part) -> memoryview:
         data = self._fetch(part.start, _filled(part.length))
@@ -232,7 +227,7 @@ class _Reading(ABC):
 
 
 class _Whole(_Reading):
-    """Of a file that is in memory."""
+    """Of a file in memory."""
 
     def __init__(self, path: Path | str, data: memoryview, start: int, header: dict[str, Any]) -> None:
         self._data = data
@@ -243,29 +238,28 @@ class _Whole(_Reading):
 
 
 class _Restoring(_Reading):
-    """Of a file that is on disk; `close` it."""
+    """Of a file on disk; `close` it."""
 
     def __init__(
         self, disk: Disk, path: Path, data: memoryview, start: int, header: dict[str, Any], placed: re.Pattern[str]
     ) -> None:
         self._disk, self._file = disk, path
-        self._data, self._first = data, 0  # what was read last, and where it starts: parts are met in order
+        self._data, self._first = data, 0  # the last read, and its offset: parts are read in order
         self._placed = placed
         self._readers = ThreadPoolExecutor(READERS, "promising-read")
         self._coming: list[Future[None]] = []
         super().__init__(path, start, header)
 
     def settle(self) -> None:
-        """Return when all that is on its way is there; the first that is damaged is told."""
+        """Wait for all pending reads; raises the first error."""
         for each in self._coming:
             each.result()
 
     def close(self) -> None:
-        """Nothing is read any more."""
         self._readers.shutdown(cancel_futures=True)
 
     def read_to(self, part: _Part, places: Sequence[NDArray[Any]]) -> None:
-        """Begin to fill these places with a part."""
+        """Start filling these places with a part."""
         self._coming.append(self._readers.submit(self._fill, part, places))
 
     def _fill(self, part: _Part, places: Sequence[NDArray[Any]]) -> None:
@@ -275,7 +269,7 @@ class _Restoring(_Reading):
             for first in range(0, len(flat), PIECE):
                 piece = flat[first : first + PIECE]
                 got = self._disk.read_into(self._file, at, piece)
-                crc = crc32c(piece[:got], since=crc)  # of what was read, while it is in the processor's cache
+                crc = crc32c(piece[:got], since=crc)  # while it is in the processor's cache
                 at += got
         filling = self._disk.read(self._file, at, _filled(part.length) - part.length)
         part.check(self._path, crc32c(filling, since=crc))

@@ -1,4 +1,4 @@
-"""The way back from disk, first part: a stream as of the last checkpoint that can be read."""
+"""First step of recovery: restores a stream from its last readable checkpoint."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ Entry = dict[str, Any]
 
 @dataclass
 class Restored:
-    """What became of the checkpoints of a stream.
+    """The result of restoring a checkpoint.
 
-    entry: of the one that was read, as the manifest has it; None if none was. unreadable: those that were set aside.
-    report: why. damages: what is lost for good.
+    entry: the manifest's entry of the one restored; None if none was. unreadable: those set aside.
+    report: why. damages: permanent losses.
     """
 
     stream: Stream
@@ -37,10 +37,7 @@ def restore_last(
     set_aside: Callable[[Path], None],
     log_is_whole: Callable[[], bool],
 ) -> Restored:
-    """Bring a new stream to the last of these checkpoints that can be read; if none can, have its summaries at least.
-
-    checkpoints: the manifest's entries, by number.
-    """
+    """Restore a new stream from the last readable checkpoint; if there is none, create its summaries."""
     found = Restored(stream)
     ordered = sorted(checkpoints.items(), reverse=True)
     for number, entry in ordered:
@@ -65,7 +62,7 @@ def restore_last(
 
 
 def _without(found: Restored, entry: Entry, log_is_whole: bool) -> None:
-    """What is lost when no checkpoint can be read, of which `entry` is the last."""
+    """Record what is lost if no checkpoint is readable; `entry` is the last one."""
     none = f"no checkpoint of stream {found.stream.name!r} can be read"
     if not log_is_whole:
         found.damages.append(
@@ -73,12 +70,12 @@ def _without(found: Restored, entry: Entry, log_is_whole: bool) -> None:
         )
         for made in entry["summaries"]:
             found.stream.remake(made)
-    elif entry.get("loads"):  # the log has all but loads
+    elif entry.get("loads"):  # the log has everything but loads
         found.damages.append(f"{none}: what was loaded into it is lost; load it again")
 
 
 def _as_new(stream: Stream) -> Stream:
-    """One of the same definition, in which there is nothing."""
+    """An empty stream with the same definition."""
     return Stream(
         stream.name,
         stream.schema.types,

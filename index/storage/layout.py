@@ -1,4 +1,4 @@
-"""Which files a manifest names, where they are, and whether each is as it was written. Nothing is changed."""
+"""The files that a manifest names, their locations, and read-only checks of each."""
 
 import mmap
 from collections.abc import Callable, Sequence, Set
@@ -21,20 +21,17 @@ from promising.index.storage.wal import Wal
 from promising.index.stream import Stream
 
 Progress = Callable[[int, int, str], None]
-"""Is told how far a long work has come: bytes done, bytes in all, and what is at hand."""
+"""Receives the progress of a long operation: bytes done, bytes in all, and the current item."""
 
 UNBOUNDED = 1 << 62
 
 
 def no_progress(done: int, total: int, what: str) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 class StillDisk(Disk):
-    """A disk that takes every change and makes none, so that a store can be recovered and be as it was.
-
-    A file read whole is mapped, not copied: images larger than memory can be checked.
-    """
+    """A read-only disk that discards changes; whole files are mapped, so images may be larger than memory."""
 
     def create(self, path: Path) -> Handle:
         return Handle(-1, path)
@@ -57,7 +54,7 @@ class StillDisk(Disk):
     def mkdir(self, path: Path) -> None: ...
 
     def names(self, path: Path) -> list[str]:
-        """None in a folder that would have been made."""
+        """Empty for a folder that would have been created."""
         with translated(path):
             try:
                 return super().names(path)
@@ -73,8 +70,6 @@ class StillDisk(Disk):
 
 
 class StillCold(Cold):
-    """Cold tuples that are read only."""
-
     def tidy(self, kept: Set[int]) -> None: ...
 
     def delete(self, run: int) -> None: ...
@@ -89,8 +84,7 @@ class Named:
     folder: Path
     checkpoints: dict[int, dict[str, Any]]
     runs: dict[int, dict[str, Any]]
-    cold: Path | str
-    """Folder or URL of the runs."""
+    cold: Path | str  # folder or URL of the runs
 
     @property
     def name(self) -> str:
@@ -109,12 +103,11 @@ class Named:
         return self.folder / "wal"
 
     def run(self, run: int) -> str:
-        """The name of a run's file."""
         return f"{run:016x}.parquet"
 
 
 def named(manifest: Manifest, root: Path) -> list[Named]:
-    """Stream by stream, what there must be under `root`."""
+    """The files that must exist under `root`, by stream."""
     known = manifest.get("store", "store") or {}
     out = []
     for name, entry in manifest.all("stream").items():
@@ -132,7 +125,7 @@ def _of(manifest: Manifest, kind: str, stream: str) -> dict[int, dict[str, Any]]
 
 
 def check_store(path: Path) -> None:
-    """Whether there is a store at all, as far as the directory tells."""
+    """Raises unless the directory looks like a store."""
     with translated(path):
         if not path.is_dir():
             raise NotAStore(f"{path} is no directory of a store: there is nothing, or a file")
@@ -144,7 +137,7 @@ def check_store(path: Path) -> None:
 
 
 def image_problem(path: Path) -> str | None:
-    """What is wrong with a checkpoint, after every checksum in it."""
+    """The damage to a checkpoint, by its checksums."""
     try:
         read_image(StillDisk(), path)
     except DataDamaged as problem:
@@ -153,7 +146,7 @@ def image_problem(path: Path) -> str | None:
 
 
 def wal_damages(folder: Path, start: int) -> tuple[list[Damage], Damage | None, int]:
-    """What is wrong with a log from a record on, its torn end if it has one, and its last record."""
+    """The damage to a log from a record on, its torn end if it has one, and its last record."""
     wal = Wal(StillDisk(), folder, aside=folder)
     for _ in wal.recover(start):
         pass
@@ -161,7 +154,7 @@ def wal_damages(folder: Path, start: int) -> tuple[list[Damage], Damage | None, 
 
 
 def wal_tails(folder: Path) -> list[Damage]:
-    """Segments that another one follows, and at whose end there is something else than records."""
+    """Segments before the last one that end with something other than records."""
     disk, out = StillDisk(), []
     segments = sorted(first for name in disk.names(folder) if (first := first_of(name)) is not None)
     for first in segments[:-1]:
@@ -181,7 +174,7 @@ def wal_tails(folder: Path) -> list[Damage]:
 
 
 def run_problem(cold: Cold, run: int) -> str | None:
-    """What is wrong with a file of cold tuples, after every checksum."""
+    """The damage to a file of cold tuples, by its checksums."""
     try:
         cold.read_whole(run)
     except DataDamaged as problem:
@@ -190,7 +183,7 @@ def run_problem(cold: Cold, run: int) -> str | None:
 
 
 def runs_of(files: Named) -> Cold:
-    """The cold tuples of a stream, all runs known, for reading only."""
+    """The cold tuples of a stream, all runs open, read-only."""
     cold = StillCold(Disk(), files.cold, cache_bytes=0)
     for run, entry in files.runs.items():
         cold.open(run, entry)
@@ -203,7 +196,7 @@ def runs_of(files: Named) -> Cold:
 def recovered(
     files: Named, manifest: Manifest, root: Path, disk: Disk, cold: Cold, options: StoreOptions
 ) -> StreamStore:
-    """A stream as a start would bring it back."""
+    """A stream, recovered as at a start."""
     known = manifest.get("store", "store") or {}
     given = {name: files.stream[name] for name in SETTINGS}
     stream = Stream(files.name, dict(files.stream["types"]), files.stream["time"], seed=known["seed"], **given)
@@ -213,7 +206,7 @@ def recovered(
 
 
 def leftovers(files: Named) -> list[Path]:
-    """Files in a stream's folders that the manifest does not name, but for its log."""
+    """Files in a stream's folders that the manifest does not name, except for its log."""
     wanted = {files.image(number) for number in files.checkpoints}
     if isinstance(files.cold, Path):
         wanted |= {files.cold / files.run(run) for run in files.runs}

@@ -1,10 +1,9 @@
-"""What exists in a store: small entries in one SQLite file, read whole at open and changed in transactions.
+"""The manifest of a store: small entries in one SQLite file, read whole at open and changed in transactions.
 
-SQLite guards what it is writing, not what it has written: a bit that flips on the disk is a wrong value and no error.
-So every entry carries a CRC32C over its kind, key and content; one row has the number of entries and the sum of their
-CRCs, which finds an entry that is gone or is of another time; and the schema must be, letter by letter, the one that
-was written. After each change the log beside the file is emptied into it: SQLite takes a log that fails its checksum
-for one that was never finished, and would go back to the state before without a word.
+SQLite protects writes, not stored data: a flipped bit is a wrong value and no error. So every entry has a CRC32C over
+its kind, key and content; one row has the number of entries and the sum of their CRCs, which detects a missing or
+outdated entry; and the schema must match exactly. After each change SQLite's log is checkpointed into the file: SQLite
+treats a log with a bad checksum as unfinished, and would silently return to the previous state.
 """
 
 import json
@@ -32,10 +31,7 @@ Entries = dict[tuple[str, str], bytes]
 
 
 class Manifest:
-    """Entries by kind and key, each a JSON object. Safe to use from several threads.
-
-    A change is there after its block, on disk and in memory, or after an error in neither.
-    """
+    """Entries by kind and key, each a JSON object. Thread-safe; a change is atomic, on disk and in memory."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, entries: Entries, fault: Callable[[str], None]) -> None:
         self._path = path
@@ -43,16 +39,12 @@ class Manifest:
         self._entries = entries
         self._crcs = sum(_crc(kind, key, content) for (kind, key), content in entries.items()) % WRAP
         self._fault = fault
-        self.stale = False
-        """Whether memory may have something else than SQLite, until the next change."""
+        self.stale = False  # whether memory may differ from SQLite, until the next change
         self._writing = threading.Lock()
 
     @classmethod
     def open(cls, path: Path, *, create: bool, fault: Callable[[str], None] = lambda point: None) -> "Manifest":
-        """Open the manifest, or make one if there is none and `create` says so; check all of it.
-
-        `fault` is called with "before" and "after" around each commit, for tests to fail or stop there.
-        """
+        """Open and check the manifest, or create it with `create`. `fault` is called before and after each commit."""
         with translated(path):
             there = path.exists()
         if not there:
@@ -78,16 +70,13 @@ class Manifest:
         return None if content is None else _parse(content)
 
     def all(self, kind: str) -> dict[str, dict[str, Any]]:
-        """The entries of a kind, sorted by key, all as of one moment."""
+        """The entries of a kind, sorted by key, as of one moment."""
         entries = self._entries
         return {key: _parse(entries[of, key]) for of, key in sorted(entries) if of == kind}
 
     @contextmanager
     def change(self) -> Iterator["Change"]:
-        """One transaction: done when the block ends well, not begun if it does not. Readers see all of it or nothing.
-
-        Raises StorageFull or StorageUnavailable if it cannot be written; then nothing has changed.
-        """
+        """One atomic transaction, committed at the end of the block; after a StorageError nothing has changed."""
         with self._writing:
             if self.stale:
                 self._again()
@@ -115,7 +104,7 @@ class Manifest:
             self._fault("after")
 
     def _again(self) -> None:
-        """After a failure, or an interruption, of which nobody knows when it came: SQLite says what there is."""
+        """After a failure or interruption at an unknown point, reload what SQLite has."""
         try:
             found = _entries(self._path, self._db)
         except (sqlite3.Error, DataDamaged) as problem:
@@ -125,7 +114,7 @@ class Manifest:
         self.stale = False
 
     def copy_to(self, path: Path) -> None:
-        """A copy as of one moment, for a path where nothing is. Changes wait meanwhile."""
+        """Copy to a new path as of one moment. Changes wait meanwhile."""
         if path.exists():
             raise StorageUnavailable(f"{path} is there already; a copy of the manifest overwrites nothing")
         with self._writing, _writing(path):
@@ -161,7 +150,7 @@ class Manifest:
 
 
 class Change:
-    """What a transaction is to do; the last word on an entry counts."""
+    """The steps of a transaction; the last one for an entry counts."""
 
     def __init__(self) -> None:
         self.steps: dict[tuple[str, str], bytes | None] = {}
@@ -185,7 +174,7 @@ def _parse(content: bytes) -> dict[str, Any]:
 
 
 def _check_modes(path: Path) -> None:
-    """SQLite takes a file of an unknown format for one that can only be read, and says so at the first change."""
+    """SQLite opens a file of unknown format read-only, and reports it only at the first change."""
     with path.open("rb") as file:
         modes = file.read(20)[18:]
     if modes not in (b"\1\1", b"\2\2"):
@@ -194,7 +183,7 @@ def _check_modes(path: Path) -> None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
-    db.text_factory = bytes  # text that is no UTF-8 any more is damage, not an error of the driver
+    db.text_factory = bytes  # text that is not UTF-8 is damage, not a driver error
     try:
         db.execute("PRAGMA cell_size_check=ON")
         db.execute("PRAGMA journal_mode=WAL")
@@ -206,7 +195,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """A new manifest under its name, or none: what has the name is always complete."""
+    """Create a manifest atomically."""
     unfinished = path.with_name(path.name + ".new")
     with _writing(path):
         for left in (unfinished, *(unfinished.with_name(unfinished.name + end) for end in ("-wal", "-shm"))):
@@ -227,7 +216,7 @@ def _create(path: Path) -> None:
 
 
 def _read(path: Path, db: sqlite3.Connection) -> Entries:
-    """All entries, after every check there is."""
+    """All entries, after all checks."""
     tables = [sql.decode("utf-8", "replace") for (sql,) in db.execute("SELECT sql FROM sqlite_master ORDER BY name")]
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -256,7 +245,6 @@ def _read(path: Path, db: sqlite3.Connection) -> Entries:
 
 
 def _entries(path: Path, db: sqlite3.Connection) -> Entries:
-    """All entries, each checked."""
     entries: Entries = {}
     for kind, key, content, crc in db.execute("SELECT kind, key, content, crc FROM entries"):
         try:
@@ -271,7 +259,7 @@ def _entries(path: Path, db: sqlite3.Connection) -> Entries:
 
 
 def _empty_log(db: sqlite3.Connection) -> None:
-    """Move what is committed from the log into the file. It is durable in either: a failure waits for the next time."""
+    """Move committed changes from SQLite's log to the file. Both are durable: a failure is left to the next time."""
     with suppress(sqlite3.Error):
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -290,7 +278,7 @@ def _damaged(path: Path, what: str) -> NoReturn:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Errors of SQLite and the system, as what the caller can do about them."""
+    """Translates errors of SQLite and the system."""
     try:
         with translated(path):
             yield
@@ -305,7 +293,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """As `_writing`; but what SQLite cannot make sense of is damage."""
+    """As `_writing`; but what SQLite cannot read is damage."""
     refused = (
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_CANTOPEN,
@@ -320,7 +308,7 @@ def _reading(path: Path) -> Iterator[None]:
         try:
             yield
         except UnicodeDecodeError:
-            _damaged(path, "its tables are not those of a manifest")  # SQLite said so, in the words of the damage
+            _damaged(path, "its tables are not those of a manifest")  # SQLite's message has the damaged bytes
         except sqlite3.Error as problem:
             if _code(problem) not in refused:
                 _damaged(path, str(problem))

@@ -1,8 +1,8 @@
-"""A load that was prepared elsewhere: files of tuples in their final order, and what they add to each zone.
+"""A package: a load prepared elsewhere, with tuples in their final order, and what they add to each zone.
 
-A package is a folder, or a prefix under any URL that fsspec knows. Each part is two files: `<name>.parquet`, laid out
-as cold tuples are, in order of arrival; and `<name>.sums`, an image packed by zstd. `package.json` is written last and
-has a checksum of everything: without it there is no package. See `docs/formats/package.md`.
+It is a folder, or a prefix under any URL that fsspec knows. Each part is two files: `<name>.parquet`, laid out like
+cold tuples; and `<name>.sums`, an image compressed by zstd. `package.json` is written last and has all checksums:
+without it there is no package. See `docs/formats/package.md`.
 """
 
 import io
@@ -47,10 +47,7 @@ MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def write_part(url: str, name: str, plan: LoadPlan, shape: Shape, table: pa.Table) -> Entry:
-    """Write tuples as one part; its entry is what `write_manifest` needs.
-
-    name: of the files; another one for each attempt, so that two attempts never write the same.
-    """
+    """Write tuples as one part; returns its entry for `write_manifest`. name: of the files, unique per attempt."""
     schema = Schema(plan.types, plan.time)
     columns, times, least, greatest = schema.read(table, frozenset(plan.keys))
     if len(times) > MOST_ROWS:
@@ -127,7 +124,7 @@ def _zones(
 
 
 def content(columns: dict[str, Column]) -> int:
-    """A number that tells one set of tuples from another, whatever their order: sums of it add up."""
+    """An order-independent digest of tuples; those of parts add up."""
     total: Any = np.uint64(0)
     for number, column in enumerate(columns.values(), 1):
         if column.values is None:
@@ -142,14 +139,14 @@ def content(columns: dict[str, Column]) -> int:
 
 
 def _sign(seed: int) -> int:
-    """Tells one seed from another, and nothing else of it."""
+    """A digest of the seed that does not reveal it."""
     return crc32c(f"promising seed {seed}".encode())
 
 
 def write_manifest(
     url: str, plan: LoadPlan, shape: Shape, token: str, parts: list[Entry], refused: dict[str, int]
 ) -> None:
-    """Make a package of the parts: the last thing that is written."""
+    """Complete a package of the parts: written last."""
     folder = place(Disk(), url)
     there = set(folder.names())
     missing = [f for part in parts for f in (f"{part['name']}.parquet", f"{part['name']}.sums") if f not in there]
@@ -170,12 +167,12 @@ def write_manifest(
     folder.write(MANIFEST, json.dumps(whole).encode())
 
 
-# --- read where they are taken in ------------------------------------------------------------------------------------
+# --- read where they are attached ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Package:
-    """A finished package, as its manifest says."""
+    """A complete package, by its manifest."""
 
     path: str
     stream: str
@@ -193,13 +190,13 @@ class Package:
 
     @property
     def digest(self) -> int:
-        """Of its tuples: a number from 1 on, of 62 bits."""
+        """A digest of its tuples: 62 bits, at least 1."""
         total: int = sum(part["content"] for part in self.parts) & ((1 << 64) - 1)
         said = json.dumps([total, self.rows, list(self.types.items())]).encode()
         return (total ^ (crc32c(said) << 29)) % ((1 << 62) - 1) + 1
 
     def check(self, stream: Stream) -> None:
-        """Refuse a package that was made for something else than this stream."""
+        """Reject a package that was made for another stream."""
         if not self.parts:
             raise BadPackage(f"{self.path} has no tuples")
         if self.stream != stream.name:
@@ -210,7 +207,7 @@ class Package:
             raise BadPackage(f"{self.path} has other columns than stream {stream.name!r} has now; run the load again")
 
     def read(self, entry: Entry) -> tuple[bytes, bytes]:
-        """The two files of a part, each checked against its checksum."""
+        """The two files of a part, checked."""
         folder = place(Disk(), self.path)
         found = []
         for name, bytes_, crc in (
@@ -224,7 +221,7 @@ class Package:
         return found[0], found[1]
 
     def part(self, entry: Entry, files: tuple[bytes, bytes], stream: Stream, run: int | None) -> LoadPart:
-        """A part as a stream takes it in: as `run`, or with its columns if that is None."""
+        """A part for a stream: as `run`, or with its columns if that is None."""
         schema, seed = stream.schema, stream.seed
         keys = sorted({s.key for s in stream.summaries.values()} - set(entry["nulls"]))
         wanted = list(self.types) if run is None else list(dict.fromkeys((self.time, *keys)))
@@ -245,7 +242,7 @@ class Package:
         )
 
     def load(self, token: str, parts: list[LoadPart]) -> Load:
-        """With its parts read, as a stream takes it in."""
+        """The load, with its parts read."""
         latest = max(entry["last"] for entry in self.parts)
         return Load(token, self.digest, self.watermark, latest, self.summaries, self.refused, parts)
 
@@ -257,7 +254,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def read_manifest(url: str) -> Package:
-    """The package there; `BadPackage` says why there is none."""
+    """The package there; `BadPackage` with the reason if there is none."""
     folder = place(Disk(), url)
     try:
         data = folder.read_all(MANIFEST)
@@ -297,7 +294,7 @@ def _package(url: str, body: Any) -> Package:
         body["refused"],
     )
     for part in found.parts:
-        if not re.fullmatch(NAME, part["name"]):  # it stays in its folder
+        if not re.fullmatch(NAME, part["name"]):  # it must stay in its folder
             raise ValueError(f"a part called {part['name']!r}")
         if not part.keys() >= PART or not {"bytes", "crc"} <= part["sums"].keys():
             raise ValueError(f"part {part['name']!r} is not all there")
@@ -305,7 +302,7 @@ def _package(url: str, body: Any) -> Package:
 
 
 def remove(url: str) -> None:
-    """Remove a package, its manifest first: what is left of it, if anything, is none."""
+    """Remove a package, its manifest first, so that a rest is no package."""
     folder = place(Disk(), url)
     for name in sorted(folder.names(), key=lambda name: name != MANIFEST):
         folder.delete(name)
@@ -315,7 +312,7 @@ def remove(url: str) -> None:
 
 
 def attach(stream: Stream, package: Package, token: str) -> Attached:
-    """Take a package into a stream that is kept in memory alone."""
+    """Attach a package to an in-memory stream."""
     package.check(stream)
     found = stream.loaded(token, package.digest)
     if found is not None:

@@ -1,4 +1,4 @@
-"""What the records of a stream's log say: the payloads, by kind.
+"""The payloads of a stream's log records, by kind.
 
     append   length of the head 8 | head, JSON | padding to 8 | array | padding to 8 | array...
     others   JSON
@@ -24,7 +24,7 @@ APPEND = 1
 ADVANCE = 2
 CREATE_SUMMARY = 3
 DROP_SUMMARY = 4
-BEGIN = 5  # the first of a stream: it has a log, and would be missed
+BEGIN = 5  # the first of a stream, so that a missing log is detected
 KINDS = (APPEND, ADVANCE, CREATE_SUMMARY, DROP_SUMMARY, BEGIN)
 
 DTYPES: dict[str, np.dtype[Any]] = {"int64": np.dtype("<i8"), "float64": np.dtype("<f8"), "uint8": np.dtype("u1")}
@@ -33,7 +33,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Batch(NamedTuple):
-    """A batch as it was added to a stream. Arrays may be views on the record, and then cannot be written to."""
+    """A batch as it was added to a stream. Arrays may be read-only views of the record."""
 
     columns: dict[str, Column]
     tuples: int
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 
 
 def pack_json(content: dict[str, Any]) -> list[Bytes]:
-    """The same bytes for the same content.
+    """Canonical bytes of the content.
 
     >>> pack_json({"b": 1, "a": None})
     [b'{"a":null,"b":1}']
@@ -52,7 +52,7 @@ def pack_json(content: dict[str, Any]) -> list[Bytes]:
 
 
 def unpack_json(payload: Bytes) -> dict[str, Any]:
-    """What was packed, or DataDamaged."""
+    """The content, or DataDamaged."""
     try:
         content = json.loads(bytes(payload).decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError) as problem:
@@ -65,7 +65,7 @@ def unpack_json(payload: Bytes) -> dict[str, Any]:
 def pack_append(
     columns: dict[str, Column], tuples: int, added: Appended, producer: str | None, sequence: int | None
 ) -> list[Bytes]:
-    """A batch that was added, as parts of one record: arrays that can be taken as they are in memory are not copied."""
+    """A batch as parts of one record; contiguous arrays are not copied."""
     arrays: list[Bytes] = []
     heads = []
     for name, column in columns.items():
@@ -98,7 +98,7 @@ def pack_append(
 
 
 def unpack_append(payload: Bytes) -> Batch:
-    """What was packed, or DataDamaged."""
+    """The batch, or DataDamaged."""
     view = memoryview(payload).cast("B")
     if len(view) < _LENGTH.size:
         raise DataDamaged("a batch in the log is too short to be one")
@@ -128,7 +128,7 @@ def _add(arrays: list[Bytes], array: NDArray[Any]) -> None:
 
 
 def _text(text: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Offsets from 0 on, and the bytes they cut; of a slice only its own."""
+    """Offsets from 0 on, and their bytes; of a slice only its own."""
     if not len(text):
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
     _, offsets, content = text.buffers()
@@ -155,7 +155,7 @@ def _count(head: dict[str, Any], name: str) -> int:
 
 
 class _Arrays:
-    """The arrays of a record, one after the other. Sizes are held against what there is before anything is made."""
+    """The arrays of a record in order. Sizes are checked before anything is allocated."""
 
     def __init__(self, view: memoryview, position: int, tuples: int) -> None:
         self.view = view

@@ -1,4 +1,4 @@
-"""Make a damaged store whole again: without what cannot be read, and with summaries that know it."""
+"""Repair of a damaged store: removes what cannot be read, and rebuilds summaries accordingly."""
 
 import os
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ from promising.index.time_text import instant
 
 
 def repair(path: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:
-    """Give up what cannot be read, for good, and say what it was; empty if there was nothing to do.
+    """Permanently drop what cannot be read; returns what it was, empty if there was nothing to do.
 
-    Every file is read. Damaged ones are moved or copied to `aside/`. The summaries of a stream that has lost something,
-    or that say something else than its tuples, are made anew; then its state is written down twice, so that nothing
-    refers to what was lost, and it is said to be whole. Can be run again if it is interrupted. What is acknowledged and
-    can be read is never given up, but that a table goes back to the change before one that cannot be read. A damaged
-    manifest cannot be repaired: restore a backup then.
+    Reads every file. Damaged files are moved or copied to `aside/`. The summaries of a stream that has lost something,
+    or that contradict its tuples, are rebuilt; then two checkpoints are written, so that nothing refers to what was
+    lost, and the damage is cleared. Can be rerun after an interruption. Acknowledged and readable data is never
+    dropped, except that a table returns to the change before an unreadable one. A damaged manifest cannot be repaired:
+    restore a backup.
     """
     root, tell = Path(path), progress or no_progress
     check_store(root)
@@ -62,7 +62,7 @@ def repair(path: str | os.PathLike[str], progress: Progress | None = None) -> li
 
 
 def _repair_table(root: Path, manifest: Manifest, name: str) -> Iterator[str]:
-    """Take a table back to the last change that can be read; what is after it is set aside."""
+    """Return a table to its last readable change; later files are set aside."""
     disk, folder, aside = Disk(), root / FOLDER / name, root / "aside"
     table, entries = defined(manifest.get("table", name) or {}), entries_of(manifest, name)
     good = 0
@@ -89,15 +89,13 @@ def _repair_table(root: Path, manifest: Manifest, name: str) -> Iterator[str]:
             change.delete("change", f"{name}/{last:016x}")
         definition = manifest.get("table", name) or {}
         caps = [[stream, min(upto, good), position] for stream, upto, position in definition["caps"]]
-        change.put("table", name, {**definition, "caps": caps})  # later changes will have the numbers of these
+        change.put("table", name, {**definition, "caps": caps})  # later changes will reuse these numbers
     for entry in given_up.values():
         disk.unlink(folder / file_name(entry["file"]))
     yield f"table {table.name!r}: given up: changes {good + 1:,} to {max(entries):,}: {said}; copies are in {aside}"
 
 
 class _Repair:
-    """Of one stream."""
-
     def __init__(self, root: Path, manifest: Manifest, files: Named) -> None:
         self.root = root
         self.manifest = manifest
@@ -117,7 +115,7 @@ class _Repair:
             out = [f"given up: {what}" for what in kept.stream.damages]
             out += [what for what in kept.report if what not in kept.stream.damages]
             out += self._orphans(kept) if lost else self._lost(kept, cold)
-            if not out:  # else its summaries know of tuples that are gone, as was to be expected
+            if not out:  # otherwise its summaries contain lost tuples, as expected
                 out = [f"not as it should be: {what}" for what in check_stream(kept.stream)]
             if out:
                 kept.stream.rebuild()
@@ -131,7 +129,7 @@ class _Repair:
             kept.wal.close()
 
     def _lost(self, kept: StreamStore, cold: Cold) -> Iterator[str]:
-        """Give up the runs of cold tuples that cannot be read."""
+        """Drop the unreadable runs of cold tuples."""
         with kept.stream.reading() as log:
             runs = list(log.runs)
         for run in runs:
@@ -145,14 +143,14 @@ class _Repair:
             yield f"given up: {tuples:,} tuples{_between(entry, kept.stream.schema.time)}: {problem}{where}"
 
     def _orphans(self, kept: StreamStore) -> Iterator[str]:
-        """Runs of a stream whose checkpoints are all lost: nobody knows which of their tuples the log has as well."""
+        """Runs of a stream that lost all checkpoints: it is unknown which of their tuples the log has as well."""
         for run, entry in self.files.runs.items():
             where = self._set_aside(run)
             times = _between(entry, kept.stream.schema.time)
             yield f"given up: {entry['rows']:,} tuples{times}, which no checkpoint has{where}, to be added again"
 
     def _set_aside(self, run: int) -> str:
-        """Keep the file of a run, if there is one; what to say of it."""
+        """Copy the file of a run aside, if there is one; returns the message about it."""
         name = self.files.run(run)
         try:
             content = place(self.disk, self.files.cold).read_all(name)
@@ -163,11 +161,11 @@ class _Repair:
         return f"; a copy is {self.aside / f'{self.files.id}-{name}'}"
 
     def _settle(self, kept: StreamStore) -> None:
-        """A new segment, and two checkpoints after it: then nothing refers to what is lost, nor to the log before."""
+        """A new segment and two checkpoints: then nothing refers to what is lost, nor to the previous log."""
         kept.wal.rotate()
         kept.wal.append(records.BEGIN, records.pack_json({"name": kept.stream.name}))
         kept.wal.sync()
-        kept.stream.damages.clear()  # from here on what nobody refers to may go; the manifest forgets them at the end
+        kept.stream.damages.clear()  # unreferenced files may now be deleted; the manifest forgets the damage at the end
         kept.checkpoint()
         kept.checkpoint()
         with self.manifest.change() as change:

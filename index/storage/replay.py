@@ -1,4 +1,4 @@
-"""Reading a log back after a stop or a crash: all that can be read, and in words what cannot."""
+"""Reads a log after a stop or a crash: everything readable, and a description of the rest."""
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
@@ -14,7 +14,7 @@ from promising.index.storage.segments import HEADER, SEAL, Segment, first_of, na
 
 
 class Record(NamedTuple):
-    """A record of the log. The payload is a view on the segment's bytes, at a multiple of 8."""
+    """A record of the log. The payload is a view of the segment's bytes, 8-byte aligned."""
 
     lsn: int
     kind: int
@@ -22,15 +22,14 @@ class Record(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A file and what of it cannot be read, in words."""
+    """A file, and what of it cannot be read."""
 
     path: str
     what: str
 
 
 class _End(NamedTuple):
-    """How a segment ends: where what is good in it ends, what is wrong there, and whether it says that another
-    follows."""
+    """The end of a segment: of its good part, what is wrong there, and whether it is sealed."""
 
     good: int
     why: str | None
@@ -40,14 +39,14 @@ class _End(NamedTuple):
 class Replay:
     """One pass over the segments of a folder.
 
-    After `records` was read to its end, `last` is the newest record, `damages` and `cut` say what could not be read,
-    and all the rest is on the medium.
+    After `records` is exhausted, `last` is the newest record, `damages` and `cut` describe what could not be read, and
+    the rest is durable.
     """
 
     def __init__(self, disk: Disk, folder: Path, aside: Path) -> None:
         self.segments: list[int] = []
         self.last = 0
-        self.open_end: tuple[Path, int] | None = None  # the newest segment, if it ends as it should, and its salt
+        self.open_end: tuple[Path, int] | None = None  # the newest segment, if it ends properly, and its salt
         self.damages: list[Damage] = []
         self.cut: Damage | None = None
         self._disk = disk
@@ -57,7 +56,7 @@ class Replay:
         self._next = 0
 
     def records(self, start: int) -> Iterator[Record]:
-        """The records from `start` on, in order. What is missing among them is in `damages`, never passed over."""
+        """The records from `start` on, in order. Missing ones are reported in `damages`."""
         self._disk.mkdir(self._folder)
         for name in self._disk.names(self._folder):
             if name.endswith(".wal.tmp"):
@@ -78,7 +77,7 @@ class Replay:
             self._missing(path, self._next, start - 1, "the log ends before that")
 
     def _segment(self, first: int, limit: int | None, start: int) -> Iterator[Record]:
-        """One segment, up to the record with which the next one starts (`limit`); None: it is the newest."""
+        """One segment, up to the first record of the next one (`limit`); None: it is the newest."""
         path = self._folder / name_of(first)
         content = self._blocks.of(self._disk.size(path))
         content = content[: self._disk.read_into(path, 0, content)]
@@ -101,7 +100,7 @@ class Replay:
                 what = f"all records from {self._next} on are missing: the file is gone"
                 self.damages.append(Damage(str(after), what))
             if end.sealed or (segment.problem is not None and end.good == HEADER):
-                self._next += 1  # nothing takes the place of what is lost: so it is missed the next time too
+                self._next += 1  # the number stays unused, so that the loss is detected next time too
         if len(self.damages) > found:
             self._set_aside(path, content, found)
 
@@ -129,8 +128,7 @@ class Replay:
         return _End(good, None, False)
 
     def _tidy(self, path: Path, segment: Segment, end: _End) -> None:
-        """The newest segment ends with its last whole record, and is on the medium: what a process wrote before it was
-        killed may not have been."""
+        """Truncate the newest segment after its last whole record and sync it: a killed process may not have."""
         good = segment.problem is None or end.good > HEADER
         handle = self._disk.append(path)
         try:
@@ -153,7 +151,7 @@ class Replay:
         self.damages.append(Damage(str(path), f"{which} missing: {why}"))
 
     def _set_aside(self, path: Path, content: memoryview, found: int) -> None:
-        """Keep a copy of a damaged segment, under a name that tells its content, and say so."""
+        """Copy a damaged segment aside, under a name with its checksum, and report it."""
         copy = self._aside / f"{path.stem}-{crc32c(content):08x}{path.suffix}"
         try:
             self._disk.mkdir(self._aside)

@@ -1,10 +1,10 @@
-"""The bytes of a segment of the log: a header, then records, each with its number and its checksums.
+"""The format of a log segment: a header, then records, each with its number and checksums.
 
     segment  magic 8 | version 4 | salt 4 | first lsn 8 | zero 4 | crc of these 4 | record...
     record   lsn 8 | length 8 | kind 4 | salt 4 | crc of payload and padding 4 | crc of these 4 | payload | padding to 8
 
-Numbers are little-endian. Records of a segment are numbered without gaps from its first lsn on. The salt is drawn for
-each segment: where a damaged record hides the start of the next one, bytes of a payload cannot pass for it.
+Numbers are little-endian. Records of a segment are numbered without gaps from its first lsn on. The salt is random per
+segment: where a damaged record hides the start of the next one, payload bytes cannot be mistaken for it.
 """
 
 import struct
@@ -18,7 +18,7 @@ from promising.index.storage.checksums import Bytes, crc32c
 
 MAGIC = b"PROMWAL\n"
 VERSION = 1
-SEAL = (1 << 32) - 1  # the kind of an empty record that says: another segment follows, from this lsn on
+SEAL = (1 << 32) - 1  # kind of an empty record that seals a segment: another one follows, from this lsn on
 
 _SEGMENT = struct.Struct("<8sIIQI")
 _RECORD = struct.Struct("<QQIII")
@@ -27,7 +27,7 @@ HEADER = 32  # bytes, of both
 
 
 class Entry(NamedTuple):
-    """A record that is as it was written; it starts at `start`, and the next one at `end`."""
+    """An intact record from `start` to `end`."""
 
     lsn: int
     kind: int
@@ -37,12 +37,11 @@ class Entry(NamedTuple):
 
 
 def name_of(first: int) -> str:
-    """The file of the segment that starts with this record."""
     return f"{first:016x}.wal"
 
 
 def first_of(name: str) -> int | None:
-    """The first record of a segment by the name of its file; None if it is the name of something else."""
+    """The first record of a segment by its file name; None for other names."""
     try:
         first = int(name[:16], 16)
     except ValueError:
@@ -67,7 +66,7 @@ def _with_crc(header: bytes) -> bytes:
 
 
 class Segment:
-    """The content of one segment's file. `problem` says what is wrong with its header, if something is."""
+    """The content of one segment file. `problem` describes a damaged header."""
 
     def __init__(self, path: str, first: int, content: Bytes) -> None:
         self.content = memoryview(content)
@@ -87,11 +86,10 @@ class Segment:
 
     @property
     def salt(self) -> int:
-        """What marks the records of this segment."""
         return self._salt or 0
 
     def at(self, position: int, least: int) -> Entry | str:
-        """The record at a position, if there is one, whole, with an lsn of at least this; or why not."""
+        """The intact record at a position with an lsn of at least `least`; or why there is none."""
         header = self.content[position : position + HEADER]
         if len(header) < HEADER:
             return "the file ends within a record's header"
@@ -106,12 +104,12 @@ class Segment:
             return "the file ends within a record"
         if crc32c(self.content[start:end]) != crc:
             return "a record fails its checksum"
-        if self._salt is None:  # the segment's header is lost, and this the best there is instead
+        if self._salt is None:  # the segment's header is lost: use this one
             self._salt = salt
         return Entry(lsn, kind, self.content[start : start + length], position, end)
 
     def after(self, position: int, least: int) -> Entry | None:
-        """The first whole record behind a position with an lsn of at least this."""
+        """The first intact record after a position with an lsn of at least `least`."""
         for candidate in self._candidates(position + 8, least):
             entry = self.at(candidate, least)
             if not isinstance(entry, str):
@@ -119,12 +117,12 @@ class Segment:
         return None
 
     def _candidates(self, position: int, least: int) -> Iterator[int]:
-        """Where a record may start: what stands there is a possible lsn, length and salt."""
+        """Where a record may start: positions with a possible lsn, length and salt."""
         words = np.frombuffer(self.content, np.dtype("<u8"), len(self.content) // 8)[position // 8 :]
         if len(words) < HEADER // 8:
             return
         lsn, length, kind = words[:-3], words[1:-2], words[2:-1]
-        most = least + len(self.content) // HEADER  # more records than that are not in it
+        most = least + len(self.content) // HEADER  # the segment cannot have more records
         fits = (lsn >= least) & (lsn <= most) & (length <= len(self.content))
         if self._salt is not None:
             fits &= (kind >> np.uint64(32)) == self._salt

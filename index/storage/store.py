@@ -1,6 +1,6 @@
-"""A store: a directory with all streams and tables of an installation, summaries, and the queries that stand on them.
+"""A store: a directory with all streams, tables, summaries and standing queries of an installation.
 
-Nothing that was acknowledged is lost as long as the disk keeps what it has synced. One process at a time has it.
+Nothing acknowledged is lost as long as the disk retains what it has synced. Only one process can open it.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ from promising.index.stream import Stream, wall_clock
 from promising.index.table import MOST_ROWS, Table
 
 LOCK, MANIFEST = "LOCK", "manifest.sqlite"
-TICK = 0.25  # seconds between two looks at what is due
+TICK = 0.25  # seconds between two checks of what is due
 SYNCERS = 2  # threads that sync logs ahead
 SYNC = 1.0  # seconds after which a relaxed log is synced
 SETTINGS = ("lateness", "max_future", "max_tuples", "max_string_bytes")
@@ -46,22 +46,20 @@ logger = logging.getLogger("promising.storage")
 
 
 class Store:
-    """Open it with `Store.open`; `close` it, or leave it to the next start to recover."""
+    """Open with `Store.open`; after `close`, or a crash, the next start recovers it."""
 
     def __init__(self, root: Path, lock: int, manifest: Manifest, disk: Disk, clock: Callable[[], int]) -> None:
         self.root = root
-        self.queries: dict[str, dict[str, Any]] = {}
-        """Continuous queries by name: their text, and what they read."""
-        self.report: list[str] = []
-        """What the start had to cut or set aside, a sentence each."""
+        self.queries: dict[str, dict[str, Any]] = {}  # continuous queries by name: text, and what they read
+        self.report: list[str] = []  # what the start had to cut or set aside, a sentence each
         self._lock = lock
         self._manifest = manifest
         self._disk = disk
         self._clock = clock
         self._options = StoreOptions()
         self._cache = Cache(0)
-        self._leaving: deque[StreamStore] = deque()  # dropped, with files to be removed
-        self._past: Counter[str] = Counter()  # of streams that were dropped
+        self._leaving: deque[StreamStore] = deque()  # dropped, with files to delete
+        self._past: Counter[str] = Counter()  # of dropped streams
         self._kept: dict[str, StreamStore] = {}
         self._tables: dict[str, TableStore] = {}
         self._guard = threading.RLock()
@@ -84,9 +82,9 @@ class Store:
         options: StoreOptions | None = None,
         fault: Callable[[str], None] = lambda point: None,
     ) -> "Store":
-        """Open the store in a directory, or make one there.
+        """Open the store in a directory, or create one there.
 
-        seed: of the key hash. A store has one for good: None takes it, another one is refused.
+        seed: of the key hash, fixed for a store: None takes the existing one, another one is refused.
         fault: called around each commit of the manifest, for tests.
         """
         root, disk = Path(path), disk or Disk()
@@ -150,7 +148,7 @@ class Store:
             self._begin(self._syncing)
 
     def _settle(self, kept: TableStore) -> None:
-        """Arrivals that a table's changes came after and that are lost will be others: those come after the changes."""
+        """Lost arrivals from before a table's changes: new tuples with their numbers come after the changes."""
         lost = {name: s.arrived for name, s in self.streams.items() if kept.table.cap(name, s.arrived)}
         if lost:
             with self._manifest.change() as change:
@@ -171,7 +169,7 @@ class Store:
         return StreamStore(self._disk, self._manifest, self.root, name, stream, cold, options, self._syncers)
 
     def close(self) -> None:
-        """Write a checkpoint of each stream, and let go of the directory."""
+        """Write a checkpoint of each stream, and release the directory."""
         if self._ended.is_set():
             return
         self._ended.set()
@@ -205,27 +203,25 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- what there is ---------------------------------------------------------------------------------------------
+    # --- content ---------------------------------------------------------------------------------------------------
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """By name as it was given."""
         with self._guard:
             return {name: kept.stream for name, kept in self._kept.items()}
 
     @property
     def tables(self) -> dict[str, Table]:
-        """By name as it was given."""
         with self._guard:
             return {name: kept.table for name, kept in self._tables.items()}
 
     @property
     def damages(self) -> dict[str, list[str]]:
-        """What is lost, by stream; nothing is said of those that are whole."""
+        """Losses, by stream; only of damaged ones."""
         return {name: list(stream.damages) for name, stream in self.streams.items() if stream.damages}
 
     def create_stream(self, name: str, types: dict[str, str], time: str, **settings: int) -> Stream:
-        """Make a stream. `settings` are those of `Stream`."""
+        """Create a stream. `settings` are those of `Stream`."""
         with self._guard:
             self._check_open()
             if name in self._kept:
@@ -255,7 +251,7 @@ class Store:
     def create_table(
         self, name: str, types: dict[str, str], key: str, *, retroactive: bool = True, max_rows: int = MOST_ROWS
     ) -> Table:
-        """Make a table. Its changes are in the store before they are answered for."""
+        """Create a table. Its changes are durable before they are acknowledged."""
         with self._guard:
             self._check_open()
             if name in self._tables:
@@ -270,10 +266,7 @@ class Store:
             return table
 
     def drop(self, stream: str | None, queries: Sequence[str] = (), *, table: str | None = None) -> None:
-        """Drop a stream with all its summaries, a table, and continuous queries, all at once.
-
-        Their files go when the manifest no longer names them.
-        """
+        """Atomically drop a stream with all its summaries, a table, and continuous queries; files are deleted later."""
         with self._guard:
             kept = None if stream is None else self._kept.get(stream)
             if stream is not None and kept is None:
@@ -311,7 +304,7 @@ class Store:
             self._leaving.append(kept)
 
     def attach(self, name: str, package: Package, token: str) -> Attached:
-        """Take in a load that was prepared elsewhere; when this returns it will not be lost."""
+        """Attach a load that was prepared elsewhere; durable on return."""
         with self._guard:
             self._check_open()
             kept = self._kept.get(name)
@@ -320,25 +313,23 @@ class Store:
         return kept.attach(package, token)
 
     def drop_stream(self, name: str) -> None:
-        """Drop a stream with all its summaries."""
         self.drop(name)
 
     def put_query(self, name: str, statement: str, reads: list[str], number: str = "") -> None:
-        """Keep a continuous query. `number` tells this creation of it from others of the same name."""
+        """Store a continuous query. `number` distinguishes this creation from others of the same name."""
         entry = {"name": name, "statement": statement, "reads": sorted(reads), "number": number}
         with self._manifest.change() as change:
             change.put("query", name.lower(), entry)
         self.queries[name] = entry
 
     def drop_query(self, name: str) -> None:
-        """Forget a continuous query."""
         self.drop(None, [name])
 
     def _check_open(self) -> None:
         if self._ended.is_set():
             raise StorageUnavailable(f"{self.root} is closed; open it again")
 
-    # --- upkeep ----------------------------------------------------------------------------------------------------
+    # --- maintenance -----------------------------------------------------------------------------------------------
 
     def checkpoint(self, name: str | None = None) -> None:
         """Write a checkpoint now, of one stream or of all."""
@@ -351,14 +342,14 @@ class Store:
             kept.checkpoint()
 
     def _keeping(self) -> None:
-        """In a thread of its own: checkpoints that are due."""
+        """Thread: writes checkpoints that are due."""
         while not self._ended.wait(TICK):
             self._each(lambda kept: kept.checkpoint() if kept.due else None)
             while self._leaving:
                 self._leaving.popleft().remove()
 
     def _syncing(self) -> None:
-        """In a thread of its own: relaxed logs are synced."""
+        """Thread: syncs relaxed logs."""
         while not self._ended.wait(SYNC):
             self._each(lambda kept: kept.wal.sync())
 
@@ -389,13 +380,13 @@ class Store:
 
     @property
     def checkpointed(self) -> float | None:
-        """When the last checkpoint of any stream was written, by the wall clock."""
+        """Wall-clock time of the last checkpoint of any stream."""
         with self._guard:
             return max((k.checkpointed for k in self._kept.values() if k.checkpointed is not None), default=None)
 
 
 def locked(root: Path) -> int:
-    """The directory for this process alone, until the handle is closed or the process ends."""
+    """Lock the directory for this process, until the handle is closed or the process ends."""
     with translated(root / LOCK):
         handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -405,26 +396,25 @@ def locked(root: Path) -> int:
         os.close(handle)
         who = f"process {pid}" if pid else "another process"
         raise StoreInUse(f"{root} is in use by {who}; stop it first, or choose another directory") from None
-    with suppress(OSError):  # it is there to be read by people
+    with suppress(OSError):  # only for people to read
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)
     return handle
 
 
 def _unused(manifest: Manifest, kind: str) -> str:
-    """A key that the manifest does not have yet."""
     made = secrets.token_hex(8)
     return made if manifest.get(kind, made) is None else _unused(manifest, kind)
 
 
 def _foreign(root: Path) -> str | None:
-    """Something in a directory that no store has put there."""
+    """The name of a foreign file in a directory, if any."""
     ours = (LOCK, MANIFEST, "streams", FOLDER, "aside")
     return next((p.name for p in sorted(root.iterdir()) if not p.name.startswith(ours)), None)
 
 
 def _tidy(disk: Disk, manifest: Manifest, root: Path) -> None:
-    """Remove the files of streams and tables that were dropped, or never came to be."""
+    """Delete the files of streams and tables that were dropped, or never completed."""
     known = manifest.all("stream")
     for name in disk.names(root / "streams"):
         if name not in known:

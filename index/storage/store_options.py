@@ -1,4 +1,4 @@
-"""How a store keeps what it is given."""
+"""The options of a store."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,17 +8,17 @@ from promising.errors import BadOptions
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """What can be set, each with a value that suits most.
+    """Options with defaults that suit most.
 
-    sync: "always" acknowledges a batch when it is on the disk; "relaxed" when the system has it, and syncs every
-        second: a crash of the process loses nothing, one of the machine up to the last second.
-    sync_ahead: sync a batch in the log while it is added in memory, in threads of their own.
-    segment_bytes: of the log, after which a new file begins.
-    checkpoint_bytes: of the log of a stream, after which a checkpoint is written, so that a start need not read more.
-    hot_tuples: of each stream, that stay in memory; older ones that have left `G_1` go cold.
-    run_tuples: that go cold together, into one file.
-    cache_bytes: of cold tuples, that were read and stay in memory for the next question.
-    cold: where files of cold tuples lie, any URL that fsspec knows; None for the store's own directory.
+    sync: "always" acknowledges a durable batch; "relaxed" one that the system has, and syncs every second: a process
+        crash loses nothing, a machine crash up to a second.
+    sync_ahead: sync a batch in the log while it is added in memory, in separate threads.
+    segment_bytes: of a log file.
+    checkpoint_bytes: of a stream's log before the next checkpoint, which bounds the log to read at a start.
+    hot_tuples: per stream, in memory; older ones that have left `G_1` become cold.
+    run_tuples: per cold file.
+    cache_bytes: of decoded cold tuples.
+    cold: location of cold files, any URL that fsspec knows; None for the store's own directory.
     """
 
     sync: Literal["always", "relaxed"] = "always"

@@ -1,4 +1,4 @@
-"""One stream on disk: its log, its checkpoints, its cold tuples; how it is recovered, and how it is kept small."""
+"""One stream on disk: its log, checkpoints and cold tuples; recovery and compaction."""
 
 import logging
 import threading
@@ -43,11 +43,11 @@ COUNTED = (
     "cold_bytes_read",
 )
 PAUSE = 5.0  # seconds after a failure before the next attempt
-KEPT = 2  # checkpoints: the last one, and the one before in case it cannot be read
+KEPT = 2  # checkpoints: the last one, and the previous one in case it is unreadable
 
 
 class StreamStore:
-    """Keeps one stream. What it writes is of use only once the manifest names it; what it removes is named no more."""
+    """Stores one stream. Files take effect once the manifest names them, and are deleted once it no longer does."""
 
     def __init__(
         self,
@@ -63,14 +63,11 @@ class StreamStore:
         self.stream = stream
         self.name = name
         self.cold = cold
-        self.report: list[str] = []
-        """What recovery had to cut or set aside."""
+        self.report: list[str] = []  # what recovery had to cut or set aside
         self.checkpoints = self.failures = 0
         self.checkpoint_seconds = 0.0
-        self.checkpointed: float | None = None
-        """When the last checkpoint was written, by the wall clock."""
-        self.failed: str | None = None
-        """Why the last checkpoint could not be written, if it could not."""
+        self.checkpointed: float | None = None  # wall-clock time of the last checkpoint
+        self.failed: str | None = None  # why the last checkpoint failed, if it did
         self._disk = disk
         self._manifest = manifest
         self._aside = root / "aside"
@@ -82,13 +79,13 @@ class StreamStore:
         self._cooling = Cooling(cold, options)
         self._dropped = threading.Event()
         self._closed = False
-        self._naming = threading.Lock()  # held while the manifest is told of a checkpoint, or of the end
+        self._naming = threading.Lock()  # held while the manifest records a checkpoint, or the drop
         self._unsaved: dict[int, dict[str, Any]] = {}  # runs that the manifest does not name yet
-        self._loaded = 0  # checkpoints that are still to be written of a load
-        self._covered = 0  # the last record that the last checkpoint covers
+        self._loaded = 0  # checkpoints still to be written for a load
+        self._covered = 0  # the last record in the last checkpoint
         self._unreadable: set[int] = set()  # checkpoints that the manifest still names
-        self._image_bytes = 0  # of the last checkpoint: a large one is not written often
-        self._tried = 0  # the last number of a checkpoint: none is used twice, whatever became of it
+        self._image_bytes = 0  # of the last checkpoint: large ones are written less often
+        self._tried = 0  # the last checkpoint number, never reused
         self._retry = 0.0
         log = self._folder / "wal"
         relaxed = options.sync == "relaxed"
@@ -97,13 +94,13 @@ class StreamStore:
     # --- recovery --------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Make what a new stream needs: from now on it has a log, and it would be missed."""
+        """Create the log of a new stream; from now on its loss is detected."""
         self.recover(new=True)
         self.wal.append(records.BEGIN, records.pack_json({"name": self.stream.name}))
         self.wal.sync()
 
     def recover(self, new: bool = False) -> None:
-        """Bring the stream back to where it was, and say what could not be."""
+        """Recover the stream, and report what could not be."""
         for folder in ("wal", "checkpoint", "cold"):
             self._disk.mkdir(self._folder / folder)
         self._tidy()
@@ -121,7 +118,7 @@ class StreamStore:
         for record in self.wal.recover(self._covered + 1):
             try:
                 make_again(self.stream, record)
-            except (StorageUnavailable, StorageFull):  # it will be there again: so will the rest
+            except (StorageUnavailable, StorageFull):  # temporary, and so are the missing data
                 raise
             except PromisingError as problem:
                 damages.append(f"record {record.lsn} of the log could not be used: {problem}")
@@ -141,15 +138,14 @@ class StreamStore:
                     change.put("damage", self._key(number), {"what": what})
         self._sync()
         if self._unreadable:
-            with suppress(StorageError):  # the one before will do until the next
+            with suppress(StorageError):  # the previous one suffices until the next
                 self.checkpoint()
 
     def _sync(self) -> None:
-        """Write the newest segment once more; by another thread if there is one, since whoever waits for a batch waits
-        for that, too."""
+        """Rewrite the newest segment, in another thread if possible, since waiting for a batch includes it."""
 
         def sync() -> None:
-            with suppress(StorageError):  # who waits for a batch tries again
+            with suppress(StorageError):  # the next waiter retries
                 self.wal.sync()
 
         if self._syncers is None:
@@ -158,7 +154,7 @@ class StreamStore:
             self._syncers.submit(sync)
 
     def _restore(self, damages: list[str]) -> None:
-        """The stream as of the last checkpoint that can be read."""
+        """Restore the last readable checkpoint."""
         log = self._folder / "wal"
         found = restore_last(
             self._disk,
@@ -181,7 +177,7 @@ class StreamStore:
             self._disk.rename(path, self._aside / f"{self.name}-{path.name}")
 
     def _tidy(self) -> None:
-        """Remove what a crash has left behind: files that the manifest does not name."""
+        """Delete files that the manifest does not name, left by a crash."""
         named = {self._image(number).name for number in self._entries("checkpoint")}
         for name in self._disk.names(self._images):
             if name not in named:
@@ -192,7 +188,7 @@ class StreamStore:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for a checkpoint: there is much log to read at a start, or too much in memory."""
+        """Whether a checkpoint is due: there is much log to replay, or too much in memory."""
         if time.monotonic() < self._retry:
             return False
         if self.wal.bytes_since(self._covered) >= max(self._options.checkpoint_bytes, self._image_bytes // 2):
@@ -200,10 +196,7 @@ class StreamStore:
         return self._cooling.due(self.stream)
 
     def checkpoint(self, force: bool = True) -> bool:
-        """Write down what there is, so that the log before need not be read again; old tuples go cold.
-
-        Returns whether there was anything to write. Raises a `StorageError` if it cannot be; then all is as before.
-        """
+        """Write a checkpoint and evict old tuples; returns whether one was written. After an error, no change."""
         with self._busy:
             began = time.monotonic()
             self.failed = None
@@ -225,7 +218,7 @@ class StreamStore:
 
     @contextmanager
     def leaving(self) -> Iterator[None]:
-        """While it is dropped: no checkpoint gets its name, and if all goes well none does after."""
+        """During a drop: no checkpoint is recorded, nor afterwards if the drop succeeds."""
         with self._naming:
             yield
             self._dropped.set()
@@ -237,7 +230,7 @@ class StreamStore:
         try:
             for run, made in self._cooling.runs(self.stream, self._next_run):
                 self._unsaved[run] = made
-        except StorageError as problem:  # where cold tuples lie may be out of reach, and the log must not grow for it
+        except StorageError as problem:  # cold storage may be unreachable, and the log must not grow for it
             self.failed = str(problem)
             self._retry = time.monotonic() + PAUSE
         with self.stream.reading() as log:
@@ -261,12 +254,12 @@ class StreamStore:
             "loads": loads or any(known.get("loads") for known in named.values()),
         }
         needed = {run for known in (entry, *kept.values()) for run in known["runs"]}
-        if self.stream.damages:  # nothing goes that a repair might use
+        if self.stream.damages:  # keep everything that a repair might use
             needed |= self._entries("cold").keys()
         gone = [run for run in self._entries("cold") if run not in needed]
         with self._naming, self._manifest.change() as change:
             if self._dropped.is_set():
-                return False  # what was written goes with the rest
+                return False  # the files are deleted with the rest
             change.put("checkpoint", self._key(number), entry)
             for old in named.keys() - kept.keys():
                 change.delete("checkpoint", self._key(old))
@@ -292,17 +285,14 @@ class StreamStore:
     # --- loads -----------------------------------------------------------------------------------------------------
 
     def attach(self, package: Package, token: str) -> Attached:
-        """Take in a load that was prepared elsewhere; when this returns it will not be lost.
-
-        Its files become runs of cold tuples. A crash before the checkpoint leaves nothing of it.
-        """
+        """Attach a load, its files as runs of cold tuples; durable on return. A crash before leaves nothing of it."""
         with self._busy:
             self._check_open()
             package.check(self.stream)
             found = self.stream.loaded(token, package.digest)
             if found is None:
                 found = self._attach(package, token)
-        while self._loaded and self.checkpoint():  # the log has nothing of it, so every checkpoint that is kept must
+        while self._loaded and self.checkpoint():  # the load is not in the log, so every checkpoint must have it
             pass
         return found
 
@@ -311,7 +301,7 @@ class StreamStore:
         parts = []
         next_run = self._next_run()
         with self.stream.reading() as log:
-            small = log.chunk // 2  # fewer tuples would waste the chunk that they have to themselves
+            small = log.chunk // 2  # fewer tuples would waste their own chunk
         try:
             for entry in package.parts:
                 files, run = package.read(entry), None
@@ -336,7 +326,7 @@ class StreamStore:
             raise
 
     def stats(self) -> dict[str, float]:
-        """Counts since the start, as `COUNTED` names them."""
+        """Counts since the start, by the names in `COUNTED`."""
         log, counts = self.wal, (self.checkpoints, self.checkpoint_seconds, self.failures)
         return dict(
             zip(
@@ -349,7 +339,7 @@ class StreamStore:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write a last checkpoint if that works, and let go of the files."""
+        """Write a last checkpoint if possible, and close the files."""
         try:
             self.checkpoint(force=False)
         except StorageError as problem:
@@ -359,17 +349,14 @@ class StreamStore:
         self.wal.close()
 
     def forget(self, change: Change) -> None:
-        """Have the manifest name nothing of it any more."""
+        """Remove all its entries from the manifest."""
         change.delete("stream", self.name)
         for kind in ("checkpoint", "cold", "damage"):
             for number in self._entries(kind):
                 change.delete(kind, self._key(number))
 
     def remove(self, wait: bool = True) -> bool:
-        """The stream is dropped: remove its files, as far as that works; the rest goes at the next start.
-
-        Without `wait` nothing is done, and False returned, while a checkpoint is being written.
-        """
+        """Delete a dropped stream's files, or leave them to the next start. Without `wait`, not during a checkpoint."""
         if not self._busy.acquire(blocking=wait):
             return False
         try:

@@ -1,7 +1,4 @@
-"""Changes of a table as bytes, one or many: three Arrow IPC streams, one after the other.
-
-The manifest has the size and the checksum of all of it.
-"""
+"""The file format of table changes: three concatenated Arrow IPC streams. The manifest has the size and checksum."""
 
 import json
 from typing import Any
@@ -21,7 +18,6 @@ ENDED = pa.schema([("number", pa.int64()), ("died", pa.int64())])
 
 
 def pack(record: TableRecord, fields: Fields) -> Bytes:
-    """The bytes of a file."""
     said = {"first": record.first, "following": record.following, "positions": record.positions}
     meta = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
     rows = [to_arrow(kind, record.rows[name]) for name, kind in fields.types.items()]
@@ -38,7 +34,7 @@ def pack(record: TableRecord, fields: Fields) -> Bytes:
 
 
 def unpack(content: Bytes, fields: Fields) -> TableRecord:
-    """What was packed; raises `DataDamaged`."""
+    """The record; raises `DataDamaged`."""
     try:
         source = pa.BufferReader(content)
         rows, versions, ended = (pa.ipc.open_stream(source).read_all() for _ in range(3))

@@ -1,4 +1,4 @@
-"""A table in a store: each change is a file, written whole and then named by the manifest; many become one."""
+"""A table in a store: each change is a file, written atomically and then named by the manifest; files are compacted."""
 
 import logging
 from contextlib import suppress
@@ -16,22 +16,22 @@ from promising.index.table import Table
 FOLDER = "tables"
 MOST_FILES = 64
 MOST_BYTES = 256 << 20
-"""Files of changes, and bytes in them beyond those of the table itself, after which it is written anew, as one file."""
+"""Number and bytes of change files, in addition to the table's own size, that trigger a compaction."""
 SMALL = 4
 PATIENCE = 16
-"""Files that have a SMALL-th of the table's bytes together may be so many times more: it costs more than they do."""
+"""Factor on MOST_FILES if the files have less than a SMALL-th of the table's bytes: a compaction costs more."""
 
 logger = logging.getLogger("promising.storage")
 
 
 def defined(entry: dict[str, Any]) -> Table:
-    """A table without rows, as the manifest says that it was made."""
+    """An empty table, by its manifest entry."""
     options = {"retroactive": entry["retroactive"], "max_rows": entry["max_rows"]}
     return Table(entry["name"], dict(entry["types"]), entry["key"], **options)
 
 
 def definition(table: Table) -> dict[str, Any]:
-    """The entry of a new table."""
+    """The manifest entry of a new table."""
     return {
         "name": table.name,
         "types": [[column, kind] for column, kind in table.schema.types.items()],
@@ -47,7 +47,7 @@ def file_name(number: int) -> str:
 
 
 def entries_of(manifest: Manifest, name: str) -> dict[int, dict[str, Any]]:
-    """What the manifest says of the files of a table, by the number of the last change in each."""
+    """The manifest's entries of a table's files, by the last change in each."""
     found = {key.partition("/"): entry for key, entry in manifest.all("change").items()}
     return {int(last, 16): entry for (owner, _, last), entry in found.items() if owner == name}
 
@@ -68,7 +68,7 @@ def read_change(disk: Disk, folder: Path, entry: dict[str, Any], table: Table) -
 
 
 def replayed(disk: Disk, folder: Path, entry: dict[str, Any], table: Table) -> None:
-    """Make the changes of one file; raises `DataDamaged`, and the table is of no use then."""
+    """Replay one file; after `DataDamaged` the table is unusable."""
     if not table.changes and not table.versions and entry["first"] and not entry["whole"]:
         raise DataDamaged(f"{folder}: the changes up to {entry['first']} are missing")
     record = read_change(disk, folder, entry, table)
@@ -88,16 +88,16 @@ class TableStore:
         self._disk = disk
         self._manifest = manifest
         self._entries: dict[int, dict[str, Any]] = {}  # of the manifest, by the last change
-        self._next = 0  # number of the next file; the manifest cannot name one that has it
+        self._next = 0  # number of the next file, which the manifest cannot name
         self._gone = False
 
     def begin(self) -> None:
-        """Of a table that is made now."""
+        """Start a new table."""
         self._disk.mkdir(self.folder)
         self.table.journal = self
 
     def recover(self) -> None:
-        """All changes again; raises `DataDamaged` if one cannot be read."""
+        """Replay all changes; raises `DataDamaged` if one cannot be read."""
         self._disk.mkdir(self.folder)
         entries = self._entries = entries_of(self._manifest, self.name)
         named = {file_name(entry["file"]) for entry in entries.values()}
@@ -118,13 +118,13 @@ class TableStore:
         self.table.journal = self
 
     def changed(self, record: TableRecord) -> None:
-        """A change is on disk when this returns."""
+        """Log a change; durable on return."""
         if self._gone:
             raise UnknownName(f"table {self.table.name!r} was dropped")
         self._write(record, whole=False)
 
     def done(self) -> None:
-        """Write the table anew if it has many files. If that fails it is as good as before: it waits."""
+        """Compact the table if it has many files. A failure is harmless, and retried later."""
         sizes = [entry["bytes"] for entry in self._entries.values() if not entry["whole"]]
         files, size = len(sizes), sum(sizes)
         whole = sum(entry["bytes"] for entry in self._entries.values() if entry["whole"])
@@ -136,7 +136,7 @@ class TableStore:
                 logger.warning("table %r is not written anew: %s", self.table.name, problem)
 
     def fold(self) -> None:
-        """Write all that the table remembers as one file, in the place of all others."""
+        """Compact the table to one file."""
         with self.table.lock:
             old = self._entries
             if not old:
@@ -147,19 +147,19 @@ class TableStore:
                     self._disk.unlink(self.folder / file_name(entry["file"]))
 
     def cap(self, change: Change, positions: dict[str, int]) -> None:
-        """Have it written down that these streams had no more arrivals before any change so far."""
+        """Record that these streams had no more arrivals before any change so far."""
         entry = self._definition()
         entry["caps"] += [[stream, self.table.changes, position] for stream, position in positions.items()]
         change.put("table", self.name, entry)
 
     def forget(self, change: Change) -> None:
-        """Have the manifest name nothing of it any more."""
+        """Remove all its entries from the manifest."""
         change.delete("table", self.name)
         for last in self._entries:
             change.delete("change", f"{self.name}/{last:016x}")
 
     def remove(self) -> None:
-        """Remove the files of a table that the manifest does not name; what cannot be is left to the next start."""
+        """Delete the files of a dropped table; failures are left to the next start."""
         self._gone = True
         with suppress(StorageError):
             for name in self._disk.names(self.folder):
@@ -171,7 +171,7 @@ class TableStore:
         return entry
 
     def _write(self, record: TableRecord, *, whole: bool) -> None:
-        """A file for the record, in the manifest too. `whole`: nothing else is needed then."""
+        """Write a file for the record, and its manifest entry. `whole`: it replaces all others."""
         content = pack(record, self.table.schema)
         number, self._next = self._next, self._next + 1
         entry = {
@@ -193,7 +193,7 @@ class TableStore:
                 change.put("change", key, entry)
         except StorageError:
             if self._manifest.get("change", key) != entry:
-                if not self._manifest.stale:  # else nobody knows yet whether the file is named
+                if not self._manifest.stale:  # else it is unknown whether the file is named
                     with suppress(StorageError):
                         self._disk.unlink(path)
                 raise

@@ -1,4 +1,4 @@
-"""Is a store as it was written, and does it say the truth? Every checksum, every invariant, every summary again."""
+"""Verification of a store: every checksum, every invariant, and every summary recomputed."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ Severity = Literal["error", "warning"]
 
 
 class Finding(NamedTuple):
-    """Something that is not as it should be. An error is a loss, or a wrong answer; a warning is neither."""
+    """A problem. An error is a loss, or a wrong answer; a warning is neither."""
 
     severity: Severity
     path: str
@@ -45,11 +45,10 @@ class Finding(NamedTuple):
 
 
 def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> list[Finding]:
-    """All that is wrong with a store; empty if nothing is. Changes nothing but the lock.
+    """All problems of a store; empty if there are none. Changes nothing but the lock.
 
-    Every file is read whole and checked; every stream is recovered in memory, one at a time, as a start would do it,
-    and its summaries are worked out again from its tuples. Raises `StoreInUse` while a process has the store: verify a
-    backup of it then.
+    Every file is read and checked; every stream is recovered in memory, one at a time, as at a start, and its summaries
+    are recomputed from its tuples. Raises `StoreInUse` while a process has the store open: verify a backup instead.
     """
     root = Path(path)
     check_store(root)
@@ -90,7 +89,7 @@ def _findings(root: Path, scratch: Path, progress: Progress) -> Iterator[Finding
 
 
 def _manifest(root: Path, scratch: Path) -> Manifest:
-    """The manifest, from a copy: to open one may write to it."""
+    """The manifest, from a copy: opening one may write to it."""
     for end in ("", "-wal"):
         if (root / (MANIFEST + end)).exists():
             shutil.copyfile(root / (MANIFEST + end), scratch / (MANIFEST + end))
@@ -103,7 +102,7 @@ def _manifest(root: Path, scratch: Path) -> Manifest:
 
 
 def _size(files: Named) -> int:
-    """Bytes that there are to read of a stream, about."""
+    """Approximate bytes to read of a stream."""
     wal = sum(path.stat().st_size for path in files.wal.glob("*.wal")) if files.wal.is_dir() else 0
     entries = (*files.checkpoints.values(), *files.runs.values())
     return wal + sum(int(entry["bytes"]) for entry in entries)
@@ -135,7 +134,7 @@ def _files(files: Named) -> Iterator[Finding]:
 
 
 def _stream(files: Named, manifest: Manifest, root: Path) -> Iterator[Finding]:
-    """What is said of a stream when it is recovered, and what does not hold of it then."""
+    """Problems found in recovering a stream, and violated invariants."""
     disk = StillDisk()
     options = StoreOptions(checkpoint_bytes=UNBOUNDED, hot_tuples=UNBOUNDED)
     kept = recovered(files, manifest, root, disk, StillCold(Disk(), files.cold), options)
@@ -145,7 +144,7 @@ def _stream(files: Named, manifest: Manifest, root: Path) -> Iterator[Finding]:
 
 
 def _table(manifest: Manifest, root: Path, name: str) -> Iterator[Finding]:
-    """The checksum of every file of a table, and what does not hold when its changes are made again."""
+    """The checksum of every file of a table, and problems in replaying its changes."""
     folder, disk = root / FOLDER / name, StillDisk()
     table, entries = defined(manifest.get("table", name) or {}), entries_of(manifest, name)
     whole = True
@@ -167,7 +166,7 @@ def _table(manifest: Manifest, root: Path, name: str) -> Iterator[Finding]:
 
 
 def _unknown(root: Path, streams: set[str], tables: set[str]) -> Iterator[Finding]:
-    """What is in the directory and not in the manifest."""
+    """Files in the directory that are not in the manifest."""
     ours = (LOCK, MANIFEST, MANIFEST + "-wal", MANIFEST + "-shm", "streams", FOLDER, "aside")
     for path in sorted(root.iterdir()):
         if path.name not in ours:

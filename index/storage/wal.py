@@ -1,4 +1,4 @@
-"""The log of a stream: what was appended to it and waited for is there after any crash."""
+"""The write-ahead log of a stream: records that were appended and waited for survive any crash."""
 
 import os
 import threading
@@ -21,11 +21,11 @@ from promising.index.storage.segments import HEADER, SEAL, first_of, name_of, pa
 __all__ = ["Damage", "Record", "Wal"]
 
 SEGMENT_BYTES = 64 << 20
-MARKS = 64  # by segment, to tell how many bytes follow a record
+MARKS = 64  # by segment, to compute the bytes after a record
 
 
 class _Kept(NamedTuple):
-    """A record that is not known to be on the medium; `body` is the payload and its padding."""
+    """A record not known to be durable; `body` is the payload and its padding."""
 
     lsn: int
     kind: int
@@ -38,11 +38,11 @@ class Wal:
     """Records in segments, numbered from 1 on without gaps (lsn).
 
     `recover` comes first, and is read to its end. Then any thread may append and wait. Records that were waited for
-    survive a loss of power; of the others a prefix does. One sync serves all threads that wait.
+    survive a power failure; of the others a prefix does. One sync serves all waiting threads (group commit).
 
-    After a failed sync nothing is known of what was written since the last good one. So these records are kept, and
-    the next call writes them to a new segment, under the same numbers: from its first record on a segment overrides
-    the one before. As long as that fails, every call raises, and nothing is lost.
+    After a failed sync, writes since the last good one are undefined. So these records are retained, and the next call
+    writes them to a new segment, under the same numbers: from its first record on a segment overrides the previous one.
+    While that fails, every call raises, and nothing is lost.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Wal:
         self._ready = False
         self._segments: list[int] = []  # their first records
         self._handle: Handle | None = None  # of the newest segment; None: the next record starts another one
-        self._sealable: tuple[Path, int] | None = None  # the segment before it, if it ends as it should, and its salt
+        self._sealable: tuple[Path, int] | None = None  # the previous segment, if it ends properly, and its salt
         self._salt = 0
         self._size = 0
         self._last = 0
@@ -76,7 +76,7 @@ class Wal:
         self._kept: deque[_Kept] = deque()
         self._copies = Copies()
         self._syncing = False
-        self._left: list[Handle] = []  # to be closed when nobody syncs them any more
+        self._left: list[Handle] = []  # to be closed when no sync uses them
         self._closed = False
         self._failures = 0
         self._failure: StorageError | None = None
@@ -85,21 +85,20 @@ class Wal:
 
     @property
     def last(self) -> int:
-        """The newest record."""
         return self._last
 
     @property
     def durable(self) -> int:
-        """The newest record of which it is known that it is on the medium, with all before it."""
+        """The newest record known to be durable, with all before it."""
         return self._durable
 
     @property
     def segments(self) -> list[int]:
-        """The first record of every segment there is."""
+        """The first record of every segment."""
         return list(self._segments)
 
     def bytes_since(self, lsn: int) -> int:
-        """About how many bytes of records follow this one."""
+        """Approximate bytes of records after this one."""
         with self._lock:
             at = bisect_right(self._marks, (lsn, inf))
             return self._bytes - self._marks[max(at - 1, 0)][1]
@@ -107,13 +106,13 @@ class Wal:
     # --- read ---
 
     def recover(self, start: int = 1) -> Iterator[Record]:
-        """The records from `start` on, in order; a folder that is empty or not there is a new log.
+        """The records from `start` on, in order; an empty or missing folder is a new log.
 
-        What a crash left at the end as half a record is cut off and told in `cut`. Whatever else cannot be read is
-        told in `damages`, with a copy of the file put aside, and the records behind it follow all the same.
+        A torn record at the end is cut off and reported in `cut`. Other damage is reported in `damages`, with a copy of
+        the file set aside, and the records after it follow.
 
-        What the newest segment gives may only be in the system's memory, and a sync that failed before the end may have
-        made it forget that it is not on the medium. So it counts as not durable: the first `sync` writes it once more.
+        The newest segment may be in the system's memory only, and after a failed sync the system may not know that it
+        is not on the medium. So it counts as not durable: the first `sync` writes it again.
         """
         replay = Replay(self._disk, self._folder, self._aside)
         newest = self._newest()
@@ -142,9 +141,9 @@ class Wal:
     # --- write ---
 
     def append(self, kind: int, parts: Sequence[Bytes]) -> int:
-        """Hand a record to the system; its number. On an error it is not in the log.
+        """Write a record, without a sync; returns its number. On an error it is not in the log.
 
-        The parts are copied once, so that they may change afterwards; that is a tenth of what writing them costs.
+        The parts are copied, so that they may change afterwards; that is a tenth of the cost of writing them.
         """
         length = total(parts)
         body = self._copies.of([*parts, bytes(padded(length) - length)], padded(length))
@@ -165,7 +164,7 @@ class Wal:
                     self._kept.pop()
                 try:
                     self._disk.truncate(handle, size)
-                except BaseException:  # half a record may be at its end: the next one goes to another segment
+                except BaseException:  # it may end with half a record: the next one goes to another segment
                     self._give_up()
                 raise
             self._note(self._last, HEADER + len(body))
@@ -173,20 +172,20 @@ class Wal:
             return self._last
 
     def wait(self, lsn: int) -> None:
-        """Return when all records up to this one are on the medium; at once if the log is relaxed."""
+        """Return when all records up to this one are durable; at once if the log is relaxed."""
         if not self._relaxed:
             self._settle(lsn)
 
     def sync(self) -> None:
-        """Return when all that was appended is on the medium."""
+        """Return when everything appended is durable."""
         self._settle(self._last)
 
     def trim(self, before: int) -> None:
-        """Remove the segments of which every record is older than this one; the newest always stays."""
+        """Delete the segments with only older records; the newest always stays."""
         with self._lock:
             assert self._ready, "recover first"
             gone = [first for first, after in zip(self._segments, self._segments[1:], strict=False) if after <= before]
-        for first in gone:  # oldest first: what a crash leaves has no hole
+        for first in gone:  # oldest first: a crash leaves no hole
             self._disk.unlink(self._folder / name_of(first))
             with self._lock:
                 self._segments = [other for other in self._segments if other != first]
@@ -195,7 +194,7 @@ class Wal:
             del self._marks[: max(at, 0)]
 
     def rotate(self) -> None:
-        """Make all durable; the next record starts a new segment."""
+        """Make everything durable; the next record starts a new segment."""
         try:
             self.sync()
         finally:
@@ -205,7 +204,7 @@ class Wal:
                 self._give_up()
 
     def close(self) -> None:
-        """Make all durable and take no more: another process may have the files. They are closed also if that fails."""
+        """Make everything durable and accept no more. Files are closed even on an error."""
         try:
             self.rotate()
         finally:
@@ -231,7 +230,7 @@ class Wal:
                     self._lead(self._handle)
 
     def _lead(self, handle: Handle) -> None:
-        """Sync for all that wait. The lock is not held meanwhile, so that others can append."""
+        """Sync for all waiters, without the lock, so that others can append."""
         target = self._last
         self._syncing = True
         self._lock.release()
@@ -270,7 +269,7 @@ class Wal:
         self._lock.notify_all()
 
     def _give_up(self) -> None:
-        """Write no more to the segment; the next one starts with what is not known to be on the medium."""
+        """Abandon the segment; the next one starts with the records not known to be durable."""
         if self._handle is not None:
             if self._syncing:
                 self._left.append(self._handle)
@@ -279,7 +278,7 @@ class Wal:
         self._handle = self._sealable = None
 
     def _room(self, needed: int) -> Handle:
-        """The segment for a record of so many bytes, a new one if need be."""
+        """The segment for a record of so many bytes, a new one if needed."""
         while True:
             full = self._size > HEADER and self._size + needed > self._segment_bytes
             if self._handle is not None and not full:
@@ -292,7 +291,7 @@ class Wal:
                 self._finish(self._handle)
 
     def _finish(self, handle: Handle) -> None:
-        """The segment is full: sync it, before there is another, and leave it."""
+        """Sync a full segment, before there is another, and leave it."""
         try:
             if self._durable < self._last:
                 self._timed_sync(handle)
@@ -304,7 +303,7 @@ class Wal:
         self._sealable = handle.path, self._salt
 
     def _start(self) -> None:
-        """A new segment that starts with the records that are kept. It is whole and on the medium, or not there."""
+        """Atomically create a durable segment that starts with the retained records."""
         first = self._durable + 1
         path = self._folder / name_of(first)
         temporary = path.with_name(path.name + ".tmp")
@@ -337,8 +336,7 @@ class Wal:
         self._seal(path, first)
 
     def _seal(self, path: Path, first: int) -> None:
-        """Say in the segment before that there is another, so that one that gets lost is missed. It does not matter
-        if that fails."""
+        """Seal the previous segment, so that the loss of the next one is detected. Failures are harmless."""
         before, self._sealable = self._sealable, None
         if before is None or before[0] == path:
             return

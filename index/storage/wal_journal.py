@@ -1,4 +1,4 @@
-"""A stream's journal, kept in a write-ahead log, and the way back."""
+"""A stream's journal in a write-ahead log, and its replay."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -12,14 +12,14 @@ from promising.index.storage import records
 from promising.index.storage.wal import Record, Wal
 from promising.index.stream import Stream
 
-AHEAD = 1 << 10  # tuples from which on it pays to sync the log while they are added in memory
+AHEAD = 1 << 10  # tuples from which on syncing the log ahead pays off
 
 
 class WalJournal:
-    """Writes every change of a stream into its log before it is made.
+    """Logs every change of a stream before it is made.
 
-    syncers: threads that sync the log of a large batch while its tuples are being added; None if there are none.
-    pace: returns when it is time for the next batch.
+    syncers: threads that sync the log of a large batch while its tuples are added in memory; None: no sync ahead.
+    pace: returns when the next batch may proceed.
     """
 
     def __init__(self, wal: Wal, syncers: Executor | None = None, pace: Callable[[], None] = lambda: None) -> None:
@@ -34,7 +34,7 @@ class WalJournal:
         self._wal.append(records.APPEND, records.pack_append(columns, tuples, added, producer, sequence))
         if self._syncers is not None and tuples >= AHEAD and not self._asked:
             self._asked = True
-            with suppress(RuntimeError):  # the store is being closed: whoever waits syncs
+            with suppress(RuntimeError):  # the store is closing: waiters sync themselves
                 self._syncers.submit(self._sync)
 
     def advanced(self, watermark: int) -> None:
@@ -52,12 +52,12 @@ class WalJournal:
 
     def _sync(self) -> None:
         self._asked = False
-        with suppress(StorageError):  # whoever waits for it tries again, and is told
+        with suppress(StorageError):  # the next waiter retries, and gets the error
             self._wal.sync()
 
 
 class Gone:
-    """The journal of a stream that was dropped: it takes nothing."""
+    """The journal of a dropped stream: it refuses everything."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
@@ -68,11 +68,11 @@ class Gone:
     appended = advanced = created = dropped = _refuse
 
     def wait(self) -> None:
-        """Nothing was told."""
+        """Nothing was logged."""
 
 
 def make_again(stream: Stream, record: Record) -> None:
-    """Make one change again, on a stream that has no journal yet."""
+    """Replay one change, on a stream that has no journal yet."""
     if record.kind == records.APPEND:
         batch = records.unpack_append(record.payload)
         stream.again(batch.columns, batch.added, batch.producer, batch.sequence)
