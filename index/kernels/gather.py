@@ -27,7 +27,7 @@ def gather(column, rows, out):
     ]
 )
 def expand(values, starts, counts, which, out):
-    """Segments of `values` one after the other: for each i the segment which[i], or none if that is negative."""
+    """Concatenates segments of `values`: for each i the segment which[i], or none if negative."""
     at = 0
     for i in range(which.size):
         w = which[i]
@@ -50,10 +50,7 @@ def number(counts, which, out):
 
 @kernel("void(int64[::1], int64, int32[::1], int64[::1], int64[::1])")
 def string_lengths(offsets, chunk, rows, part, ends):
-    """ends[i + 1] = the length of the string at rows[i], for each i of `part`; all lie in the chunk of `offsets`.
-
-    A chunk has a power of two rows.
-    """
+    """ends[i + 1] = the length of the string at rows[i], for i in `part`; all in one chunk of a power of two rows."""
     for k in range(part.size):
         at = rows[part[k]] & (chunk - 1)
         ends[part[k] + 1] = offsets[at + 1] - offsets[at]
@@ -61,7 +58,7 @@ def string_lengths(offsets, chunk, rows, part, ends):
 
 @kernel("void(int64[::1], uint8[::1], int64, int32[::1], int64[::1], int64[::1], uint8[::1])")
 def copy_strings(offsets, data, chunk, rows, part, ends, out):
-    """Copy those strings to where `ends` says they begin."""
+    """Copy those strings to the positions in `ends`."""
     for k in range(part.size):
         at = rows[part[k]] & (chunk - 1)
         to = ends[part[k]]
@@ -72,7 +69,7 @@ def copy_strings(offsets, data, chunk, rows, part, ends, out):
 
 @kernel("int64(int32[::1], int64[::1], int64[::1], int64, int64, int64, int64, bool_[::1])")
 def admit(rows, times, bases, lg_chunk, until, start, end, out):
-    """Which rows arrived before the `until`-th tuple and lie in [start, end); returns how many."""
+    """Which rows arrived before the `until`-th tuple and lie in [start, end); returns their number."""
     found = 0
     lg = np.uint64(lg_chunk)
     local = (np.uint64(1) << lg) - np.uint64(1)
@@ -87,7 +84,7 @@ def admit(rows, times, bases, lg_chunk, until, start, end, out):
 
 @kernel("int64(int64[::1], int32[::1], int64[::1])")
 def touched(times, rows, horizons):
-    """Bit g is set if a row is of granularity g."""
+    """Bit g is set if a row has granularity g."""
     out = np.int64(0)
     for i in range(rows.size):
         time = times[np.uint64(rows[i])]
@@ -100,7 +97,7 @@ def touched(times, rows, horizons):
 
 @kernel("void(int64[::1], int32[::1], int64[::1], int64[::1])")
 def granularities(times, rows, horizons, out):
-    """The granularity of each row, 1 for the finest: one more than the horizons it has fallen behind."""
+    """The granularity of each row: one more than the horizons it is behind."""
     for i in range(rows.size):
         time = times[np.uint64(rows[i])]
         found = 1

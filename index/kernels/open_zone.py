@@ -1,13 +1,13 @@
 """The open zone: the tuples since the last cut, and when to cut.
 
-A tuple costs two sequential writes and one counter. The sketch and the filter are built once, when the zone
-is cut (`seal.py`): they are linear, so they come out the same, and for a third of the work.
+A tuple costs two sequential writes and one counter. The sketch and the filter are linear, so they are built when the
+zone is cut (`seal.py`), for a third of the work.
 
-Behaviour is tested every `WINDOW` tuples: are the last ones drawn like the *reference*, which is all of the zone before
-them, and the zone before it unless that one was cut for its behaviour? Window, zone and reference each keep one
-signed row of `ROW` counters. With S the window's row (n tuples) and R the reference's (m tuples), `|S/n - R/m|^2`
-estimates the squared distance of the two distributions within `sqrt(2 / ROW)` = 4 %; when nothing changed its mean is
-`1/n + 1/m`. The sum of squares of the zone's row estimates its F2 as well, and with it the error of its sketch.
+Behaviour is tested every `WINDOW` tuples: do the last ones follow the distribution of the *reference*, the rest of the
+zone and the previous zone unless that one was cut for its behaviour? Window, zone and reference each have one signed
+row of `ROW` counters. With S the window's row (n tuples) and R the reference's (m tuples), `|S/n - R/m|^2` estimates
+the squared distance of the two distributions within `sqrt(2 / ROW)` = 4 %; without a change its mean is `1/n + 1/m`.
+The sum of squares of the zone's row also estimates its F2, and with it the error of its sketch.
 """
 
 import math
@@ -25,10 +25,10 @@ COUNT, SUB, ZONE_F2, REF_COUNT, REF_F2 = range(5)
 STATE_SIZE = 5
 # rows of `signed`
 S_WINDOW, S_ZONE, S_REFERENCE = range(3)
-# limits[...]: tolerated F2; least share of the F2 that counts as a change; most tuples; whether to look at all
+# limits[...]: tolerated F2; least fraction of F2 that counts as a change; maximum tuples; whether to test at all
 L_F2, L_EFFECT, L_MAXLENGTH, L_WATCHED = range(4)
 
-# what `absorb` stopped for
+# why `absorb` stopped
 NOT_CUT, CUT_ERROR, CUT_BEHAVIOUR, CUT_MAXLENGTH = range(4)
 
 
@@ -36,9 +36,9 @@ NOT_CUT, CUT_ERROR, CUT_BEHAVIOUR, CUT_MAXLENGTH = range(4)
 def behaviour_changed(signed, state, window_f2, inner, effect):
     """Whether the window (n tuples) and the reference (m tuples) differ by more than chance and by `effect`.
 
-    Under no change the distance is a weighted sum of chi-squares, one per key; `freedom` is their effective number,
-    and the threshold the quantile of such a sum (Wilson and Hilferty). So one dominant key does not raise false
-    alarms, and many equal ones are not held to its standard.
+    Without a change the distance is a weighted sum of chi-squares, one per key; `freedom` is their effective number,
+    and the threshold the quantile of such a sum (Wilson and Hilferty). So one dominant key raises no false alarms, and
+    many equal ones keep a tight threshold.
     """
     n = float(state[SUB])
     m = float(state[REF_COUNT])
@@ -64,11 +64,10 @@ def behaviour_changed(signed, state, window_f2, inner, effect):
 
 @kernel("int64(int32[:,::1], int64[::1], float64[::1])")
 def close_window(signed, state, limits):
-    """Judge the window, then pour it into zone and reference; returns why the zone must be cut, or `NOT_CUT`.
+    """Test the window, then add it to zone and reference; returns why the zone must be cut, or `NOT_CUT`.
 
-    On `CUT_BEHAVIOUR` the window is left as it is: its tuples are the next zone's. Sums of squares are carried on
-    through the inner products with the window, in integers, so they are exact and one pass over three short rows is
-    all it takes.
+    On `CUT_BEHAVIOUR` the window is unchanged: its tuples belong to the next zone. Sums of squares are updated by inner
+    products with the window, in integers, so they are exact and take one pass over three short rows.
     """
     window, zone, reference = signed[S_WINDOW], signed[S_ZONE], signed[S_REFERENCE]
     window_f2 = np.int64(0)
@@ -99,7 +98,7 @@ def close_window(signed, state, limits):
     " int64, int64)"
 )
 def absorb(recent, zone_rows, signed, state, limits, hashes, rows, start, stop):
-    """Take tuples `start..stop` until the zone must be cut; returns (tuples taken up to, why)."""
+    """Add tuples `start..stop` until the zone must be cut; returns (end of the tuples added, why)."""
     maxlength = np.int64(limits[L_MAXLENGTH])
     watched = limits[L_WATCHED] > 0.0
     window = signed[S_WINDOW]
@@ -134,10 +133,7 @@ def absorb(recent, zone_rows, signed, state, limits, hashes, rows, start, stop):
 
 @kernel("void(int32[::1], int32[:,::1], int64[::1], boolean)")
 def restart(zone_rows, signed, state, changed):
-    """Begin the next zone.
-
-    After a change of behaviour it begins with the window that showed it, and nothing to refer to.
-    """
+    """Begin the next zone; after a change of behaviour, with the window that showed it and without a reference."""
     if changed:
         kept = state[SUB]
         at = state[COUNT] - kept

@@ -5,16 +5,16 @@
     word 0     the key's hash
     int32 2    number of rows; 0 marks an empty line
     int32 3    the newest row
-    int32 4    the open zone that saw the key last
-    int32 5    the key's place among that zone's keys
+    int32 4    the last open zone with the key
+    int32 5    the key's index among that zone's keys
 
-`tags` has a byte for each line, 0 if it is empty and bits of the hash if not: most keys that are not there are ruled
-out by it, in the near cache, without a look at a line.
+`tags` has a byte per line, 0 if it is empty, else bits of the hash: it rules out most absent keys in the L1 cache,
+without reading a line.
 
-`older[row]` is the next older row of the same key. Rows leave in the order they came, so a chain is never edited: the
-count falls, and a walk takes that many steps. A walk is a string of dependent loads; `walk` keeps `LANES` of them in
-flight, which hides their latency. The line doubles as the group table of the open zone, whose summary is built from its
-keys and their sizes.
+`older[row]` is the next older row of the same key. Rows are released in order of arrival, so a chain is never edited:
+the count decreases, and a walk takes that many steps. A walk is a sequence of dependent loads; `walk` has `LANES` of
+them in flight, which hides their latency. A line is also the group of its key in the open zone, whose summary is built
+from its keys and their sizes.
 """
 
 import numpy as np
@@ -24,14 +24,14 @@ from promising.summaries.kernels.jit import kernel
 AHEAD = 128  # lines fetched together: independent loads hide each other's latency
 LANES = 32
 
-# heads[...]: directory lines in use; keys of the open zone; a place that keeps the fetching loads from being
-# optimised away; the most rows that a key has ever had
+# heads[...]: directory lines in use; keys of the open zone; a sink that keeps the prefetching loads from being
+# optimised away; the maximum rows of any key so far
 USED, KEYS, FETCHED, MOST = range(4)
 
 
 @kernel("int64(int64[:,::1], int32[:,::1], int64)", inline="always")
 def locate(entries, small, h):
-    """The line of `h`, or the empty one where it would stand."""
+    """The line of `h`, or the empty one where it would be inserted."""
     mask = entries.shape[0] - 1
     at = h & mask
     while small[at, 2] != 0 and entries[at, 0] != h:
@@ -41,7 +41,7 @@ def locate(entries, small, h):
 
 @kernel("uint8(int64)")
 def tag_of(h):
-    """Bits of the hash that do not choose the line, never 0."""
+    """Hash bits that do not choose the line, never 0."""
     return np.uint8(((h >> 48) & 255) | 1)
 
 
@@ -50,10 +50,7 @@ def tag_of(h):
     " int32[::1], int64, int64, int32)"
 )
 def enter(entries, small, tags, older, heads, keys, sizes, hashes, rows, start, stop, zone):
-    """Add tuples `start..stop` to their keys; stops early, and says where, when the directory is half full.
-
-    With `zone` >= 0 the zone's `keys` and `sizes` are counted as well.
-    """
+    """Add tuples `start..stop` to their keys and open `zone` (if >= 0); returns the end, early if half full."""
     mask = np.uint64(entries.shape[0] - 1)
     room = entries.shape[0] >> 1
     used = heads[USED]
@@ -100,7 +97,7 @@ def enter(entries, small, tags, older, heads, keys, sizes, hashes, rows, start, 
 
 @kernel("void(int64[:,::1], int32[:,::1], int64[::1], int64, int32[::1])")
 def take_back(entries, small, hashes, count, sizes):
-    """Leave these tuples, the last to come, out of the open zone's sizes."""
+    """Subtract these newest tuples from the open zone's sizes."""
     for i in range(count):
         sizes[small[locate(entries, small, hashes[i]), 5]] -= 1
 
@@ -121,7 +118,7 @@ def note(entries, small, heads, keys, sizes, hashes, count, zone):
 
 @kernel("void(int64[:,::1], int32[:,::1], int32[::1], int64[::1], int32, int64[::1])")
 def open_sizes(entries, small, sizes, hashes, zone, out):
-    """How many tuples of each key the open zone has."""
+    """The number of tuples of each key in the open zone."""
     for i in range(hashes.size):
         at = locate(entries, small, hashes[i])
         out[i] = sizes[small[at, 5]] if small[at, 2] != 0 and small[at, 4] == zone else 0
@@ -129,7 +126,7 @@ def open_sizes(entries, small, sizes, hashes, zone, out):
 
 @kernel("void(int64[:,::1], int32[:,::1], int64[:,::1], int32[:,::1], uint8[::1])")
 def rehash(old, old_small, new, new_small, new_tags):
-    """Move every line to a directory of another size."""
+    """Copy every line to a directory of another size."""
     for i in range(old.shape[0]):
         if old_small[i, 2] != 0:
             at = locate(new, new_small, old[i, 0])
@@ -140,7 +137,7 @@ def rehash(old, old_small, new, new_small, new_tags):
 
 @kernel("void(int64[:,::1], int32[:,::1], uint8[::1], int64)", inline="always")
 def vacate(entries, small, tags, at):
-    """Empty a line and move back the ones that had to step over it."""
+    """Empty a line and move back the ones displaced by it."""
     mask = entries.shape[0] - 1
     hole = at
     probe = (at + 1) & mask
@@ -159,7 +156,7 @@ def vacate(entries, small, tags, at):
 
 @kernel("int64(int64[:,::1], int32[:,::1], uint8[::1], int64[::1], int64[::1])")
 def forget(entries, small, tags, heads, hashes):
-    """Drop the oldest row of each of these keys; returns how many had none (which is a bug)."""
+    """Drop the oldest row of each of these keys; returns how many had none (a bug)."""
     mask = entries.shape[0] - 1
     fetched = np.int32(0)
     missing = 0
@@ -183,7 +180,7 @@ def forget(entries, small, tags, heads, hashes):
 
 @kernel("void(int32[:,::1], int32[::1], bool_[::1], int64, int64[::1])")
 def count_gone(small, older, gone, lg_chunk, sizes):
-    """How many rows of each line lie in chunks that are gone: they are the last ones of its chain."""
+    """The number of rows of each line in the `gone` chunks: the last ones of its chain."""
     for at in range(small.shape[0]):
         row = small[at, 3]
         left = small[at, 2]
@@ -226,9 +223,9 @@ def find_keys(entries, small, tags, heads, hashes, newest, counts):
 
 @kernel("void(int32[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
 def walk(older, newest, counts, probe, rows):
-    """All rows of all keys: (index of the key, log row), keys in the order asked, newest row first.
+    """All rows of all keys: (index of the key, log row), keys in the given order, newest row first.
 
-    All lanes take as many steps as the shortest has left, without a branch, before any is given another key.
+    All lanes take as many steps as the shortest has left, without a branch, before any gets another key.
     """
     n = counts.size
     lane_row = np.zeros(LANES, np.int32)
@@ -257,11 +254,11 @@ def walk(older, newest, counts, probe, rows):
             for lane in range(busy):
                 row = lane_row[lane]
                 rows[lane_at[lane] + step] = row
-                lane_row[lane] = older[np.uint64(row)]  # of a last row it is not followed
+                lane_row[lane] = older[np.uint64(row)]  # not followed after the last row
         for lane in range(busy - 1, -1, -1):
             lane_at[lane] += steps
             lane_left[lane] -= steps
-            if lane_left[lane] == 0:  # the last one takes its place
+            if lane_left[lane] == 0:  # the last lane takes its place
                 busy -= 1
                 lane_row[lane] = lane_row[busy]
                 lane_at[lane] = lane_at[busy]
@@ -270,10 +267,7 @@ def walk(older, newest, counts, probe, rows):
 
 @kernel("void(int32[:,::1], uint8[::1], int64, int64, int64[::1], uint8[::1])")
 def tally(small, tags, start, stop, sizes, dense):
-    """Count the keys of lines start..stop by their rows, into sizes[rows], the last for all that have more.
-
-    dense[line] is the number of rows as well, up to 255.
-    """
+    """Count the keys of lines start..stop by rows into `sizes` (last: more); dense[line] = rows, at most 255."""
     for at in range(start, stop):
         count = np.int64(small[at, 2]) if tags[at] != 0 else np.int64(0)
         sizes[min(count, sizes.size - 1)] += 1
@@ -282,7 +276,7 @@ def tally(small, tags, start, stop, sizes, dense):
 
 @kernel("int64(int64[:,::1], int32[:,::1], uint8[::1], int64, int64, int64, int64, int64[::1])")
 def listed_dense(entries, small, dense, start, stop, least, most, out):
-    """`listed`, of a directory that has not changed since `tally` wrote `dense`: few lines are looked at."""
+    """`listed`, for a directory unchanged since `tally` wrote `dense`: reads few lines."""
     found = 0
     for at in range(start, stop):
         count = np.int64(dense[at])
@@ -297,7 +291,7 @@ def listed_dense(entries, small, dense, start, stop, least, most, out):
 
 @kernel("int64(int64[:,::1], int32[:,::1], uint8[::1], int64, int64, int64, int64, int64[::1])")
 def listed(entries, small, tags, start, stop, least, most, out):
-    """Hashes of the keys of lines start..stop that have from `least` to `most` rows; returns how many."""
+    """Hashes of the keys of lines start..stop with `least` to `most` rows; returns their number."""
     found = 0
     for at in range(start, stop):
         if tags[at] != 0 and least <= small[at, 2] <= most:
@@ -308,7 +302,7 @@ def listed(entries, small, tags, start, stop, least, most, out):
 
 @kernel("int32(int32[::1], int32, int32[::1])")
 def follow(older, row, rows):
-    """One key's rows from `row` on, as many as fit; returns the row after them."""
+    """One key's rows from `row` on, as many as fit; returns the following row."""
     for i in range(rows.size):
         rows[i] = row
         row = older[np.uint64(row)]

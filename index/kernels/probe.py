@@ -11,8 +11,8 @@ from promising.summaries.kernels.jit import kernel
 def survivors(sliced, groups, hashes, shift, probes, lg_slots, wanted, key, zone):
     """The zones that may hold each key: slots of `groups` (64 zones each) whose filter bits are all set.
 
-    `wanted` says which slots to look at. Returns how many pairs (index of the key, slot) there are; they are written as
-    far as `key` and `zone` have room. No zone that holds the key is left out.
+    `wanted` selects the slots. Returns the number of pairs (index of the key, slot); they are written as far as `key`
+    and `zone` have room. No zone that holds the key is omitted.
     """
     mask = np.uint64((1 << lg_slots) - 1)
     one = np.uint64(1)
@@ -40,7 +40,7 @@ def survivors(sliced, groups, hashes, shift, probes, lg_slots, wanted, key, zone
 
 @kernel("void(int64[::1], int64, int64[:,::1])")
 def filter_slots(hashes, lg_slots, out):
-    """The slots each key has in its bucket's filter: out[j, i] is the j-th of key i."""
+    """The slots of each key in its bucket's filter: out[j, i] is the j-th of key i."""
     mask = np.uint64((1 << lg_slots) - 1)
     for i in range(hashes.size):
         word = filter_word(np.uint64(hashes[i]))
@@ -73,7 +73,7 @@ def may_hold(bits, hashes, shift, probes, lg_slots, out):
 def medians(counters, hashes, key, zone, shift, depth, lg_width, value, own):
     """Count-sketch estimate of hashes[key[i]] in the grid counters[zone[i]], laid out [bucket][row][column].
 
-    `own` gets the mean over rows of the squares of the counters the key is in: what is its own share of the cell's F2.
+    `own` gets the mean over rows of the squares of the key's counters: its share of the cell's F2.
     """
     width = 1 << lg_width
     step = lg_width + 1

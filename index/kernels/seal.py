@@ -1,8 +1,4 @@
-"""Closing a zone: its tuples ordered by bucket, its sketch and its filter.
-
-The sketch and the filter are built once per key of the zone, from (hash, count) pairs: they are linear, so that is the
-same as tuple by tuple, for a third of the work.
-"""
+"""Sealing a zone: tuples by bucket, sketch and filter. Both are linear: built per key, for a third of the work."""
 
 import numpy as np
 
@@ -61,7 +57,7 @@ def count_into(counters, h, size, bucket, depth, lg_width):
     ]
 )
 def sketch_keys(keys, sizes, shift, depth, lg_width, counters, cells):
-    """Add `sizes[i]` tuples of `keys[i]` to the sketches of their buckets, and to the tuples by bucket."""
+    """Add `sizes[i]` tuples of `keys[i]` to the sketches of their buckets, and to the tuple counts by bucket."""
     for g in range(keys.size):
         h = keys[g]
         size = sizes[g]
@@ -124,7 +120,7 @@ def time_range(times, rows, count):
     consecutive = True
     for i in range(count):
         consecutive &= rows[i] - rows[0] == i
-    if consecutive:  # nearly always, and then there is nothing to gather
+    if consecutive:  # nearly always, and then nothing is gathered
         for i in range(rows[0], rows[0] + count):
             t = times[i]
             least = min(least, t)

@@ -1,7 +1,4 @@
-"""CPU time of the work itself: the clock that budgets go by stands still while a kernel is compiled or loaded.
-
-Which call of a process is the first to need a kernel is chance. Whoever makes it would pay for all that follow.
-"""
+"""CPU time without kernel compilation and loading, so that the first caller of a kernel does not pay for it."""
 
 import time
 from collections.abc import Iterator
@@ -12,13 +9,13 @@ _thread = local()
 
 
 def work_ns() -> int:
-    """CPU time of this thread, in nanoseconds, without what went into compiling and loading kernels."""
+    """CPU time of this thread in nanoseconds, without compiling and loading kernels."""
     return time.thread_time_ns() - getattr(_thread, "loading", 0)
 
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """What is done inside does not count as work. May be entered again inside."""
+    """Excludes its block from `work_ns`. Reentrant."""
     before = work_ns()
     try:
         yield

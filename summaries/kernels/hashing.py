@@ -1,11 +1,11 @@
-"""XXH64 as Spark computes it, and the words drawn from it.
+"""XXH64 as in Spark, and the words derived from it.
 
 `hash_long` and `hash_bytes` are Spark's `XxHash64Function.hashLong` and `hashUnsafeBytes`. `xxhash64(seed, key)` in
 Spark SQL chains them: the hash of the (bigint) seed under 42 seeds the hash of the key.
 
-One hash `h` of a key feeds everything: its top bits choose the bucket, `row_word(h)` the columns and signs of a sketch,
-`filter_word(h)` the slots of a filter. For 8-byte keys every step is invertible, so `h` *is* the key: two integers have
-the same hash under the same seed only if they are equal.
+One hash `h` of a key is used everywhere: its top bits choose the bucket, `row_word(h)` the columns and signs of a
+sketch, `filter_word(h)` the slots of a filter. For 8-byte keys every step is invertible: two integers have the same
+hash under the same seed only if they are equal.
 """
 
 import numpy as np

@@ -1,11 +1,10 @@
-"""How every compiled kernel of the house is made: compiled when it is first called, or loaded from the cache.
+"""Kernels are compiled at their first call, or loaded from the cache.
 
-numba caches a kernel by the file it stands in. A kernel that calls another file's kernel, or takes a constant from it,
-would go on running the old code after that other file changed. So each kernel file has a cache folder of its own, named
-by a digest of that file and of every kernel file it imports. Change a byte in one of them, and the kernels of that file
-and of its importers are compiled again; those of other files are found as before.
-Where these files lie does not matter, so what one process has compiled serves every other on the machine, those that
-import the house from a zip archive included, as the executors of a cluster do.
+numba caches a kernel by its own file. A kernel that uses another file's kernel or constant would run stale code after
+that file changed. So each kernel file has its own cache folder, named by a digest of the file and of every kernel file
+it imports: a changed byte recompiles the kernels of that file and of its importers only. The digest is independent of
+the location, so all processes of a machine share the cache, including those that import from a zip archive, as the
+executors of a cluster do.
 """
 
 import hashlib
@@ -29,42 +28,42 @@ from promising.summaries.kernels.clock import loading
 F = TypeVar("F", bound=Callable[..., Any])
 
 IMPORTED = re.compile(r"^from ([\w.]+\.kernels\.\w+) import ", re.MULTILINE)
-"""How a kernel file imports another; `tests/test_house.py` holds every kernel file to it."""
+"""How a kernel file imports another; `tests/test_house.py` enforces it."""
 
 
 def cache_root() -> Path:
-    """Where compiled kernels are stored: `PROMISING_CACHE_DIR`, else the user's cache folder."""
+    """The cache folder: `PROMISING_CACHE_DIR`, else the user's."""
     base = os.environ.get("PROMISING_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "promising" / "kernels"
 
 
 _sources: dict[str, str] = {}
-"""Texts of kernel files by module, as they were when they were imported: a file may change before its first call."""
+"""Kernel files by module, as imported: a file may change before its first call."""
 
 
 def _remember(module: str, names: dict[str, Any]) -> None:
     if module not in _sources:
-        _sources[module] = "".join(linecache.getlines(names["__file__"], names))  # out of an archive, too
+        _sources[module] = "".join(linecache.getlines(names["__file__"], names))  # works for archives
 
 
 _remember(__name__, globals())
 
 
 def source_digest(module: str) -> str:
-    """Digest of a kernel file and all kernel files it imports, with the versions and settings that shape the code."""
+    """Digest of a kernel file and all kernel files it imports, with the versions and settings that affect the code."""
     reached, found = {module, __name__}, [module, __name__]
     for name in found:
         fresh = set(IMPORTED.findall(_sources.get(name, ""))) - reached
         reached |= fresh
         found += fresh
     digest = hashlib.sha256(f"{sys.version}|{numba.__version__}|{config.BOUNDSCHECK}|{module}".encode())
-    for name in sorted(reached & _sources.keys()):  # one that is not there has no kernels, and hardly constants
+    for name in sorted(reached & _sources.keys()):  # other modules have no kernels
         digest.update(name.encode() + b"\0" + _sources[name].encode() + b"\0")
     return digest.hexdigest()[:24]
 
 
 class ByContent(caching.UserProvidedCacheLocator):  # type: ignore[misc]  # numba is read without its types
-    """A kernel is found in the cache folder by its name and line alone: the folder's name says which sources it has."""
+    """Finds a kernel in the cache folder by name and line only: the folder's name identifies the sources."""
 
     def __init__(self, function: Any, file: str) -> None:
         super().__init__(function, file)
@@ -82,10 +81,7 @@ class ByContent(caching.UserProvidedCacheLocator):  # type: ignore[misc]  # numb
 
 
 def cache_folder(function: Callable[..., Any]) -> Path | None:
-    """Where the kernels of a function's file are stored: for a user without a home, among the temporary files.
-
-    None if nowhere.
-    """
+    """The cache folder of a function's file; without a home, in the temporary folder. None if not writable."""
     digest = source_digest(function.__module__)
     spare = Path(tempfile.gettempdir()) / f"promising-{os.getuid()}"
     for root, private in ((cache_root(), False), (spare, True)):
@@ -93,7 +89,7 @@ def cache_folder(function: Callable[..., Any]) -> Path | None:
             root.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
             found = root.lstat()
             if private and (found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) != 0o700):
-                continue  # what lies there is run: it must be nobody else's
+                continue  # its content is executed: it must belong to this user
             place = root / digest
             place.mkdir(exist_ok=True)
         except OSError:
@@ -104,10 +100,7 @@ def cache_folder(function: Callable[..., Any]) -> Path | None:
 
 
 class Kernel(CPUDispatcher):  # type: ignore[misc]  # numba is read without its types
-    """A function with explicit signatures, compiled or loaded when it is first called, or when its caller is compiled.
-
-    From then on a call goes the way of any function that numba compiled: nothing is added to it.
-    """
+    """A function with explicit signatures, compiled or loaded at first use; later calls have no overhead."""
 
     def __init__(self, function: Callable[..., Any], signature: Any, options: dict[str, Any]) -> None:
         super().__init__(function, targetoptions={"nopython": True, "nogil": True, "boundscheck": None, **options})
@@ -122,7 +115,6 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # numba is read without its 
         return place is None or any(True for _ in place.glob(pattern))
 
     def load(self) -> None:
-        """Be ready to be called."""
         with loading(), global_compiler_lock:
             if self._can_compile:
                 if cache_folder(self.py_func) is not None:
@@ -133,30 +125,30 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # numba is read without its 
 
     def _enable_caching(self) -> None:
         before = config.CACHE_LOCATOR_CLASSES
-        config.CACHE_LOCATOR_CLASSES = f"{__name__}.{ByContent.__name__}"  # other code keeps its own
+        config.CACHE_LOCATOR_CLASSES = f"{__name__}.{ByContent.__name__}"  # other code keeps its own setting
         try:
             self.enable_caching()
         finally:
             config.CACHE_LOCATOR_CLASSES = before
 
     def compile(self, sig: Any) -> None:
-        """For numba, when it compiles a caller: it compares the arguments with our signatures afterwards."""
+        """numba calls this when it compiles a caller; it checks the arguments against our signatures afterwards."""
         self.load()
 
     def _compile_for_args(self, *given: Any, **named: Any) -> "Kernel":
-        """For numba, at the first call: what to call instead."""
+        """numba calls this at the first call, and then calls the result."""
         self.load()
         return self
 
 
 kernels: list[Kernel] = []
-"""Every kernel of the modules imported so far, callees before callers."""
+"""All kernels of the modules imported so far, callees before callers."""
 
 
 def kernel(signature: Any, **options: Any) -> Callable[[F], F]:
     """Compile a function for one explicit signature, without the GIL, cached under the digest of its sources.
 
-    A call with another type or stride raises `TypeError` instead of compiling a second version silently. With
+    A call with another type or stride raises `TypeError` instead of silently compiling another version. With
     `NUMBA_DISABLE_JIT=1` the plain Python function runs.
     """
 

@@ -1,8 +1,8 @@
 """Update and estimate for count-sketch and count-min, on hashes.
 
-Both take their columns from the same bits. The first word of a key is `row_word(h)`. Row r takes the lowest lg(width)+1
-bits that are left: the lowest bit is the sign (0 is +1, 1 is -1; count-min skips it), the others the column. When fewer
-than that are left, the next word is `remix` of the whole word before. Counters are `int64[depth, width]`, the width a
+Both derive their columns from the same bits. The first word of a key is `row_word(h)`. Row r takes the lowest
+lg(width)+1 remaining bits: the lowest bit is the sign (0 is +1, 1 is -1; count-min ignores it), the others the column.
+When fewer remain, the next word is `remix` of the whole previous word. Counters are `int64[depth, width]`, the width a
 power of two.
 """
 
@@ -16,7 +16,7 @@ ONE = np.uint64(1)
 
 @kernel("uint64(int64)")
 def row_bits(width):
-    """Bits of a word that one row takes."""
+    """Bits of a word that one row uses."""
     bits = np.uint64(1)
     while (1 << np.int64(bits - ONE)) < width:
         bits += ONE
@@ -25,7 +25,7 @@ def row_bits(width):
 
 @kernel("void(uint64[::1], int64[::1], int64[:, ::1], float64[::1])")
 def count_sketch_update(hashes, counts, counters, squares):
-    """Count `counts[i]` tuples of key `hashes[i]`, and keep each row's sum of squares: O(depth) a key.
+    """Count `counts[i]` tuples of key `hashes[i]`, and update each row's sum of squares: O(depth) per key.
 
     A counter c that gets s*n changes the sum by 2*s*n*c + n*n; in float64 that is exact while the sum is below 2**53.
     """
@@ -54,7 +54,7 @@ def count_sketch_update(hashes, counts, counters, squares):
 def count_sketch_estimate(hashes, counters, squares, value, rest):
     """The median of the rows, unclipped and so unbiased, and the largest sum of squares outside the key's column.
 
-    The depth is odd. In one row the columns that the key is not in hold (1 - 1/width) of the other keys' F2 on average.
+    The depth is odd. In one row the columns without the key hold (1 - 1/width) of the other keys' F2 on average.
     """
     depth, width = counters.shape
     bits = row_bits(width)
@@ -86,7 +86,7 @@ def count_sketch_estimate(hashes, counters, squares, value, rest):
 
 @kernel("void(uint64[::1], int64[::1], int64[:, ::1])")
 def count_min_update(hashes, counts, counters):
-    """Count `counts[i]` tuples of key `hashes[i]` in every row: O(depth) a key."""
+    """Count `counts[i]` tuples of key `hashes[i]` in every row: O(depth) per key."""
     depth, width = counters.shape
     bits = row_bits(width)
     mask = np.uint64(width - 1)
