@@ -1,4 +1,4 @@
-"""CPU time that a query may spend."""
+"""CPU budgets of queries."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ Budget = float | timedelta | None
 
 
 def nanoseconds(budget: Budget) -> int | None:
-    """A budget that can be, in nanoseconds; None if there is none.
+    """A valid budget in nanoseconds; None for no budget.
 
     >>> nanoseconds(0.25)
     250000000
