@@ -83,8 +83,7 @@ class Answer:
     first: Callable[[], Progress]
     schema: pa.Schema
     _stop: Callable[[bool], None]  # True stores the answer, so that it can be resumed
-    reads: tuple[str, ...] = ()
-    """The streams it reads, where known."""
+    reads: tuple[str, ...] = ()  # the streams it reads, where known
     _tables: list[pa.Table] = field(default_factory=list)
     _last: Frame | None = None
     _problem: BaseException | None = None

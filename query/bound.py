@@ -10,8 +10,7 @@ from promising.query.preference import BoundPreference
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Scope
 
-RESULT = -1
-"""Source of inputs that are group keys (k0, k1, ...) or aggregates (a0, a1, ...)."""
+RESULT = -1  # source of inputs that are group keys (k0, k1, ...) or aggregates (a0, a1, ...)
 
 
 @dataclass(frozen=True)
@@ -68,24 +67,20 @@ class Bound:
     names: list[str]
     outputs: list[Compiled]
     predicates: list[Compiled]
-    conditions: list[exp.Expression]
-    """Source of `predicates`."""
+    conditions: list[exp.Expression]  # source of `predicates`
     join: JoinKey | None
     constants: Constants | None
     unaided: SummaryIndex | None = None
     """A summary on a key in the conditions, unusable because it has no structure at the moment."""
-    results: Scope | None = None
-    """Scope of `outputs`, `having` and `order`."""
+    results: Scope | None = None  # scope of `outputs`, `having` and `order`
     items: list[tuple[exp.Expression, str]] = field(default_factory=list)
     """Source of `outputs`, stars expanded, with their names."""
     grouped: bool = False
     group_keys: list[Compiled] = field(default_factory=list)
-    terms: list[exp.Expression] = field(default_factory=list)
-    """Source of `group_keys`."""
+    terms: list[exp.Expression] = field(default_factory=list)  # source of `group_keys`
     aggregates: list[Aggregate] = field(default_factory=list)
     arguments: list[Compiled | None] = field(default_factory=list)
-    calls: list[exp.Expression] = field(default_factory=list)
-    """Source of `aggregates`."""
+    calls: list[exp.Expression] = field(default_factory=list)  # source of `aggregates`
     shown: list[int | None] = field(default_factory=list)
     """For each output, the number of its aggregate; None for any other expression."""
     having: Compiled | None = None
@@ -93,7 +88,6 @@ class Bound:
     limit: int | None = None
     preference: BoundPreference | None = None
     window: int | None = None
-    budget: int | None = None
-    """CPU time, in microseconds."""
+    budget: int | None = None  # CPU time, in microseconds
     target: Target | None = None
     warnings: list[str] = field(default_factory=list)

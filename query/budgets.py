@@ -5,8 +5,7 @@ from datetime import timedelta
 from promising.errors import BadClause
 
 LONGEST_BUDGET = 3_600_000_000  # microseconds
-Budget = float | timedelta | None
-"""CPU time: seconds, or a timedelta."""
+Budget = float | timedelta | None  # CPU time: seconds, or a timedelta
 
 
 def nanoseconds(budget: Budget) -> int | None:

@@ -27,8 +27,7 @@ class ContinuousQuery:
     name: str
     statement: str
     reads: frozenset[str]
-    number: str = ""
-    """Distinguishes it from earlier queries of the same name."""
+    number: str = ""  # distinguishes it from earlier queries of the same name
 
 
 class Catalog:

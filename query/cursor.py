@@ -16,8 +16,7 @@ from promising.query.operators.operator import Guess
 from promising.query.planner import Plan, plan
 from promising.query.result_sinks import Aggregated, Plain, Shown
 
-Clock = Callable[[], int]
-"""CPU time of the calling thread, in nanoseconds."""
+Clock = Callable[[], int]  # CPU time of the calling thread, in nanoseconds
 
 MS = 1_000_000
 SLICE, LONG_SLICE = 1 * MS, 5 * MS  # target duration of a slice: with a budget, and without

@@ -37,8 +37,7 @@ CROWDED = 1.5  # pairs per tuple from which a join goes key by key
 NARROW = 4  # a window with less than one in this many of the stream's tuples is scanned, not looked up
 
 
-Step = tuple[str | exp.Expression, ...]
-"""A step of a plan: text, and conditions that are rendered on demand."""
+Step = tuple[str | exp.Expression, ...]  # a step of a plan: text, and conditions that are rendered on demand
 
 
 @dataclass

@@ -13,8 +13,7 @@ from promising.query.scalar.scope import Input
 
 Direction = Literal["DESC", "ASC", "WEIGHTED"]
 
-ESTIMATE = -2
-"""Source of inputs that are `SUMMARY.Estimate.*`."""
+ESTIMATE = -2  # source of inputs that are `SUMMARY.Estimate.*`
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,7 @@ class Session:
             self.catalog.fill(store.streams, store.queries, store.tables)
             seed = store.seed
         seed = secrets.randbits(63) if seed is None else seed
-        self.standing = Engine()
-        """The running continuous queries."""
+        self.standing = Engine()  # the running continuous queries
         self._definitions = Definitions(self.catalog, self.standing, clock, seed, store)
         self._definitions.stand_again()
         self._shelf = Shelf(clock, secrets.token_bytes(32))

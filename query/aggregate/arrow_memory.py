@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 
 from promising.query.scalar.types import Kind
 
-Ids: TypeAlias = NDArray[np.int32]
-"""The group of each row."""
-Numbers: TypeAlias = NDArray[Any]
-"""int64 or float64."""
+Ids: TypeAlias = NDArray[np.int32]  # the group of each row
+Numbers: TypeAlias = NDArray[Any]  # int64 or float64
 
 NAN = np.float64("nan")
 

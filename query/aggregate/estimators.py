@@ -42,11 +42,9 @@ from promising.query.aggregate.confidence import Counts, Floats, count_bounds, m
 from promising.query.aggregate.grouping import GroupTable
 from promising.query.kernels.samples import quantiles
 
-LIMIT = 2.0**63
-"""One more than the largest integer. A sum beyond it is an error, so bounds end here."""
+LIMIT = 2.0**63  # one more than the largest integer; a sum beyond it is an error, so bounds end here
 
-Bounds = tuple[pa.Array, pa.Array, pa.Array]
-"""Value, lower and upper bound, by group."""
+Bounds = tuple[pa.Array, pa.Array, pa.Array]  # value, lower and upper bound, by group
 
 
 @dataclass

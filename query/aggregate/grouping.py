@@ -12,8 +12,7 @@ from promising.query.aggregate.arrow_memory import Ids, present, raw, text, word
 from promising.query.kernels.intern_table import enter, find, intern, seat, seat_rows
 from promising.query.scalar.types import ARROW, Kind
 
-Words: TypeAlias = NDArray[np.int64]
-"""One array row per word, one array column per row."""
+Words: TypeAlias = NDArray[np.int64]  # one array row per word, one array column per row
 
 SEED = np.uint64(secrets.randbits(64))
 """Random per process, so that nobody can send colliding keys. No result depends on it."""
@@ -23,8 +22,7 @@ FLAGS = 62  # columns whose nulls one word flags
 NULL_FLOAT = np.array([0x7FF8000000000001], np.int64).view(np.float64)[0]
 """A NaN that `words` never returns: as a word it encodes NULL."""
 
-EVERY = np.empty(0, np.uint8)
-"""A validity mask without nulls."""
+EVERY = np.empty(0, np.uint8)  # a validity mask without nulls
 
 
 class GroupTable:

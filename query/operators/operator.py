@@ -30,8 +30,7 @@ class Batch:
 Slices: TypeAlias = Generator[Batch | None, None, None]
 """Work in slices: each yields a batch, or None if there is none yet."""
 
-Pace: TypeAlias = Callable[[], int]
-"""The maximum number of candidates of the next slice."""
+Pace: TypeAlias = Callable[[], int]  # the maximum number of candidates of the next slice
 
 
 class Operator:

@@ -17,10 +17,8 @@ from promising.query.sql.tokenizer import scan
 
 __all__ = ["generate", "offset_of", "parse", "parse_known", "parse_many"]
 
-KNOWN = 256
-"""Parsed statements that are cached."""
-LONGEST_KNOWN = 2048
-"""Characters of a cached statement."""
+KNOWN = 256  # parsed statements that are cached
+LONGEST_KNOWN = 2048  # characters of a cached statement
 
 _dialect = Promising()
 

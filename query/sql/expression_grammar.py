@@ -50,19 +50,15 @@ _REFUSED_WORDS: dict[str, str] = {
     **{"SIMILAR": "SIMILAR TO", "AT": "AT TIME ZONE"},
 }
 _REFUSED_STARTS = _REFUSED_SIGNS | {":": _PARAMETER, "#": _PARAMETER}
-ENDS = frozenset({",", ")", "FROM", "AS", ";", END})
-"""No operator precedes these, so a word before them is a name."""
+ENDS = frozenset({",", ")", "FROM", "AS", ";", END})  # no operator precedes these, so a word before them is a name
 
 _ESTIMATES = ("COUNT", "LOWER", "UPPER")
 
 
 class Scalars(Literals):
-    preferring = False
-    """Whether inside a PREFERENCE: only there are estimates allowed."""
-    nested = 0
-    """Open parentheses, calls and the like."""
-    recursion = 0
-    """Nested calls of `expression`."""
+    preferring = False  # whether inside a PREFERENCE: only there are estimates allowed
+    nested = 0  # open parentheses, calls and the like
+    recursion = 0  # nested calls of `expression`
 
     def expression(self, floor: int = OR) -> exp.Expression:
         """An expression whose operators bind at least as tightly as `floor`."""

@@ -43,8 +43,7 @@ _LEVELS: dict[type[exp.Expression], int] = {kind: level for kind, (_, level) in 
     exp.Neg: MINUS,
 }
 _SETS: dict[type[exp.Expression], tuple[str, int]] = {kind: (word, level) for word, (level, kind) in SETS.items()}
-_NEGATED = (exp.Is, exp.Between, exp.In, exp.Like, exp.ILike)
-"""Nodes that contain their NOT: `a NOT IN (1)`."""
+_NEGATED = (exp.Is, exp.Between, exp.In, exp.Like, exp.ILike)  # nodes that contain their NOT: `a NOT IN (1)`
 
 
 def level(node: exp.Expression) -> int:

@@ -25,8 +25,7 @@ MICROS: dict[str, int] = {
 }
 """Units of time in microseconds. Months and years are not units: they vary in length."""
 
-LONGEST = 2**61
-"""Maximum span in microseconds: the sum of two fits 64 bits."""
+LONGEST = 2**61  # maximum span in microseconds: the sum of two fits 64 bits
 
 
 class Node(exp.Expression):

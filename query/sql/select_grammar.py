@@ -16,8 +16,7 @@ from promising.query.sql.words import keyword
 
 T = TypeVar("T")
 
-_UNION, _INTERSECT = range(2)
-"""Precedence levels of set operators; a higher one binds tighter."""
+_UNION, _INTERSECT = range(2)  # precedence levels of set operators; a higher one binds tighter
 
 SETS: dict[str, tuple[int, type[exp.SetOperation]]] = {
     "UNION": (_UNION, exp.Union),

@@ -12,8 +12,7 @@ from promising.query.sql.words import RESERVED, keyword
 
 E = TypeVar("E", bound=exp.Expression)
 
-DEEPEST = 64
-"""Maximum height of a tree, and nesting of parentheses and calls."""
+DEEPEST = 64  # maximum height of a tree, and nesting of parentheses and calls
 
 NUMBER, STRING, QUOTED, HINT, END = "0", "'", '"', "/*+", ""
 """Values of `word` for tokens that are neither words nor signs."""

@@ -14,8 +14,7 @@ from sqlglot.tokens import Tokenizer
 from promising.errors import BadSyntax
 
 LONGEST_TEXT = 100_000
-LONGEST_NUMBER = 400
-"""In characters: the largest double has 309 digits, and Python refuses to parse thousands."""
+LONGEST_NUMBER = 400  # in characters: the largest double has 309 digits, and Python refuses to parse thousands
 
 _TOKEN = re.compile(
     r"""

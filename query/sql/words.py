@@ -25,8 +25,7 @@ RESERVED = _set(
 )
 """Names only if quoted or after a dot. Any other word may name a column, a stream or a summary."""
 
-CALLABLE = frozenset({"LEFT", "RIGHT"})
-"""Reserved words that are functions before a parenthesis."""
+CALLABLE = frozenset({"LEFT", "RIGHT"})  # reserved words that are functions before a parenthesis
 
 UNITS: dict[str, str] = {
     **dict.fromkeys(("US", "USEC", "USECS", "MICROSECOND", "MICROSECONDS"), "MICROSECOND"),
@@ -82,8 +81,7 @@ class CallForm:
     node: type[exp.Expression]
     args: tuple[str, ...] = ("this",)
     least: int = 1
-    rest: str | None = None
-    """The argument that takes the list of all further ones."""
+    rest: str | None = None  # the argument that takes the list of all further ones
 
     @property
     def takes(self) -> str:
