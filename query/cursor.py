@@ -154,10 +154,7 @@ class Cursor:
     def run(
         self, budget: int | None, stop: threading.Event, keep: Callable[["Cursor"], str | None] | None = None
     ) -> Iterator[Frame]:
-        """Work for `budget` nanoseconds of CPU time; the last frame reports the outcome.
-
-        keep: stores the cursor if work is left, and returns its token, if any.
-        """
+        """Work for `budget` nanoseconds of CPU time. `keep` stores a cursor with work left and returns its token."""
         limit = self._limit = None if budget is None else self.spent + budget
         told = self.spent
         first = True

@@ -124,10 +124,7 @@ class Session:
         return self.stream(stream).load_plan()
 
     def attach(self, stream: str, path: str, token: str) -> Attached:
-        """Load a package of tuples prepared elsewhere, atomically; idempotent per `token`.
-
-        path: a folder, or any URL that fsspec supports.
-        """
+        """Load a package, a folder or fsspec URL, prepared elsewhere; atomic, and idempotent per `token`."""
         if not token or len(token) > LONGEST_TOKEN:
             raise BadPackage(f"a token has 1 to {LONGEST_TOKEN} characters")
         taking, package = self.stream(stream), read_manifest(path)

@@ -133,10 +133,7 @@ class Groups:
         return columns
 
     def place(self, keys: Sequence[pa.Array], rows: int) -> tuple[Ids | None, list[pa.Array]]:
-        """The group of each row, and the keys of all groups, as if the rows had been added; they are not.
-
-        New groups follow the existing ones, in order of first appearance.
-        """
+        """The group of each row and the keys of all groups, as if the rows had been added; new groups are last."""
         if not self.keyed:
             return None, []
         table = GroupTable(self._keys.width)

@@ -1,7 +1,4 @@
-"""Compiles scalar expressions to functions over Arrow arrays.
-
-Semantics are DuckDB's for every shared construct, except that float division by zero is an error.
-"""
+"""Compiles scalar expressions over Arrow arrays; DuckDB's semantics, except that float division by zero fails."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final

@@ -22,10 +22,7 @@ def checked(kernel: Callable[..., Value], tell: Callable[..., QueryError]) -> Ca
 
 
 def first_failure(kernel: Callable[..., Value], *values: Value) -> list[str]:
-    """The values, as text, of the first row on which the kernel fails; it must fail on some row.
-
-    Bisects, which costs about two passes over all rows: failures are rare and end the query.
-    """
+    """The values, as text, of the first failing row. Bisects in about two passes: failures are rare."""
     arrays = [value for value in values if not isinstance(value, pa.Scalar)]
     low, high = 0, len(arrays[0]) if arrays else 1
 

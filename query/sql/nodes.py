@@ -250,10 +250,7 @@ def selects(node: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def connect(kind: type[exp.And] | type[exp.Or], operands: Sequence[exp.Expression]) -> exp.Expression:
-    """A balanced tree of AND (or OR) over the operands, in order.
-
-    It makes `a AND (b AND c)` and `a AND b AND c` equal, and chains of thousands safe to walk recursively.
-    """
+    """A balanced tree of AND (or OR): equal however the operands were nested, and safe to walk with thousands."""
     if len(operands) == 1:
         return operands[0]
     half = (len(operands) + 1) // 2
