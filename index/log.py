@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from promising.errors import CeilingReached, StorageError, UnknownName, WrongType
 from promising.index.chunks import Chunk
 from promising.index.columns import Columns
+from promising.index.instants import BEGINNING, END
 from promising.index.kernels.seal import extent, time_range
 from promising.index.schema import Column, Schema
 
@@ -128,7 +129,7 @@ class TupleLog(Columns):
 
     def _begin(self) -> Chunk:
         """The next chunk, with nothing in it."""
-        chunk = Chunk(heappop(self._free), self.arrived, 0, 1 << 62, -(1 << 62))
+        chunk = Chunk(heappop(self._free), self.arrived, 0, END, BEGINNING)
         self._chunks.append(chunk)
         self.bases[chunk.start // CHUNK] = self.arrived
         return chunk
