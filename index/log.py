@@ -59,6 +59,10 @@ class TupleLog(Columns):
         at = np.fromiter((c.start for c in self._chunks), np.int64, len(self._chunks)) // CHUNK
         return self.bases[at], self._tiers.run[at], self._tiers.place[at]
 
+    def first_after(self, time: int) -> int:
+        """The first arrival of a chunk that may have a tuple dated later."""
+        return next((chunk.base for chunk in self._chunks if chunk.latest > time), self.arrived)
+
     def count_from(self, oldest: int | None) -> int:
         """Tuples dated `oldest` or later."""
         if oldest is None:
