@@ -1,5 +1,6 @@
 """The columns of a log, by row: in memory, or in a store on disk."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,27 @@ class Columns:
         if name in self._nulls:
             marks = self._nulls[name][at : at + take]
             marks[:] = 0 if column.nulls is None else column.nulls[done : done + take]
+
+    def string_bytes_with(self, columns: dict[str, Column], gone: Iterable[Chunk], last: Chunk | None) -> int:
+        """`string_bytes` without the chunks that are gone, with these columns written: into `last`, then new ones."""
+        total = self.string_bytes
+        leaving = [chunk.start for chunk in gone]
+        used = 0 if last is None else last.used
+        for name, heaps in self._heaps.items():
+            total -= sum(heaps[start].nbytes for start in leaving if start in heaps)
+            text = columns[name].text
+            ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+            for start in range(-used, len(text), self.chunk):  # where the chunk's first row is, counted in the batch
+                first, stop = max(start, 0), min(start + self.chunk, len(text))
+                if start >= 0:
+                    heap = Heap(self.chunk)
+                    total += heap.nbytes
+                elif last is not None and first < stop:
+                    heap = heaps[last.start]
+                else:
+                    continue
+                total += heap.growth(first - start, int(ends[stop] - ends[first]))
+        return total
 
     def _may_be_null(self, name: str) -> None:
         """Keep marks of who has no value in this column."""

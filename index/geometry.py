@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.errors import BadCollapse, BadGranularity
-
-LONGEST = 1 << 61  # leaves room to subtract a reach from any int64 timestamp we accept
+from promising.index.instants import END, FARTHEST
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Geometry:
             raise BadCollapse(f"COLLAPSE needs a rate of at least 2 (zones per granularity), got {self.rate}")
         if self.depth < 1:
             raise BadCollapse(f"COLLAPSE needs a depth of at least 1 (granularities), got {self.depth}")
-        if self.depth > 62 or self.granularity * self.rate**self.depth >= LONGEST:
+        if self.depth > 62 or self.granularity * self.rate**self.depth >= FARTHEST:
             raise BadCollapse(
                 f"COLLAPSE({self.rate}, {self.depth}) of {self.granularity} microseconds reaches back further than time"
                 " goes; lower the rate, the depth or the granularity"
@@ -70,6 +69,24 @@ class Geometry:
         """`oldest` of many watermarks."""
         return (watermarks - self.reaches[-1]) // self.spans[-1] * self.spans[-1]
 
+    def zones(self, watermark: int) -> list[tuple[int, int]]:
+        """(from, length) of each granularity's zones at that watermark, the finest first; `zone_starts` uses them."""
+        return [
+            (horizon, self.zone_length(max(granularity, 2)))
+            for granularity, horizon in enumerate(self.horizons(watermark), 1)
+        ]
+
     def zone_length(self, granularity: int) -> int:
         """Length of a zone of `G_i`, i >= 2: `T_(i-1)`."""
         return self.spans[granularity - 2]
+
+
+def zone_starts(times: NDArray[np.int64], zones: list[tuple[int, int]]) -> NDArray[np.int64]:
+    """Where the zone of each time begins; 0 for what is before all of them."""
+    out = np.zeros(len(times), np.int64)
+    above = END
+    for horizon, length in zones:
+        inside = (times >= horizon) & (times < above)
+        out[inside] = times[inside] // length * length
+        above = horizon
+    return out

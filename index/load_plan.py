@@ -5,13 +5,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from promising.index.geometry import Geometry
+from promising.index.instants import BEGINNING, END
 from promising.index.options import Options, Sizes
-
-EVER = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class LoadPlan:
         floors = [time for time in (min(reach, default=None), self.oldest) if time is not None]
         ordering = max((one for one in made if one.structured), key=lambda one: (one.reach, one.name), default=None)
         if ordering is None or watermark is None:
-            return Shape(watermark, max(floors, default=None), None, 1, 64, [(-EVER, EVER)])
+            return Shape(watermark, max(floors, default=None), None, 1, 64, [(BEGINNING, END)])
         sizes = ordering.sizes
         return Shape(
             watermark,
@@ -116,19 +112,5 @@ class Summed:
         return self.geometry.reaches[-1]
 
     def zones(self, watermark: int) -> list[tuple[int, int]]:
-        """(from, length) of each granularity's zones at that watermark, the finest first."""
-        return [
-            (horizon, self.geometry.zone_length(max(granularity, 2)))
-            for granularity, horizon in enumerate(self.geometry.horizons(watermark), 1)
-        ]
-
-
-def zone_starts(times: NDArray[np.int64], zones: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """Where the zone of each time begins; 0 for what is before all of them."""
-    out = np.zeros(len(times), np.int64)
-    above = EVER
-    for horizon, length in zones:
-        inside = (times >= horizon) & (times < above)
-        out[inside] = times[inside] // length * length
-        above = horizon
-    return out
+        """See `Geometry.zones`."""
+        return self.geometry.zones(watermark)

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.errors import CeilingReached, StorageError, UnknownName, WrongType
-from promising.index.chunks import Chunk, Heap
+from promising.index.chunks import Chunk
 from promising.index.columns import Columns
+from promising.index.instants import BEGINNING, END
 from promising.index.kernels.seal import extent, time_range
 from promising.index.schema import Column, Schema
 
@@ -58,6 +59,10 @@ class TupleLog(Columns):
         at = np.fromiter((c.start for c in self._chunks), np.int64, len(self._chunks)) // CHUNK
         return self.bases[at], self._tiers.run[at], self._tiers.place[at]
 
+    def first_after(self, time: int) -> int:
+        """The first arrival of a chunk that may have a tuple dated later."""
+        return next((chunk.base for chunk in self._chunks if chunk.latest > time), self.arrived)
+
     def count_from(self, oldest: int | None) -> int:
         """Tuples dated `oldest` or later."""
         if oldest is None:
@@ -78,8 +83,8 @@ class TupleLog(Columns):
         if tuples <= len(self._free) * CHUNK and not self._heaps:
             return
         leaving = self._leaving(oldest())
-        open_room = CHUNK - self._chunks[-1].used if self._open() and leaving < len(self._chunks) else 0
-        room = open_room + (len(self._free) + leaving) * CHUNK
+        last = self._chunks[-1] if self._open() and leaving < len(self._chunks) else None
+        room = (0 if last is None else CHUNK - last.used) + (len(self._free) + leaving) * CHUNK
         if tuples > room:
             raise CeilingReached(
                 f"{tuples:,} tuples do not fit: the stream keeps up to {self.capacity:,} and has room for {room:,};"
@@ -87,7 +92,7 @@ class TupleLog(Columns):
             )
         if not self._heaps:
             return
-        strings = self._string_bytes_with(columns, leaving)
+        strings = self.string_bytes_with(columns, islice(self._chunks, leaving), last)
         if strings > self.max_string_bytes:
             raise CeilingReached(
                 f"strings would take {strings:,} bytes, {self.string_bytes:,} with those here already: the stream keeps"
@@ -104,26 +109,6 @@ class TupleLog(Columns):
             return False
         last = self._chunks[-1]
         return bool(self._tiers.run[last.start // CHUNK] < 0) and last.base + last.used == self.arrived
-
-    def _string_bytes_with(self, columns: dict[str, Column], leaving: int) -> int:
-        """`string_bytes` once the first `leaving` chunks are gone and these columns written."""
-        total = self.string_bytes
-        used = self._chunks[-1].used if self._open() and leaving < len(self._chunks) else 0
-        for name, heaps in self._heaps.items():
-            total -= sum(heaps[c.start].nbytes for c in islice(self._chunks, leaving) if c.start in heaps)
-            text = columns[name].text
-            ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
-            for start in range(-used, len(text), CHUNK):  # where the chunk's first row is, counted in the batch
-                first, last = max(start, 0), min(start + CHUNK, len(text))
-                if start >= 0:
-                    heap = Heap(CHUNK)
-                    total += heap.nbytes
-                elif first < last:
-                    heap = heaps[self._chunks[-1].start]
-                else:
-                    continue
-                total += heap.growth(first - start, int(ends[last] - ends[first]))
-        return total
 
     def write(self, columns: dict[str, Column], tuples: int) -> NDArray[np.int32]:
         """Append the tuples; returns their rows. `check_room` has passed."""
@@ -148,7 +133,7 @@ class TupleLog(Columns):
 
     def _begin(self) -> Chunk:
         """The next chunk, with nothing in it."""
-        chunk = Chunk(heappop(self._free), self.arrived, 0, 1 << 62, -(1 << 62))
+        chunk = Chunk(heappop(self._free), self.arrived, 0, END, BEGINNING)
         self._chunks.append(chunk)
         self.bases[chunk.start // CHUNK] = self.arrived
         return chunk

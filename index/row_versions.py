@@ -1,134 +1,203 @@
-"""Columns that grow at their end: where the versions of a table's rows are."""
+"""The versions of a table's rows: each holds from the change that brought it (`born`) up to the one that ends it
+(`died`)."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from promising.index.schema import TYPES, Column
+from promising.errors import UnknownName
+from promising.index.growing import Growing, GrowingColumn, length, to_arrow
+from promising.index.schema import Column
 
-Places = NDArray[np.int64]
-DTYPES: dict[str, type[Any]] = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": np.int64}
-LEAST = 16  # values that there is room for
+Ints = NDArray[np.int64]
+
+HOLDS = 1 << 62
+"""The change that ends a version that holds: later than all that there are. No time."""
 
 
-class Growing:
-    """An array that grows at its end, at a cost that does not depend on its length."""
+@dataclass(frozen=True)
+class TableRecord:
+    """One change or many, so that they can be made again: versions that came, and those that ended."""
 
-    def __init__(self, dtype: type[Any], values: NDArray[Any] | None = None) -> None:
-        self._room = np.empty(LEAST, dtype) if values is None else values
-        self._size = 0 if values is None else len(values)
+    first: int
+    """Number of the change before; nothing is known of earlier ones."""
+    positions: list[dict[str, int]]
+    """Arrivals of each stream so far, change by change."""
+    following: int
+    """Number of the version that comes next."""
+    rows: dict[str, Column]
+    numbers: Ints
+    born: Ints
+    ended: Ints
+    """Numbers of versions, in the order in which they ended."""
+    died: Ints
 
     @property
-    def values(self) -> NDArray[Any]:
-        """All of it; a view, good until something is appended."""
-        return self._room[: self._size]
+    def last(self) -> int:
+        return self.first + len(self.positions)
 
-    @property
-    def nbytes(self) -> int:
-        return self._room.nbytes
 
-    def append(self, more: NDArray[Any]) -> None:
-        size = self._size + len(more)
-        if size > len(self._room):
-            room = np.empty(max(size, 2 * len(self._room)), self._room.dtype)
-            room[: self._size] = self.values
-            self._room = room
-        self._room[self._size : size] = more
-        self._size = size
+class Versions:
+    """All that are remembered, in the order in which they came.
+
+    A version has a number for good, and a place, which changes when others are forgotten. Whoever calls holds the lock
+    of the table.
+    """
+
+    def __init__(self, table: str, types: Mapping[str, str], key: str) -> None:
+        self.holding = 0
+        """How many hold: the rows of the table."""
+        self.following = 0
+        """Number of the version that comes next."""
+        self.columns = {column: GrowingColumn(kind) for column, kind in types.items()}
+        self.numbers, self.born, self.died = Growing(np.int64), Growing(np.int64), Growing(np.int64)
+        self._table, self._types, self._key = table, types, key
+        self._before = Growing(np.int64)  # place of the version of the same key before; -1: none
+        self._codes: dict[Any, int] = {}
+        self._latest = Growing(np.int64)  # place of the newest version, by code of the key
+        self._ended, self._ended_at = Growing(np.int64), Growing(np.int64)  # versions in the order of their end
 
     def __len__(self) -> int:
-        return self._size
-
-
-class GrowingColumn:
-    """The values of one column, nulls among them."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self._values = Growing(np.uint8 if kind == "string" else DTYPES[kind])  # of strings, their bytes
-        self._ends = Growing(np.int64, np.zeros(1, np.int64))
-        self._nulls: Growing | None = None
-        self._size = 0
+        return len(self.numbers)
 
     @property
     def nbytes(self) -> int:
-        return self._values.nbytes + self._ends.nbytes + (0 if self._nulls is None else self._nulls.nbytes)
+        """Memory of the columns; keys are in memory once more, in a dict."""
+        every: list[Growing | GrowingColumn] = [*self.columns.values(), self.numbers, self.born, self.died]
+        every += [self._before, self._latest, self._ended, self._ended_at]
+        return sum(part.nbytes for part in every)
 
-    def append(self, column: Column) -> None:
-        if column.values is not None:
-            self._values.append(column.values)
-            size = len(column.values)
+    # --- read ----------------------------------------------------------------------------------------------------
+
+    def rows(self, places: Ints) -> dict[str, Column]:
+        """All columns at these places; memory of its own."""
+        return {name: column.take(places) for name, column in self.columns.items()}
+
+    def column(self, name: str, places: Ints) -> pa.Array:
+        """A column at these places."""
+        return to_arrow(self._types[name], self.columns[name].take(places))
+
+    def places(self, versions: Ints) -> Ints:
+        """Where versions stand, by their numbers."""
+        numbers = self.numbers.values
+        if len(numbers) == self.following:  # none was ever forgotten
+            places = np.asarray(versions, np.int64)
+            known = (places >= 0) & (places < len(numbers))
         else:
-            text = column.text.fill_null("") if column.nulls is not None else column.text
-            size = len(text)
-            offsets, bytes_ = text.buffers()[1:]
-            if size:
-                ends = np.frombuffer(offsets, np.int64, size + 1, text.offset * 8)
-                if ends[-1] > ends[0]:
-                    self._values.append(np.frombuffer(bytes_, np.uint8)[ends[0] : ends[-1]])
-                self._ends.append(ends[1:] - ends[0] + self._ends.values[-1])
-        if column.nulls is not None and self._nulls is None:
-            self._nulls = Growing(np.bool_, np.zeros(self._size, np.bool_))
-        if self._nulls is not None:
-            self._nulls.append(np.zeros(size, np.bool_) if column.nulls is None else column.nulls)
-        self._size += size
+            places = np.searchsorted(numbers, versions)
+            known = numbers[np.minimum(places, len(numbers) - 1)] == versions if len(numbers) else places < 0
+        if not known.all():
+            raise UnknownName(f"table {self._table!r} has no version {int(versions[~known][0])}, or has forgotten it")
+        return places
 
-    def take(self, places: Places) -> Column:
-        """The values at these places, in that order; memory of its own."""
-        nulls = None if self._nulls is None else self._nulls.values[places]
-        if nulls is not None and not nulls.any():
-            nulls = None
-        if self.kind != "string":
-            return Column(self._values.values[places], None, nulls)
-        buffers = [None, pa.py_buffer(self._ends.values), pa.py_buffer(self._values.values)]
-        text = pa.Array.from_buffers(pa.large_string(), self._size, buffers).take(pa.array(places))
-        if nulls is not None:
-            text = pc.if_else(pa.array(nulls), pa.scalar(None, pa.large_string()), text)
-        return Column(None, text, nulls)
+    def find(self, keys: Column, change: Ints | None) -> Ints:
+        """Numbers of the versions of keys that hold after each of these changes, None: now; -1: none."""
+        places, died = self._newest(keys), self.died.values
+        if change is None:
+            found = places >= 0
+            found[found] = died[places[found]] == HOLDS
+        else:
+            asked = np.broadcast_to(change, len(places))
+            born, before = self.born.values, self._before.values
+            later = np.flatnonzero(places >= 0)
+            while len(later := later[born[places[later]] > asked[later]]):
+                places[later] = before[places[later]]
+                later = later[places[later] >= 0]
+            found = places >= 0
+            found[found] = died[places[found]] > asked[found]
+        out = np.full(len(places), -1, np.int64)
+        out[found] = self.numbers.values[places[found]]
+        return out
 
-    def keep(self, places: Places) -> None:
-        """Forget all values but these."""
-        left = GrowingColumn(self.kind)
-        left.append(self.take(places))
-        self.__dict__.update(left.__dict__)
+    def current(self, keys: Column) -> Ints:
+        """Places of the rows of keys; -1: none."""
+        places = self._newest(keys)
+        places[places >= 0] = np.where(self.died.values[places[places >= 0]] == HOLDS, places[places >= 0], -1)
+        return places
+
+    def _newest(self, keys: Column) -> Ints:
+        """Places of the newest versions of keys, whether they hold or not; -1: none."""
+        codes = np.fromiter((self._codes.get(key, -1) for key in plain_keys(keys)), np.int64, length(keys))
+        out = np.full(len(codes), -1, np.int64)
+        known = codes >= 0 if keys.nulls is None else (codes >= 0) & ~keys.nulls
+        out[known] = self._latest.values[codes[known]]
+        return out
+
+    def since(self, change: int) -> tuple[Ints, Ints]:
+        """Numbers of the versions that came after that change and hold, and of those that held then and have ended."""
+        fresh = int(np.searchsorted(self.born.values, change, side="right"))
+        came = self.numbers.values[fresh:][self.died.values[fresh:] == HOLDS]
+        went = self._ended.values[np.searchsorted(self._ended_at.values, change, side="right") :]
+        return came, went[self.born.values[self.places(went)] <= change]
+
+    # --- change --------------------------------------------------------------------------------------------------
+
+    def add(self, record: TableRecord) -> None:
+        """Versions that came, and ends of versions: some may have come with it."""
+        size, start = len(record.numbers), len(self)
+        for name, column in record.rows.items():
+            self.columns[name].append(column)
+        self.numbers.append(record.numbers)
+        self.born.append(record.born)
+        self.died.append(np.full(size, HOLDS, np.int64))
+        self.following = record.following
+        self.died.values[self.places(record.ended)] = record.died
+        self._ended.append(record.ended)
+        self._ended_at.append(record.died)
+        self._link(plain_keys(record.rows[self._key]), start)
+        self.holding += size - len(record.ended)
+
+    def _link(self, keys: list[Any], start: int) -> None:
+        """Have versions from a place on found by their keys."""
+        codes, known = self._codes, len(self._codes)
+        found = np.fromiter((codes.setdefault(key, len(codes)) for key in keys), np.int64, len(keys))
+        self._latest.append(np.full(len(codes) - known, -1, np.int64))
+        latest, places = self._latest.values, np.arange(start, start + len(keys))
+        order = np.argsort(found, kind="stable")
+        sorted_codes = found[order]
+        again = np.flatnonzero(sorted_codes[1:] == sorted_codes[:-1])
+        before = np.empty(len(keys), np.int64)
+        before[order] = latest[sorted_codes]
+        before[order[again + 1]] = places[order[again]]
+        latest[sorted_codes] = places[order]  # of a key that comes more than once, the last
+        self._before.append(before)
+
+    def trim(self, change: int) -> None:
+        """Forget those that ended by that change, once they are a quarter of all."""
+        gone = int(np.searchsorted(self._ended_at.values, change, side="right"))
+        if not gone or gone * 4 < len(self):
+            return
+        places = np.flatnonzero(self.died.values > change)
+        for column in self.columns.values():
+            column.keep(places)
+        self.numbers, self.born, self.died = (
+            Growing(np.int64, part.values[places]) for part in (self.numbers, self.born, self.died)
+        )
+        self._ended, self._ended_at = (
+            Growing(np.int64, part.values[gone:].copy()) for part in (self._ended, self._ended_at)
+        )
+        self._codes, self._latest, self._before = {}, Growing(np.int64), Growing(np.int64)
+        self._link(plain_keys(self.columns[self._key].take(np.arange(len(places)))), 0)
+
+    def image(self, first: int, positions: list[dict[str, int]]) -> TableRecord:
+        """All that is remembered, as one record of the changes after `first`."""
+        return TableRecord(
+            first,
+            positions,
+            self.following,
+            self.rows(np.arange(len(self))),
+            self.numbers.values.copy(),
+            self.born.values.copy(),
+            self._ended.values.copy(),
+            self._ended_at.values.copy(),
+        )
 
 
-def to_arrow(kind: str, column: Column) -> pa.Array:
-    """A column as an array of its type."""
-    if column.values is None:
-        return column.text
-    if kind == "bool":
-        return pa.array(column.values.view(np.bool_), mask=column.nulls)
-    valid = None if column.nulls is None else pa.py_buffer(np.packbits(~column.nulls, bitorder="little"))
-    return pa.Array.from_buffers(TYPES[kind], len(column.values), [valid, pa.py_buffer(column.values)])
-
-
-def chosen(column: Column, places: Places) -> Column:
-    """The values at these places of a column."""
-    nulls = None if column.nulls is None else column.nulls[places]
-    if nulls is not None and not nulls.any():
-        nulls = None
-    if column.values is not None:
-        return Column(column.values[places], None, nulls)
-    return Column(None, column.text.take(pa.array(places)), nulls)
-
-
-def same(kind: str, left: Column, right: Column) -> NDArray[np.bool_]:
-    """Where two columns have the same: a null is as a null, and a NaN as a NaN of the same bits."""
-    none = np.zeros(length(left), np.bool_)
-    nulls = none if left.nulls is None else left.nulls, none if right.nulls is None else right.nulls
-    if kind == "string":
-        equal = pc.equal(left.text.fill_null(""), right.text.fill_null("")).to_numpy(zero_copy_only=False)
-    else:
-        assert left.values is not None
-        assert right.values is not None
-        bits = np.uint8 if kind == "bool" else np.int64
-        equal = left.values.view(bits) == right.values.view(bits)
-    return np.asarray(np.where(nulls[0] | nulls[1], nulls[0] & nulls[1], equal))
-
-
-def length(column: Column) -> int:
-    return len(column.text if column.values is None else column.values)
+def plain_keys(column: Column) -> list[Any]:
+    """Keys as a dict has them."""
+    found: list[Any] = column.text.to_pylist() if column.values is None else column.values.tolist()
+    return found

@@ -7,7 +7,6 @@ they come and keep their number, so whoever remembers one can still read it, unt
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
@@ -27,17 +26,15 @@ from promising.errors import (
     TableFull,
     UnknownName,
 )
-from promising.index.row_versions import Growing, GrowingColumn, chosen, length, same, to_arrow
+from promising.index.growing import chosen, length, same, to_arrow
+from promising.index.row_versions import HOLDS, Ints, TableRecord, Versions, plain_keys
 from promising.index.schema import Batch, Column, Fields
 
 Mode = Literal["insert", "upsert", "update"]
-Ints = NDArray[np.int64]
 Positions = Mapping[str, int] | Callable[[], Mapping[str, int]]
 
 MODES = ("insert", "upsert", "update")
 KEYS = ("int", "string", "timestamp")
-NEVER = 1 << 62
-"""When a version ends that holds."""
 MOST_ROWS = 1 << 20
 
 
@@ -50,28 +47,6 @@ class Changed(NamedTuple):
     deleted: int
     unchanged: int
     """Rows that were put as they were; their versions stay."""
-
-
-@dataclass(frozen=True)
-class TableRecord:
-    """One change or many, so that they can be made again: versions that came, and those that ended."""
-
-    first: int
-    """Number of the change before; nothing is known of earlier ones."""
-    positions: list[dict[str, int]]
-    """Arrivals of each stream so far, change by change."""
-    following: int
-    """Number of the version that comes next."""
-    rows: dict[str, Column]
-    numbers: Ints
-    born: Ints
-    ended: Ints
-    """Numbers of versions, in the order in which they ended."""
-    died: Ints
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.positions)
 
 
 class TableJournal(Protocol):
@@ -114,33 +89,24 @@ class Table:
         self._base = 0  # the earliest change of which is known what was there
         self._positions: list[dict[str, int]] = []  # of the changes after `_base`
         self._orders: dict[str, Ints] = {}  # by stream, made when asked for
-        self._rows = 0
-        self._following = 0
-        self._columns = {column: GrowingColumn(kind) for column, kind in self.schema.types.items()}
-        self._numbers, self._born, self._died = Growing(np.int64), Growing(np.int64), Growing(np.int64)
-        self._before = Growing(np.int64)  # place of the version of the same key before; -1: none
-        self._codes: dict[Any, int] = {}
-        self._latest = Growing(np.int64)  # place of the newest version, by code of the key
-        self._ended, self._ended_at = Growing(np.int64), Growing(np.int64)  # versions in the order of their end
+        self._versions = Versions(name, self.schema.types, key)
 
     # --- read ----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """How many rows there are now."""
-        return self._rows
+        return self._versions.holding
 
     @property
     def versions(self) -> int:
         """How many versions are remembered, those that hold among them."""
-        return len(self._numbers)
+        return len(self._versions)
 
     @property
     def nbytes(self) -> int:
         """Memory of the columns; keys are in memory once more, in a dict."""
         with self.lock:
-            every: list[Growing | GrowingColumn] = [*self._columns.values(), self._numbers, self._born, self._died]
-            every += [self._before, self._latest, self._ended, self._ended_at]
-            return sum(part.nbytes for part in every)
+            return self._versions.nbytes
 
     @property
     def base(self) -> int:
@@ -149,32 +115,17 @@ class Table:
 
     def take(self, column: str, versions: Ints) -> pa.Array:
         """Values of a column at version numbers, in any order, repeats allowed."""
-        if column not in self._columns:
-            raise UnknownName(f"no column {column!r}; columns are {', '.join(self._columns)}")
+        if column not in self.schema.types:
+            raise UnknownName(f"no column {column!r}; columns are {', '.join(self.schema.types)}")
         with self.lock:
-            return to_arrow(self.schema.types[column], self._columns[column].take(self._places(versions)))
+            return self._versions.column(column, self._versions.places(versions))
 
     def find(self, keys: Any, change: Ints | None = None) -> Ints:
         """The version of each key that holds after that change, None: now; -1 if there is none, or the key is null."""
         column = self.schema.column(self.key, keys, True)
         with self.lock:
-            places = self._find(column)
-            died = self._died.values
-            if change is None:
-                found = places >= 0
-                found[found] = died[places[found]] == NEVER
-            else:
-                asked = np.broadcast_to(np.maximum(change, self._base), len(places))
-                born, before = self._born.values, self._before.values
-                later = np.flatnonzero(places >= 0)
-                while len(later := later[born[places[later]] > asked[later]]):
-                    places[later] = before[places[later]]
-                    later = later[places[later] >= 0]
-                found = places >= 0
-                found[found] = died[places[found]] > asked[found]
-            out = np.full(len(places), -1, np.int64)
-            out[found] = self._numbers.values[places[found]]
-            return out
+            asked = None if change is None else np.maximum(change, self._base)
+            return self._versions.find(column, asked)
 
     def change_at(self, stream: str, seqs: Ints) -> Ints:
         """Number of the last change before each of these tuples arrived."""
@@ -184,19 +135,13 @@ class Table:
     def since(self, change: int) -> tuple[Ints, Ints]:
         """Numbers of the versions that came after that change and hold, and of those that held then and have ended."""
         with self.lock:
-            fresh = int(np.searchsorted(self._born.values, change, side="right"))
-            came = self._numbers.values[fresh:][self._died.values[fresh:] == NEVER]
-            went = self._ended.values[np.searchsorted(self._ended_at.values, change, side="right") :]
-            return came, went[self._born.values[self._places(went)] <= change]
+            return self._versions.since(change)
 
     def rows(self) -> pa.Table:
         """The current contents, in the order in which they came."""
         with self.lock:
-            places = np.flatnonzero(self._died.values == NEVER)
-            kinds = self.schema.types
-            return pa.table(
-                {name: to_arrow(kinds[name], column.take(places)) for name, column in self._columns.items()}
-            )
+            places = np.flatnonzero(self._versions.died.values == HOLDS)
+            return pa.table({name: self._versions.column(name, places) for name in self.schema.types})
 
     # --- change --------------------------------------------------------------------------------------------------
 
@@ -220,7 +165,7 @@ class Table:
             rows, old = {name: chosen(column, kept) for name, column in rows.items()}, old[kept]
             replaced = old[old >= 0]
             inserted = len(kept) - len(replaced)
-            self._check_room(self._rows + inserted - len(gone))
+            self._check_room(len(self) + inserted - len(gone))
             done = Changed(self.changes + 1, inserted, len(replaced), len(gone), len(unchanged) - len(kept))
             if not len(kept) and not len(gone):
                 return done._replace(change=self.changes)
@@ -236,7 +181,7 @@ class Table:
     def replay(self, record: TableRecord) -> None:
         """Make changes that follow on the last one, as they were made before."""
         with self.lock:
-            if self._following == 0 and not self.changes:
+            if self._versions.following == 0 and not self.changes:
                 self._base = self.changes = record.first
             if record.first != self.changes:
                 raise BadQuestion(
@@ -247,32 +192,22 @@ class Table:
     def image(self) -> TableRecord:
         """All that is remembered, as one record."""
         with self.lock:
-            every = np.arange(self.versions)
-            return TableRecord(
-                self._base,
-                [dict(positions) for positions in self._positions],
-                self._following,
-                {name: column.take(every) for name, column in self._columns.items()},
-                self._numbers.values.copy(),
-                self._born.values.copy(),
-                self._ended.values.copy(),
-                self._ended_at.values.copy(),
-            )
+            return self._versions.image(self._base, [dict(positions) for positions in self._positions])
 
     def reach(self, stream: str) -> int:
         """The most arrivals of a stream that any change that is remembered came after."""
         with self.lock:
             return max((positions.get(stream, 0) for positions in self._positions), default=0)
 
-    def cap(self, stream: str, position: int, upto: int = NEVER) -> bool:
-        """At most so many tuples of a stream had arrived before changes up to that number; whether that is news.
+    def cap(self, stream: str, position: int, upto: int | None = None) -> bool:
+        """At most so many tuples of a stream had arrived before changes, or those up to a number; whether that is news.
 
         A stream that is dropped and made anew counts from 0 again; one may have lost its last arrivals with the power.
         """
         with self.lock:
             self._orders.pop(stream, None)
             found = False
-            for positions in self._positions[: max(upto - self._base, 0)]:
+            for positions in self._positions[: None if upto is None else max(upto - self._base, 0)]:
                 if positions.get(stream, 0) > position:
                     positions[stream] = position
                     found = True
@@ -292,14 +227,12 @@ class Table:
                 del self._positions[: floor - self._base]
                 self._base = floor
                 self._orders.clear()
-            gone = int(np.searchsorted(self._ended_at.values, self._base, side="right"))
-            if gone and gone * 4 >= self.versions:
-                self._forget(gone)
+            self._versions.trim(self._base)
 
     # --- what a change is made of --------------------------------------------------------------------------------
 
     def _nothing(self) -> dict[str, Column]:
-        return {name: column.take(np.empty(0, np.int64)) for name, column in self._columns.items()}
+        return self._versions.rows(np.empty(0, np.int64))
 
     def _deleted(self, deletes: Any) -> Ints:
         """Places of rows that are to go."""
@@ -307,7 +240,7 @@ class Table:
         if not length(column):
             raise EmptyBatch("no keys to delete are given")
         self._refuse_nulls(column)
-        places = self._current(column)
+        places = self._versions.current(column)
         if (places < 0).any():
             row = int(np.argmax(places < 0))
             self._refuse(MissingKey, column, row, "is not in the table, so it cannot be deleted")
@@ -319,7 +252,7 @@ class Table:
         fields = self.schema if mode != "update" else self._given(upserts)
         rows = fields.columns(upserts, frozenset([self.key]))
         key = rows[self.key]
-        old = self._current(key)
+        old = self._versions.current(key)
         if mode == "insert" and (old >= 0).any():
             row = int(np.argmax(old >= 0))
             self._refuse(DuplicateKey, key, row, "is in the table already; UPSERT replaces it")
@@ -327,7 +260,7 @@ class Table:
             row = int(np.argmax(old < 0))
             self._refuse(MissingKey, key, row, "is not in the table; INSERT or UPSERT puts it there")
         self._refuse_twice(key)
-        return {name: rows[name] if name in rows else c.take(old) for name, c in self._columns.items()}, old
+        return {name: rows[name] if name in rows else c.take(old) for name, c in self._versions.columns.items()}, old
 
     def _given(self, upserts: Batch) -> Fields:
         """The columns of an update: the key, and any others."""
@@ -343,95 +276,31 @@ class Table:
             where = np.flatnonzero(alike)
             if not len(where):
                 break
-            now = self._columns[name].take(old[where])
+            now = self._versions.columns[name].take(old[where])
             alike[where] = same(self.schema.types[name], chosen(column, where), now)
         return alike
 
     def _record(self, rows: dict[str, Column], size: int, ended: Ints, positions: Mapping[str, int]) -> TableRecord:
-        change, following = self.changes + 1, self._following + size
+        change, before = self.changes + 1, self._versions.following
+        following = before + size
         return TableRecord(
             self.changes,
             [{stream: int(position) for stream, position in positions.items()}],
             following,
             rows,
-            np.arange(self._following, following),
+            np.arange(before, following),
             np.full(size, change, np.int64),
-            self._numbers.values[ended],
+            self._versions.numbers.values[ended],
             np.full(len(ended), change, np.int64),
         )
 
     def _apply(self, record: TableRecord) -> None:
-        size, start = len(record.numbers), self.versions
-        for name, column in record.rows.items():
-            self._columns[name].append(column)
-        self._numbers.append(record.numbers)
-        self._born.append(record.born)
-        self._died.append(np.full(size, NEVER, np.int64))
-        self._following = record.following
-        ended = self._places(record.ended)  # some may have come with it
-        self._died.values[ended] = record.died
-        self._ended.append(record.ended)
-        self._ended_at.append(record.died)
-        self._link(_keys(record.rows[self.key]), start)
-        self._rows += size - len(ended)
+        self._versions.add(record)
         self._positions += record.positions
         self._orders.clear()
         self.changes = record.last
 
-    def _link(self, keys: list[Any], start: int) -> None:
-        """Have versions from a place on found by their keys."""
-        codes, known = self._codes, len(self._codes)
-        found = np.fromiter((codes.setdefault(key, len(codes)) for key in keys), np.int64, len(keys))
-        self._latest.append(np.full(len(codes) - known, -1, np.int64))
-        latest, places = self._latest.values, np.arange(start, start + len(keys))
-        order = np.argsort(found, kind="stable")
-        sorted_codes = found[order]
-        again = np.flatnonzero(sorted_codes[1:] == sorted_codes[:-1])
-        before = np.empty(len(keys), np.int64)
-        before[order] = latest[sorted_codes]
-        before[order[again + 1]] = places[order[again]]
-        latest[sorted_codes] = places[order]  # of a key that comes more than once, the last
-        self._before.append(before)
-
-    def _forget(self, gone: int) -> None:
-        """Let go of the versions that ended first."""
-        places = np.flatnonzero(self._died.values > self._base)
-        for column in self._columns.values():
-            column.keep(places)
-        for part in ("_numbers", "_born", "_died"):
-            setattr(self, part, Growing(np.int64, getattr(self, part).values[places]))
-        for part in ("_ended", "_ended_at"):
-            setattr(self, part, Growing(np.int64, getattr(self, part).values[gone:].copy()))
-        self._codes, self._latest, self._before = {}, Growing(np.int64), Growing(np.int64)
-        self._link(_keys(self._columns[self.key].take(np.arange(len(places)))), 0)
-
     # --- where things are ----------------------------------------------------------------------------------------
-
-    def _find(self, column: Column) -> Ints:
-        """Places of the newest versions of keys, whether they hold or not; -1: none."""
-        codes = np.fromiter((self._codes.get(key, -1) for key in _keys(column)), np.int64, length(column))
-        out = np.full(len(codes), -1, np.int64)
-        known = codes >= 0 if column.nulls is None else (codes >= 0) & ~column.nulls
-        out[known] = self._latest.values[codes[known]]
-        return out
-
-    def _current(self, column: Column) -> Ints:
-        """Places of the rows of keys; -1: none."""
-        places = self._find(column)
-        places[places >= 0] = np.where(self._died.values[places[places >= 0]] == NEVER, places[places >= 0], -1)
-        return places
-
-    def _places(self, versions: Ints) -> Ints:
-        numbers = self._numbers.values
-        if len(numbers) == self._following:  # none was ever forgotten
-            places = np.asarray(versions, np.int64)
-            known = (places >= 0) & (places < len(numbers))
-        else:
-            places = np.searchsorted(numbers, versions)
-            known = numbers[np.minimum(places, len(numbers) - 1)] == versions if len(numbers) else places < 0
-        if not known.all():
-            raise UnknownName(f"table {self.name!r} has no version {int(versions[~known][0])}, or has forgotten it")
-        return places
 
     def _order(self, stream: str) -> Ints:
         """From which arrival on tuples of a stream see each change after `_base`, rising."""
@@ -455,7 +324,7 @@ class Table:
             raise NullKey(f"column {self.key!r}, row {int(np.argmax(column.nulls))}: null, but a key must have a value")
 
     def _refuse_twice(self, column: Column) -> None:
-        keys = _keys(column)
+        keys = plain_keys(column)
         if len(set(keys)) < len(keys):
             seen: set[Any] = set()
             row = next(row for row, key in enumerate(keys) if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # adds
@@ -466,12 +335,3 @@ class Table:
         problem = error(f"table {self.name!r}: key {key!r} (row {row}) {what}")
         problem.row = row
         raise problem
-
-
-def _keys(column: Column) -> list[Any]:
-    """Keys as a dict has them."""
-    if column.values is not None:
-        found: list[Any] = column.values.tolist()
-    else:
-        found = column.text.to_pylist()
-    return found

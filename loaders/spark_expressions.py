@@ -39,7 +39,7 @@ TYPES: Final[dict[Kind, str]] = {
 INFINITE: Final = "DOUBLE('Infinity')"
 NAN: Final = "DOUBLE('NaN')"
 WHOLE: Final = 2.0**52  # floats from here on have no fraction
-LONGEST: Final = 1 << 30  # more than any string is long
+PAST_ANY_STRING: Final = 1 << 30  # more than any string is long
 LARGEST: Final = 1 << 20  # characters of an expression: some are written several times
 
 _ARITHMETIC: Final[dict[type[exp.Expression], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}
@@ -350,9 +350,9 @@ class Writer:
         if any(value is None or not value.is_valid for value in asked):
             return Text("CAST(NULL AS STRING)", "string")
         low, high = reach(*(value.as_py() for value in asked if value is not None))
-        first = max(low, -LONGEST) + (1 if low >= 0 else 0)
-        most = "" if high is None else f", {min(max(high - low, 0), LONGEST)}"
-        return Text(f"substring({self.string(node.this)}, {min(first, LONGEST)}{most})", "string")
+        first = max(low, -PAST_ANY_STRING) + (1 if low >= 0 else 0)
+        most = "" if high is None else f", {min(max(high - low, 0), PAST_ANY_STRING)}"
+        return Text(f"substring({self.string(node.this)}, {min(first, PAST_ANY_STRING)}{most})", "string")
 
     def concat(self, node: exp.Concat) -> Text:
         parts = ", ".join(f"coalesce({text}, '')" for text in self._texts(_all(node), node))

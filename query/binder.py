@@ -51,7 +51,10 @@ def offered(what: str, sql: str, offset: int | None) -> Unsupported:
 
 
 class Binder:
-    """Binds one SELECT. What binds those of continuous queries stands on it."""
+    """Binds one SELECT. What binds those of continuous queries stands on it.
+
+    Longer than most classes because every clause is bound in one scope, and may fail at a place of one text.
+    """
 
     def __init__(self, node: exp.Expression, sql: str, catalog: Catalog) -> None:
         self.node = node

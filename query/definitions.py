@@ -197,8 +197,9 @@ class Definitions:
             raise self.catalog.missing("query", node.this, sql, (q.name for q in self.catalog.queries.values()))
         if span is not None:
             standing_budget(span, sql)
-        statement = generate(budgeted(parse(query.statement), span))
-        before = bind_standing(parse(query.statement), query.statement, self.catalog)
+        stood = parse(query.statement)
+        statement = generate(budgeted(stood, span))
+        before = bind_standing(stood, query.statement, self.catalog)
         made = bind_standing(parse(statement), statement, self.catalog)
         number = secrets.token_hex(8)
         try:

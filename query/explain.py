@@ -4,12 +4,11 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from promising.query.answers import Explanation, Progress
 from promising.query.cursor import Cursor
+from promising.query.operators.entry_plan import EntryPlan
 from promising.query.operators.guided import Guided
 from promising.query.operators.random_order import Drawing
 
@@ -45,7 +44,7 @@ def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Ex
     promising = _promising(cursor)
     made = Explanation(cursor.plan.words(), cursor.progress().total, tuple(cursor.plan.warnings), SCHEMA.empty_table())
     if promising is not None and promising.preference is not None:
-        shown = _shown(promising)
+        shown = promising.again()  # so that its best entries are not taken from the query that is to run
         began = cursor.clock()
         spent = 0
         for _ in shown.best(ENTRIES):
@@ -55,7 +54,7 @@ def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Ex
             yield None
             began = cursor.clock()
         else:
-            made.regions, made.considered, made.pruned = _regions(promising, shown, shown.top)
+            made.regions, made.considered, made.pruned = _regions(shown)
     if analyze:
         for frame in cursor.run(budget, threading.Event()):
             made.progress = frame.progress
@@ -65,32 +64,18 @@ def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Ex
     yield made
 
 
-def _promising(cursor: Cursor) -> Guided | None:
+def _promising(cursor: Cursor) -> EntryPlan | None:
     worker = cursor.plan.worker
-    if isinstance(worker, Drawing):
-        worker = worker.promising
-    return worker if isinstance(worker, Guided) else None
+    return worker.plan if isinstance(worker, Drawing | Guided) else None
 
 
-def _shown(promising: Guided) -> Guided:
-    """The same set once more, so that its best entries are found without taking them from the query that is to run."""
-    return Guided(
-        promising.sides,
-        promising.preference,
-        promising.pace,
-        restrict=promising.restrict,
-        value_of=promising.value_of,
-        extra=promising.extra,
-    )
-
-
-def _regions(promising: Guided, shown: Guided, top: NDArray[np.int32]) -> tuple[pa.Table, int, int]:
+def _regions(shown: EntryPlan) -> tuple[pa.Table, int, int]:
     rows: list[dict[str, Any]] = []
     considered = pruned = 0
-    preference = promising.preference
+    preference = shown.preference
     asc = preference is not None and preference.direction == "ASC"
-    for rank, entry in enumerate(top.tolist(), 1):
-        for number, side in enumerate(promising.sides):
+    for rank, entry in enumerate(shown.top.tolist(), 1):
+        for number, side in enumerate(shown.sides):
             if side.summary is None:
                 continue
             key = shown.key_of(number, entry)

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from promising.index import SummaryIndex
-from promising.index.regions import EVER
+from promising.index.instants import BEGINNING, END
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
 from promising.query import cardinality
 from promising.query.bound import Bound, JoinKey
 from promising.query.key_rows import Hasher, Hashes, Keys
-from promising.query.operators.guided import Guided, Side
+from promising.query.operators.entry_plan import EntryPlan, Side
+from promising.query.operators.guided import Guided
 from promising.query.operators.hash_join import HashJoin
 from promising.query.operators.operator import Operator, Pace, Sampler
 from promising.query.operators.random_order import Drawing
@@ -213,7 +214,8 @@ class _Planner:
             and lines * LISTING > self.budget / 2
         )
         value_of, extra = self._value_of(preference, sides)
-        return Guided(sides, preference, self.pace, restrict=restrict, hurry=hurry, value_of=value_of, extra=extra)
+        plan = EntryPlan(sides, preference, restrict=restrict, value_of=value_of, extra=extra)
+        return Guided(plan, self.pace, hurry=hurry)
 
     def _say(self, preference: BoundPreference | None, sides: list[Side]) -> None:
         what: Step = ("select",) if self.bound.join is None else ("join on ", self.bound.join.condition)
@@ -351,8 +353,8 @@ def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
         for name in sorted(streams):
             held.enter_context(streams[name].reading())
         seen = [t for s in streams.values() for t in (s.latest, s.watermark) if t is not None]
-        end = max(seen) + 1 if seen else EVER[1]
-        start = EVER[0] if bound.window is None or not seen else end - bound.window
+        end = max(seen) + 1 if seen else END
+        start = BEGINNING if bound.window is None or not seen else end - bound.window
         out = []
         for number, source in enumerate(bound.sources):
             summary = bound.join.summaries[number] if bound.join is not None else None

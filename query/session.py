@@ -12,8 +12,10 @@ from sqlglot import exp
 
 from promising.errors import BadPackage, BadQuestion, Unsupported
 from promising.index import Appended, Description, Regions, Story, Stream
+from promising.index.arrivals import fetch
 from promising.index.load_plan import LoadPlan
 from promising.index.prepared_load import Attached
+from promising.index.scan_plan import ScanPlan
 from promising.index.schema import Batch
 from promising.index.storage.package import attach, read_manifest
 from promising.index.stream import wall_clock
@@ -28,7 +30,7 @@ from promising.query.definitions import Definitions
 from promising.query.explain import explaining
 from promising.query.result_sinks import schema
 from promising.query.resume_tokens import Shelf
-from promising.query.scan_planner import ScanPlan, Written, fetch, plan_scan
+from promising.query.scan_planner import Written, plan_scan
 from promising.query.sql import nodes, parse, parse_known, parse_many
 from promising.query.standing.engine import Engine
 from promising.query.standing.explain_standing import explain_standing
@@ -88,13 +90,17 @@ class Session:
         to the end.
         """
         began = self._cpu()
-        return self._execute(parse(sql), sql, began)
+        return self.execute_parsed(parse(sql), sql, began)
 
     def execute_many(self, sql: str) -> "list[Done | pa.Table | Explanation | Answer]":
         """Carry out the statements between semicolons, one after the other, up to the first that fails."""
-        return [self._execute(node, sql, self._cpu()) for node in parse_many(sql)]
+        return [self.execute_parsed(node, sql, self._cpu()) for node in parse_many(sql)]
 
-    def _execute(self, node: exp.Expression, sql: str, began: int) -> "Done | pa.Table | Explanation | Answer":
+    def execute_parsed(
+        self, node: exp.Expression, sql: str, began: int | None = None
+    ) -> "Done | pa.Table | Explanation | Answer":
+        """`execute` of a statement that was parsed from `sql`; its CPU time is measured from `began`, else from now."""
+        began = self._cpu() if began is None else began
         if isinstance(node, exp.Query):
             return self._answer(node, sql, None, None, began).run()
         if isinstance(node, nodes.Explain):
@@ -189,11 +195,12 @@ class Session:
 
         The parts of one statement come together, and there is at least one.
         """
-        bounds = []
+        parsed, bounds = [], []
         for sql in statements:
             node = parse_known(sql)
             if not isinstance(node, exp.Query):
                 raise Unsupported("query_many() takes SELECTs; execute() takes every statement", sql, 0)
+            parsed.append(node)
             bounds.append(bind(node, sql, self.catalog))
             yield None
         answered = set()
@@ -203,7 +210,7 @@ class Session:
         for number, sql in enumerate(statements):
             if number in answered:
                 continue
-            answer = self.query(sql)
+            answer = self._answer(parsed[number], sql, None, None, self._cpu())
             last = answer.schema.empty_table()
             for frame in answer.stream():
                 if frame.mode == "replace":
@@ -238,10 +245,14 @@ class Session:
         budget: Budget = None,
         seed: int | None = None,
         most: Budget = None,
+        node: exp.Expression | None = None,
     ) -> Iterator[Explanation | None]:
-        """`explain` piece by piece: None after each slice of work, the explanation at the end."""
+        """`explain` piece by piece: None after each slice of work, the explanation at the end.
+
+        node: the statement, if it was parsed already.
+        """
         began = self._cpu()
-        node = parse(sql)
+        node = parse(sql) if node is None else node
         if not isinstance(node, nodes.Explain):
             node = nodes.Explain(this=node, analyze=analyze)
         return self._explain(node, sql, budget, seed, began, most)

@@ -4,7 +4,8 @@ from collections import Counter
 
 import numpy as np
 
-from promising.index.table import NEVER, Table
+from promising.index.row_versions import HOLDS
+from promising.index.table import Table
 
 
 def check_table(table: Table) -> list[str]:
@@ -28,15 +29,15 @@ def check_table(table: Table) -> list[str]:
             out.append(f"version {number} has no key")
         if since < until.get(key, 0):
             out.append(f"two versions of key {key!r} hold at change {since}")
-        until[key] = ends.get(number, NEVER)
+        until[key] = ends.get(number, HOLDS)
         if until[key] <= since:
             out.append(f"version {number} ended before it came")
-    holding = Counter(until.values())[NEVER]
+    holding = Counter(until.values())[HOLDS]
     if len(table) != holding:
         out.append(f"it says that it has {len(table)} rows, and {holding} hold")
     if any(position < 0 for positions in image.positions for position in positions.values()):
         out.append("a change came before the first arrival of a stream")
-    known = [key for key in until if until[key] == NEVER]
+    known = [key for key in until if until[key] == HOLDS]
     if known and (table.find(known) < 0).any():
         out.append("a row is not found by its key")
     return out

@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from promising.errors import BadPackage, DataDamaged, NewerFormat
-from promising.index.load_plan import LoadPlan, Shape, Summed, zone_starts
+from promising.index.geometry import zone_starts
+from promising.index.load_plan import LoadPlan, Shape, Summed
 from promising.index.prepared_load import Attached, Load, LoadPart, Sum
 from promising.index.schema import Column, Schema
 from promising.index.storage.checksums import crc32c

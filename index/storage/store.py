@@ -28,7 +28,7 @@ from promising.index.prepared_load import Attached
 from promising.index.storage.cold import Cold
 from promising.index.storage.cold_cache import Cache
 from promising.index.storage.disk import Disk, translated
-from promising.index.storage.manifest import Change, Manifest
+from promising.index.storage.manifest import Manifest
 from promising.index.storage.package import Package
 from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.stream_store import COUNTED, StreamStore
@@ -132,7 +132,7 @@ class Store:
             )
         self.id, self.seed = known["id"], known["seed"]
         self._disk.mkdir(self.root / "streams")
-        self._tidy()
+        _tidy(self._disk, self._manifest, self.root)
         for name, entry in self._manifest.all("stream").items():
             stream = Stream(entry["name"], dict(entry["types"]), entry["time"], **self._given(entry))
             kept = self._kept[entry["name"]] = self._keep(name, stream)
@@ -169,24 +169,6 @@ class Store:
         place = self.root / "streams" / name / "cold" if options.cold is None else f"{options.cold}/{self.id}/{name}"
         cold = Cold(self._disk, place, cache=self._cache)
         return StreamStore(self._disk, self._manifest, self.root, name, stream, cold, options, self._syncers)
-
-    def _tidy(self) -> None:
-        """Remove the files of streams and tables that were dropped, or never came to be."""
-        known = self._manifest.all("stream")
-        for name in self._disk.names(self.root / "streams"):
-            if name not in known:
-                self._remove(self.root / "streams" / name)
-        known = self._manifest.all("table")
-        for name in self._disk.names(self.root / FOLDER) if self._disk.exists(self.root / FOLDER) else ():
-            if name not in known:
-                for file in self._disk.names(self.root / FOLDER / name):
-                    self._disk.unlink(self.root / FOLDER / name / file)
-
-    def _remove(self, folder: Path) -> None:
-        for part in ("wal", "checkpoint", "cold"):
-            if self._disk.exists(folder / part):
-                for name in self._disk.names(folder / part):
-                    self._disk.unlink(folder / part / name)
 
     def close(self) -> None:
         """Write a checkpoint of each stream, and let go of the directory."""
@@ -258,9 +240,7 @@ class Store:
                 "max_tuples": stream.max_tuples,
                 "max_string_bytes": stream.max_string_bytes,
             }
-            made = secrets.token_hex(8)
-            while self._manifest.get("stream", made) is not None:
-                made = secrets.token_hex(8)
+            made = _unused(self._manifest, "stream")
             kept = self._keep(made, stream)
             try:
                 kept.begin()
@@ -281,9 +261,7 @@ class Store:
             if name in self._tables:
                 raise DuplicateName(f"there is a table {name!r} already")
             table = Table(name, types, key, retroactive=retroactive, max_rows=max_rows)
-            made = secrets.token_hex(8)
-            while self._manifest.get("table", made) is not None:
-                made = secrets.token_hex(8)
+            made = _unused(self._manifest, "table")
             kept = TableStore(self._disk, self._manifest, self.root, made, table)
             kept.begin()
             with self._manifest.change() as change:
@@ -312,7 +290,7 @@ class Store:
                 for query in queries:
                     change.delete("query", query.lower())
                 if kept is not None:
-                    self._forget(change, kept)
+                    kept.forget(change)
                     for one in self._tables.values():
                         if one.table.reach(kept.stream.name):  # the next stream of that name counts from 0
                             one.cap(change, {kept.stream.name: 0})
@@ -331,13 +309,6 @@ class Store:
             self._past.update(kept.stats())
         if not kept.remove(wait=False):
             self._leaving.append(kept)
-
-    def _forget(self, change: Change, kept: StreamStore) -> None:
-        change.delete("stream", kept.name)
-        for kind in ("checkpoint", "cold", "damage"):
-            for key in self._manifest.all(kind):
-                if key.startswith(f"{kept.name}/"):
-                    change.delete(kind, key)
 
     def attach(self, name: str, package: Package, token: str) -> Attached:
         """Take in a load that was prepared elsewhere; when this returns it will not be lost."""
@@ -440,7 +411,32 @@ def locked(root: Path) -> int:
     return handle
 
 
+def _unused(manifest: Manifest, kind: str) -> str:
+    """A key that the manifest does not have yet."""
+    made = secrets.token_hex(8)
+    return made if manifest.get(kind, made) is None else _unused(manifest, kind)
+
+
 def _foreign(root: Path) -> str | None:
     """Something in a directory that no store has put there."""
     ours = (LOCK, MANIFEST, "streams", FOLDER, "aside")
     return next((p.name for p in sorted(root.iterdir()) if not p.name.startswith(ours)), None)
+
+
+def _tidy(disk: Disk, manifest: Manifest, root: Path) -> None:
+    """Remove the files of streams and tables that were dropped, or never came to be."""
+    known = manifest.all("stream")
+    for name in disk.names(root / "streams"):
+        if name not in known:
+            for part in ("wal", "checkpoint", "cold"):
+                _empty(disk, root / "streams" / name / part)
+    known = manifest.all("table")
+    for name in disk.names(root / FOLDER) if disk.exists(root / FOLDER) else ():
+        if name not in known:
+            _empty(disk, root / FOLDER / name)
+
+
+def _empty(disk: Disk, folder: Path) -> None:
+    if disk.exists(folder):
+        for name in disk.names(folder):
+            disk.unlink(folder / name)

@@ -9,36 +9,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from promising.errors import (
-    DataDamaged,
     PromisingError,
     StorageError,
     StorageFull,
     StorageUnavailable,
     UnknownName,
 )
-from promising.index.chunks import Chunk
-from promising.index.image_arrays import PLACED
-from promising.index.log import TupleLog
 from promising.index.prepared_load import Attached
-from promising.index.schema import Column
 from promising.index.storage import records
 from promising.index.storage.cold import Cold
+from promising.index.storage.cooling import Cooling
 from promising.index.storage.disk import Disk
-from promising.index.storage.image import restoring, write_image
-from promising.index.storage.manifest import Manifest
+from promising.index.storage.image import write_image
+from promising.index.storage.last_checkpoint import restore_last
+from promising.index.storage.manifest import Change, Manifest
 from promising.index.storage.package import Package
 from promising.index.storage.segments import name_of
 from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.wal import Wal
 from promising.index.storage.wal_journal import Gone, WalJournal, make_again
 from promising.index.stream import Stream
-from promising.index.summary import SummaryState
-from promising.index.summary_index import SummaryIndex, best_summary
-from promising.index.zone import buckets_of
 
 logger = logging.getLogger("promising.storage")
 
@@ -52,10 +43,7 @@ COUNTED = (
     "cold_bytes_read",
 )
 PAUSE = 5.0  # seconds after a failure before the next attempt
-PATIENCE = 0.5  # seconds that a batch waits at most while tuples leave memory
-BEHIND = 8  # runs that may wait to leave memory before batches do
 KEPT = 2  # checkpoints: the last one, and the one before in case it cannot be read
-FARTHEST = 1 << 62
 
 
 class StreamStore:
@@ -91,8 +79,7 @@ class StreamStore:
         self._options = options
         self._syncers = syncers
         self._busy = threading.Lock()
-        self._abreast = threading.Event()
-        self._abreast.set()
+        self._cooling = Cooling(cold, options)
         self._dropped = threading.Event()
         self._closed = False
         self._naming = threading.Lock()  # held while the manifest is told of a checkpoint, or of the end
@@ -146,7 +133,7 @@ class StreamStore:
                 f"{self._folder / 'wal'}: there is no log; what came after record {self._covered}, if anything, is lost"
             )
         self.stream.damages[:] = dict.fromkeys(damages)
-        self.stream.journal = WalJournal(self.wal, self._syncers, self._pace)
+        self.stream.journal = WalJournal(self.wal, self._syncers, self._cooling.pace)
         if len(self.stream.damages) > known:
             self.report += self.stream.damages[known:]
             with self._manifest.change() as change:
@@ -172,39 +159,21 @@ class StreamStore:
 
     def _restore(self, damages: list[str]) -> None:
         """The stream as of the last checkpoint that can be read."""
-        found = sorted(self._entries("checkpoint").items(), reverse=True)
-        for number, entry in found:
-            path = self._image(number)
-            try:
-                with restoring(self._disk, path, PLACED) as tree:
-                    image: Any = tree
-                    if image["lsn"] != entry["lsn"]:
-                        raise DataDamaged(f"{path} covers record {image['lsn']}, and should cover {entry['lsn']}")
-                    self.stream.restore(image)
-            except DataDamaged as problem:
-                self.stream = _as_new(self.stream)
-                self.report.append(f"{problem}; it is set aside")
-                self._set_aside(path)
-                self._unreadable.add(number)
-                continue
-            self._covered, self._image_bytes, self.checkpointed = entry["lsn"], entry["bytes"], entry.get("at")
-            return
-        if not found:
-            return
-        number, entry = found[0]
-        if name_of(1) in self._disk.names(self._folder / "wal"):  # the log has all but loads
-            if entry.get("loads"):
-                damages.append(
-                    f"no checkpoint of stream {self.stream.name!r} can be read: what was loaded into it is lost; load"
-                    " it again"
-                )
-        else:
-            damages.append(
-                f"no checkpoint of stream {self.stream.name!r} can be read: what it had up to record {entry['lsn']} of"
-                " its log is lost, but for what is still in the log"
-            )
-            for made in entry["summaries"]:
-                self.stream.remake(made)
+        log = self._folder / "wal"
+        found = restore_last(
+            self._disk,
+            self.stream,
+            self._entries("checkpoint"),
+            self._image,
+            self._set_aside,
+            lambda: name_of(1) in self._disk.names(log),
+        )
+        self.stream, self._unreadable = found.stream, found.unreadable
+        self.report += found.report
+        damages += found.damages
+        if found.entry is not None:
+            self._covered, self._image_bytes = found.entry["lsn"], found.entry["bytes"]
+            self.checkpointed = found.entry.get("at")
 
     def _set_aside(self, path: Path) -> None:
         if self._disk.exists(path):
@@ -228,9 +197,7 @@ class StreamStore:
             return False
         if self.wal.bytes_since(self._covered) >= max(self._options.checkpoint_bytes, self._image_bytes // 2):
             return True
-        with self.stream.reading() as log:
-            excess = log.warm - self._options.hot_tuples
-            return excess >= 2 * self._options.run_tuples and bool(self._coolable(log))
+        return self._cooling.due(self.stream)
 
     def checkpoint(self, force: bool = True) -> bool:
         """Write down what there is, so that the log before need not be read again; old tuples go cold.
@@ -268,7 +235,8 @@ class StreamStore:
         if self._dropped.is_set():
             return False
         try:
-            self._cool()
+            for run, made in self._cooling.runs(self.stream, self._next_run):
+                self._unsaved[run] = made
         except StorageError as problem:  # where cold tuples lie may be out of reach, and the log must not grow for it
             self.failed = str(problem)
             self._retry = time.monotonic() + PAUSE
@@ -341,7 +309,7 @@ class StreamStore:
     def _attach(self, package: Package, token: str) -> Attached:
         runs: dict[int, dict[str, Any]] = {}
         parts = []
-        next_run = max((*self._entries("cold"), *self._unsaved), default=0) + 1
+        next_run = self._next_run()
         with self.stream.reading() as log:
             small = log.chunk // 2  # fewer tuples would waste the chunk that they have to themselves
         try:
@@ -367,74 +335,6 @@ class StreamStore:
                         self.cold.delete(run)
             raise
 
-    def _pace(self) -> None:
-        """Who sends faster than tuples can leave memory waits a little, so that memory does not grow for it."""
-        if not self._abreast.is_set():
-            self._abreast.wait(PATIENCE)
-
-    def _cool(self) -> None:
-        """Write the oldest tuples to files, a run at a time, and let go of them in memory."""
-        try:
-            self._cool_all()
-        finally:
-            self._abreast.set()
-
-    def _cool_all(self) -> None:
-        most = self._options.hot_tuples + max(self._options.hot_tuples, BEHIND * self._options.run_tuples)
-        while True:
-            with self.stream.reading() as log:
-                chunks = self._coolable(log)
-                if not chunks:
-                    return
-                if log.warm > most:
-                    self._abreast.clear()
-                else:
-                    self._abreast.set()
-                columns = log.columns_of(chunks)
-                key, zones, buckets = self._cells(columns)
-            run = max((*self._entries("cold"), *self._unsaved), default=0) + 1
-            made = self.cold.write(run, self.stream.schema.types, columns, zones, buckets, key)
-            self.cold.open(run, made)
-            with self.stream.reading() as log:
-                cooled = log.cool(run, chunks)
-            if cooled:
-                self._unsaved[run] = made
-            else:
-                self.cold.delete(run)
-
-    def _coolable(self, log: TupleLog) -> list[Chunk]:
-        """The next run of chunks that are to leave memory: a whole one, or as many as there are if one is overdue."""
-        most = max(self._options.run_tuples // log.chunk, 1)
-        states = [summary.state for summary in self.stream.summaries.values()]
-        left = [
-            s.horizons[0] if s.horizons else -FARTHEST
-            for s in states
-            if isinstance(s, SummaryState) or s.identity.auto  # which may have a G_1 again
-        ]
-        found = log.coolable(min(left, default=FARTHEST), self._options.hot_tuples, most)  # they have left G_1
-        overdue = log.warm >= self._options.hot_tuples + 2 * most * log.chunk
-        return found if len(found) == most or overdue else []
-
-    def _cells(self, columns: dict[str, Column]) -> tuple[str, NDArray[np.int64], NDArray[np.int64]]:
-        """The key that tuples are ordered by, and the zone and bucket of each, in the summary that reaches furthest."""
-        times = columns[self.stream.schema.time].values
-        assert times is not None
-        summary = furthest(self.stream)
-        if summary is None:
-            return self.stream.schema.time, np.zeros(len(times), np.int64), np.zeros(len(times), np.int64)
-        state = summary.state
-        assert isinstance(state, SummaryState)
-        hashes = state.log.hash_column(columns[summary.key], self.stream.seed)
-        geometry = state.identity.geometry
-        zones = np.zeros(len(times), np.int64)
-        above = FARTHEST
-        for granularity, horizon in enumerate(state.horizons, 1):
-            length = geometry.zone_length(max(granularity, 2))
-            inside = (times >= horizon) & (times < above)
-            zones[inside] = times[inside] // length * length
-            above = horizon
-        return summary.key, zones, buckets_of(hashes, state.identity.sizes)
-
     def stats(self) -> dict[str, float]:
         """Counts since the start, as `COUNTED` names them."""
         log, counts = self.wal, (self.checkpoints, self.checkpoint_seconds, self.failures)
@@ -457,6 +357,13 @@ class StreamStore:
         with self._busy:
             self._closed = True
         self.wal.close()
+
+    def forget(self, change: Change) -> None:
+        """Have the manifest name nothing of it any more."""
+        change.delete("stream", self.name)
+        for kind in ("checkpoint", "cold", "damage"):
+            for number in self._entries(kind):
+                change.delete(kind, self._key(number))
 
     def remove(self, wait: bool = True) -> bool:
         """The stream is dropped: remove its files, as far as that works; the rest goes at the next start.
@@ -493,27 +400,8 @@ class StreamStore:
                 found[int(number, 16)] = entry
         return found
 
+    def _next_run(self) -> int:
+        return max((*self._entries("cold"), *self._unsaved), default=0) + 1
+
     def _image(self, number: int) -> Path:
         return self._images / f"{number:016x}.image"
-
-
-def _as_new(stream: Stream) -> Stream:
-    """One of the same definition, in which there is nothing."""
-    return Stream(
-        stream.name,
-        stream.schema.types,
-        stream.schema.time,
-        lateness=stream.lateness,
-        max_future=stream.max_future,
-        clock=stream.clock,
-        max_tuples=stream.max_tuples,
-        max_string_bytes=stream.max_string_bytes,
-        seed=stream.seed,
-    )
-
-
-def furthest(stream: Stream) -> SummaryIndex | None:
-    """The summary with structure that reaches furthest back; the first by name if several do."""
-    found = (best_summary(stream.summaries, summary.key) for summary in stream.summaries.values())
-    structured = [s for s in found if s is not None and s.structure != "none"]
-    return max(structured, key=lambda s: (s.reach, s.name), default=None)

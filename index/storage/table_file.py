@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from promising.errors import BatchError, DataDamaged
-from promising.index.row_versions import to_arrow
+from promising.index.growing import to_arrow
+from promising.index.row_versions import TableRecord
 from promising.index.schema import TYPES, Fields
 from promising.index.storage.checksums import Bytes
-from promising.index.table import TableRecord
 
 META = b"promising"
 VERSIONS = pa.schema([("number", pa.int64()), ("born", pa.int64())])

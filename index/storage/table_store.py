@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from promising.errors import DataDamaged, PromisingError, StorageError, UnknownName
+from promising.index.row_versions import TableRecord
 from promising.index.storage.checksums import crc32c, total
 from promising.index.storage.disk import Disk
 from promising.index.storage.manifest import Change, Manifest
 from promising.index.storage.table_file import pack, unpack
-from promising.index.table import Table, TableRecord
+from promising.index.table import Table
 
 FOLDER = "tables"
 MOST_FILES = 64

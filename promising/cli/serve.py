@@ -78,9 +78,6 @@ def serve(
     # What goes wrong is told by us; gRPC's own words would stand between the lines of JSON.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from promising.server.service import serve as run  # noqa: PLC0415  # as above
-    from promising.warmup import load_all  # noqa: PLC0415
-
-    load_all()  # no call waits for a kernel
 
     host, _ = address(settings.listen)
 

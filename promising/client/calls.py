@@ -13,12 +13,12 @@ import pyarrow as pa
 from promising import wire, wire_times
 from promising.client.connection import Ask
 from promising.errors import BadQuestion, BadRequest, BadToken, NoSuchName, UnknownName, WrongType
+from promising.index.instants import FARTHEST
 from promising.index.regions import Description, Regions, Story, check_window
 from promising.index.scan_plan import ScanPlan
-from promising.index.schema import FARTHEST, Schema
+from promising.index.schema import Schema
 from promising.query.answers import Done, Explanation
 from promising.query.budgets import Budget, nanoseconds
-from promising.query.sql import parse
 from promising.summaries.adt import Estimates
 from promising.summaries.keys import as_keys
 from promising.v1 import queries_pb2, streams_pb2, summaries_pb2
@@ -219,6 +219,8 @@ def _seed(seed: int | None) -> int | None:
 def text_of(sql: str) -> str:
     """A text that can be sent; one that cannot is no statement either."""
     if not isinstance(sql, str) or not _encodable(sql):
+        from promising.query.sql import parse  # noqa: PLC0415  # sqlglot: for its error alone
+
         parse(sql)
     return sql
 

@@ -4,14 +4,13 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlglot import exp
-
+from promising.client.calls import text_of
 from promising.errors import PromisingError, StatementError
-from promising.query.sql import nodes, offset_of, parse, parse_many
 
 Kind = Literal["select", "read", "define"]
 
 _PLACED = re.compile(r"\A(.*)\nline (\d+), column (\d+):\n  [^\n]*\n[ \t]*\^\Z", re.DOTALL)
+_BEGINS = re.compile(r"(?:[\s;]|--[^\n\r]*)*+(/\*|\w+|.?)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -42,19 +41,39 @@ class Statement:
 
 
 def one(sql: str) -> Statement:
-    """The one statement of a text."""
-    return Statement(sql, _kind(parse(sql)), sql)
+    """The one statement of a text, as its first word tells it: the service parses it."""
+    return Statement(sql, _kind(text_of(sql)), sql)
 
 
 def many(sql: str) -> list[Statement]:
-    """The statements between semicolons; all are read before the first one is sent."""
-    found = parse_many(sql)
-    starts = [offset_of(node) or 0 for node in found]
+    """The statements between semicolons. Several are parsed before the first one is sent."""
+    if ";" not in sql.strip().strip(";"):
+        return [one(sql)] if _first(sql) else []
+    from promising.query.sql import offset_of, parse_many  # noqa: PLC0415  # sqlglot: not for a single statement
+
+    starts = [offset_of(node) or 0 for node in parse_many(sql)]
     ends = [*starts[1:], len(sql)][: len(starts)]
-    return [Statement(sql[a:b], _kind(node), sql, a) for node, a, b in zip(found, starts, ends, strict=True)]
+    return [Statement(sql[a:b], _kind(sql[a:b]), sql, a) for a, b in zip(starts, ends, strict=True)]
 
 
-def _kind(node: exp.Expression) -> Kind:
-    if isinstance(node, exp.Query):
+def _kind(sql: str) -> Kind:
+    word = _first(sql)
+    if word in ("SELECT", "("):
         return "select"
-    return "read" if isinstance(node, nodes.Show | nodes.Describe | nodes.Explain) else "define"
+    return "read" if word in ("SHOW", "DESCRIBE", "DESC", "EXPLAIN") else "define"
+
+
+def _first(sql: str) -> str:
+    """What a text begins with, beside comments: a word in upper case, or a sign; nothing if it is empty.
+
+    >>> _first("-- all of them\\n;(SELECT 1)"), _first("show streams"), _first("/* ; */ Select 1"), _first(" ; ")
+    ('(', 'SHOW', 'SELECT', '')
+    """
+    found = _BEGINS.match(sql)
+    assert found is not None
+    text: str = found[1]
+    if text == "/*":
+        from promising.query.sql.tokenizer import scan  # noqa: PLC0415  # as above: comments nest
+
+        text = next((token.text for token in scan(sql) if token.text != ";"), "")
+    return text.upper() if text.isascii() else text  # only ASCII letters make keywords

@@ -47,9 +47,9 @@ class QueryService(Subscriptions):
         if isinstance(node, exp.Query):
             raise Unsupported("Execute takes every statement but SELECT, which Query takes", request.sql, 0)
         if isinstance(node, nodes.Explain):
-            made = await self._explained(request.sql)
+            made = await self._explained(request.sql, node=node)
             return queries_pb2.ExecuteResponse(explanation=wire.explanation_to(made))
-        found = await self._work.call(self._session.execute, request.sql)
+        found = await self._work.call(self._session.execute_parsed, node, request.sql)
         if isinstance(found, Done):
             logs.event("definition", client=access.caller().name, kind=type(node).__name__, changed=found.changed)
             return queries_pb2.ExecuteResponse(done=wire.done_to(found))

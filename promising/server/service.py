@@ -28,6 +28,7 @@ from promising.server.tls import server_credentials
 from promising.server.worker_threads import Work
 from promising.settings import Settings, address, check_safe
 from promising.v1 import admin_pb2_grpc, queries_pb2_grpc, streams_pb2_grpc, summaries_pb2_grpc
+from promising.warmup import every_kernel, load_all
 
 SERVICES = tuple(f"promising.v1.{name}" for name in ("StreamService", "SummaryService", "QueryService", "AdminService"))
 TICK = 0.25  # seconds between two looks at readers that do not read
@@ -250,6 +251,9 @@ class Service:
 def serve(settings: Settings, ready: Callable[[int], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT; then drain. `ready` is told the port when calls are taken."""
     logs.setup(settings.log_level, sys.stderr)
+    if missing := sum(not kernel.stored for kernel in every_kernel()):
+        logs.event("compiling", kernels=missing)
+    load_all()  # no call waits for a kernel
     asyncio.run(_serve(settings, ready))
 
 

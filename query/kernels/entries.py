@@ -32,9 +32,10 @@ SLOT = 3
 """No entry ends in a slot before this one."""
 SHIFT = 4
 """A slot is 2^SHIFT microseconds wide."""
-METAS = 5
+ENDLESS = 5
+"""What ends then or later has no end."""
+METAS = 6
 
-NEVER = (1 << 62) - 1
 START = np.uint64(0x9E3779B97F4A7C15)
 
 LINKS = "int32[:,::1]"
@@ -71,7 +72,7 @@ def link(ids, times, links, heads, slots, index, meta, place):
         links[first, PREV] = place
     heads[code, 0] = place
     heads[code, 1] += 1
-    if times[place, 1] >= NEVER:
+    if times[place, 1] >= meta[ENDLESS]:
         links[place, LATER] = -1
         links[place, EARLIER] = NO_SLOT
     else:

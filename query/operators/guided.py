@@ -1,417 +1,80 @@
 """Join and selection guided by a promising set: its entries are worked best first, or drawn as a fair sample."""
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from promising.index.regions import Window
-from promising.index.snapshot import Rows, Snapshot
-from promising.index.summary_index import SummaryIndex
 from promising.query.kernels.pairs import compact, cross, group
-from promising.query.key_rows import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, Lists
+from promising.query.key_rows import SLICE, Lists
+from promising.query.operators.entry_plan import BAND, EVERY, EntryPlan
 from promising.query.operators.operator import Batch, Guess, Operator, Pace, Slices
-from promising.query.preference import BoundPreference, exact_counts
-from promising.query.promising_set import ANY, READY, ROUGH, PromisingSet
+from promising.query.promising_set import READY
 
 MOST_ENTRIES = 4096  # worked in one go
-REFINED, MOST_REFINED = 64, 1024  # rough entries looked at in one go: at first, and later on
-EVERY = 1 << 31  # more tuples than a key can have
-BAND = 4096  # keys listed at first, from the most frequent down; then eight times as many each time
-AHEAD = 1 << 13  # newest tuples whose keys are tried first when there is no time to list all keys
-
-ValueOf = Callable[[Rows], NDArray[np.float64]]
-
-
-@dataclass
-class Side:
-    """One stream of the query: where its keys are found."""
-
-    snapshot: Snapshot
-    hasher: Hasher
-    attribute: str | None
-    summary: SummaryIndex | None
-    keys: Keys | None  # None: to be built
-
-    def ready(self) -> Generator[None, None, Keys]:
-        if self.keys is None:
-            self.keys = yield from Keys.build(self.snapshot, self.hasher)
-        return self.keys
-
-    @property
-    def window(self) -> Window:
-        return self.snapshot.start, self.snapshot.end
 
 
 class Guided(Operator):
-    """Works the entries of a promising set.
+    """Works the entries of a promising set. In a `hurry` the keys of the newest tuples come before all are listed."""
 
-    An entry is a key or, if the preference looks at columns, a tuple; its candidates are the tuples of the key, or the
-    pairs they make on both sides. `restrict` names the only keys that count, as hashes. In a `hurry` the keys of the
-    newest tuples are worked before all keys are listed.
-    """
-
-    def __init__(
-        self,
-        sides: list[Side],
-        preference: BoundPreference | None,
-        pace: Pace,
-        *,
-        restrict: Hashes | None = None,
-        hurry: bool = False,
-        value_of: ValueOf | None = None,
-        extra: Sequence[Side] = (),
-    ) -> None:
-        super().__init__([s.snapshot for s in sides], pace)
-        self.sides = sides
-        self.preference = preference
-        self.restrict = restrict
-        self.hurry = hurry and restrict is None
-        self.value_of = value_of
-        self.extra = extra  # what `value_of` asks
-        self.set = PromisingSet(len(sides))
-        self.planned = False
-        self.total = 0.0  # candidates of all entries, at most
-        self.listed = 0  # keys looked at
-        self._until: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._refining = REFINED
-        self.top: NDArray[np.int32] = np.empty(0, np.int32)
-        self._tried: Hashes = np.empty(0, np.int64)
-
-    # --- planning ------------------------------------------------------------------------------------------------
-
-    @property
-    def banded(self) -> bool:
-        """Whether entries are split by granularity."""
-        return self.preference is not None and self.preference.fade < 1
-
-    @property
-    def exact(self) -> bool:
-        """Whether counts are those of the snapshot."""
-        return all(s.keys is not None and s.keys.exact for s in self.sides)
-
-    @property
-    def even(self) -> bool:
-        """Whether the preference makes every candidate as likely as any other: the product of all counts does."""
-        preference = self.preference
-        if preference is None:
-            return True
-        wanted = {(number, side.attribute) for number, side in enumerate(self.sides)}
-        return (
-            preference.counts_only
-            and not self.banded
-            and {(e.side, e.attribute) for e in preference.estimates} == wanted
-        )
-
-    @property
-    def until(self) -> NDArray[np.int64]:
-        """How many of each entry's candidates have been worked."""
-        return self._until[: len(self.set)]
-
-    def plan(self) -> Generator[None, None, None]:
-        """Fill the promising set."""
-        for side in (*self.sides, *self.extra):
-            yield from side.ready()
-        if self.preference is not None and self.preference.side is not None:
-            yield from self._plan_tuples(self.preference.side)
-        elif self.restrict is not None:
-            self._enter(np.unique(self.restrict))
-        else:
-            yield from self._list(self._lister)
-        self.planned = True
-
-    def _keys(self, side: int) -> Keys:
-        keys = self.sides[side].keys
-        assert keys is not None
-        return keys
-
-    def _list(self, lister: int, least: int = 1, most: int = EVERY) -> Generator[None, None, None]:
-        """Enter the keys that have from `least` to `most` tuples on the side that lists them."""
-        keys, grown = self._keys(lister), self.snapshots[lister].grown
-        if least == 1:
-            self.set.reserve(len(self.set) + keys.postings.keys)
-        if len(self.set) and (grown or not keys.exact):
-            most = EVERY  # by now a key may have more tuples, or fewer, than when it was passed over
-        yield from self._list_between(keys, least, most)
-        if most < EVERY and self.snapshots[lister].grown != grown:
-            yield from self._list_between(keys, least, EVERY)
-
-    def _list_between(self, keys: Keys, least: int, most: int) -> Generator[None, None, None]:
-        known = len(self.set)
-        before = np.unique(self.set.hash) if most == EVERY or len(self._tried) else np.empty(0, np.int64)
-        entries, total, listed = self.entries, self.total, self.listed
-        for part in keys.listed(least, most):
-            if part is None:  # it begins again; none of what came meanwhile has been taken
-                self.set.forget(known)
-                self._until[known:] = 0
-                self.entries, self.total, self.listed = entries, total, listed
-                continue
-            hashes = part[~np.isin(part, before)] if len(before) else part
-            for first in range(0, len(hashes), SLICE):
-                self._enter(hashes[first : first + SLICE])
-                yield
-
-    def _present(self, hashes: Hashes) -> tuple[NDArray[np.int64], ...]:
-        """Those that every side has, and how many tuples of each."""
-        counts: list[Counts] = []
-        for side in range(len(self.sides)):
-            found = self._keys(side).counts(hashes)
-            there = found > 0
-            hashes, counts = hashes[there], [c[there] for c in (*counts, found)]
-        return hashes, *counts
-
-    def _enter(self, hashes: Hashes) -> None:
-        self.listed += len(hashes)
-        self._add(*self._present(hashes))
-
-    def _add(self, hashes: Hashes, *counts: Counts) -> None:
-        """Entries for keys, at the priority that their counts give them."""
-        preference = self.preference
-        priority = np.zeros(len(hashes)) if preference is None else self._priorities(*counts)
-        rough = self.banded or (preference is not None and not self.exact and preference.direction == "DESC")
-        if rough and preference is not None and not preference.rising:
-            priority = np.full(len(hashes), np.inf)  # nothing bounds it: all are looked at before any is worked
-        before = len(self.set)
-        # At one priority rough entries come first: what they turn into may have to come before the others.
-        tie = np.full(len(hashes), np.iinfo(np.int64).min) if rough else None
-        self.set.add(hashes, list(counts), priority, ROUGH if rough else READY, tie=tie)
-        self._grow(before)
-
-    def _priorities(self, *counts: Counts) -> NDArray[np.float64]:
-        """What keys with so many tuples on each side are worth."""
-        assert self.preference is not None
-        known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, counts, strict=True))}
-        columns = exact_counts(self.preference.estimates, known)
-        return self.preference.priority(self.preference.value(columns, len(counts[0])))
-
-    def _grow(self, before: int) -> None:
-        fresh = len(self.set) - before
-        self.entries += fresh
-        if len(self.set) > len(self._until):
-            grown = np.zeros(max(len(self.set), 2 * len(self._until)), np.int64)
-            grown[: len(self._until)] = self._until
-            self._until = grown
-        self.total += float(self.set.units[before:].astype(np.float64).sum())
-
-    def _plan_tuples(self, side: int) -> Generator[None, None, None]:
-        """An entry for each tuple of one side."""
-        snapshot, hasher = self.sides[side].snapshot, self.sides[side].hasher
-        assert self.value_of is not None and self.preference is not None
-        self.set.reserve(snapshot.size)
-        for first in range(0, snapshot.size, ENTERED):
-            numbers = np.arange(first, min(first + ENTERED, snapshot.size))
-            with snapshot.holding():
-                rows = snapshot.rows_at(numbers)
-                if not snapshot.whole:
-                    kept = snapshot.admitted(rows)
-                    rows, numbers = rows[kept], numbers[kept]
-                hashes, missing = hasher(rows)
-            if missing is not None:
-                hashes, rows, numbers = hashes[~missing], rows[~missing], numbers[~missing]
-            if self.restrict is not None:
-                kept = np.isin(hashes, self.restrict)
-                hashes, rows, numbers = hashes[kept], rows[kept], numbers[kept]
-            counts = [np.ones(len(rows), np.int64) for _ in self.sides]
-            if len(self.sides) == 2:
-                counts[1 - side] = self._keys(1 - side).counts(hashes)
-                kept = counts[1 - side] > 0
-                hashes, rows, numbers = hashes[kept], rows[kept], numbers[kept]
-                counts = [c[kept] for c in counts]
-            value = self.value_of(rows)
-            if self.banded:
-                with snapshot.holding():
-                    value = self.preference.faded(value, [snapshot.granularity(rows)])
-            before = len(self.set)
-            self.set.add(hashes, counts, self.preference.priority(value), READY, row=rows, tie=numbers)
-            self.listed += len(rows)
-            self._grow(before)
-            yield
-
-    def _newest(self) -> None:
-        """Entries for the keys of the newest tuples of the smaller side: frequent keys are among them."""
-        side = min(self.sides, key=lambda s: s.snapshot.size)
-        snapshot = side.snapshot
-        with snapshot.holding():
-            rows = snapshot.rows_in(max(snapshot.size - AHEAD, 0), snapshot.size)
-            hashes, missing = side.hasher(rows)
-        hashes = np.unique(hashes if missing is None else hashes[~missing])
-        self._tried = hashes
-        self._enter(hashes)
-
-    # --- refining ------------------------------------------------------------------------------------------------
-
-    def _refine_top(self, above: float = np.nan) -> Generator[None, None, None]:
-        """Refine what is rough among the best entries, more of them each time."""
-        ids = self.set.pop(ANY, 1 << 62, self._refining, above)
-        self._refining = min(2 * self._refining, MOST_REFINED)
-        rough = self.set.state[ids] == ROUGH
-        self.set.push(ids[~rough])
-        yield from self._refine(ids[rough])
-
-    def _refine(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
-        yield from self._split(ids) if self.banded else self._count(ids)
-
-    def refine_all(self) -> Generator[None, None, None]:
-        """Leave no rough entry."""
-        rough = self.set.take_out(ROUGH)
-        for first in range(0, len(rough), MOST_REFINED):
-            yield from self._refine(rough[first : first + MOST_REFINED])
-            yield
-
-    def _count(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
-        """Count how many tuples of each key are in the window, and put the entries back at what they are worth."""
-        counts = []
-        for side in range(len(self.sides)):
-            lists = yield from self._keys(side).load(self.set.hash[ids])
-            counts.append(lists.counts)
-        units = self.set.units[ids].astype(np.float64).sum()
-        there = np.all([c > 0 for c in counts], axis=0)
-        for side, count in enumerate(counts):
-            self.set.counts[side][ids] = count
-        self.set.units[ids] = np.prod(counts, axis=0)
-        self.total += float(self.set.units[ids].astype(np.float64).sum() - units)
-        self.entries -= int((~there).sum())
-        ids = ids[there]
-        self.set.priority[ids] = self._priorities(*(c[there] for c in counts))
-        self.set.tie[ids] = self.set.hash[ids]
-        self.set.state[ids] = READY
-        self.set.push(ids)
-
-    def _split(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
-        """Replace entries by one for each combination of granularities that their tuples are in."""
-        assert self.preference is not None
-        counts = []  # by side: [entry, granularity]
-        for number, side in enumerate(self.sides):
-            lists = yield from self._keys(number).load(self.set.hash[ids])
-            with side.snapshot.holding():
-                bands = side.snapshot.granularity(lists.rows) - 1
-            wide = len(side.snapshot.horizons) + 1
-            owner = np.repeat(np.arange(len(ids)), lists.counts)
-            counts.append(np.bincount(owner * wide + bands, minlength=len(ids) * wide).reshape(len(ids), wide))
-        if len(counts) == 1:
-            where = counts[0].nonzero()
-        else:
-            where = (counts[0][:, :, None] * counts[1][:, None, :] > 0).nonzero()
-        entry, *at = where
-        inside = [c[entry, band] for c, band in zip(counts, at, strict=True)]
-        whole = [c.sum(axis=1)[entry] for c in counts]
-        bands_of = [band + 1 for band in at]
-        shown = whole if self.preference.direction == "ASC" else inside
-        known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, shown, strict=True))}
-        value = self.preference.value(exact_counts(self.preference.estimates, known), len(entry))
-        value = self.preference.faded(value, bands_of)
-        self.total -= float(self.set.units[ids].astype(np.float64).sum())
-        self.until[ids] = self.set.units[ids]
-        self.entries -= len(ids)
-        before = len(self.set)
-        hashes = self.set.hash[ids][entry]
-        tie = hashes.copy()
-        for band in bands_of:
-            tie = tie * 31 + band
-        self.set.add(hashes, inside, self.preference.priority(value), READY, tie=tie, bands=bands_of)
-        self._grow(before)
-
-    def best(self, entries: int) -> Generator[None, None, None]:
-        """Plan, and leave the best entries, refined, in `top`."""
-        yield from self.plan()
-        found: list[NDArray[np.int32]] = []
-        while sum(map(len, found)) < entries:
-            ids = self.set.pop(READY, 1 << 62, entries - sum(map(len, found)))
-            if not len(ids):
-                if not self.set.size:
-                    break
-                yield from self._refine_top()
-                yield
-                continue
-            found.append(ids)
-        self.top = np.concatenate(found) if found else self.top
-
-    def key_of(self, side: int, entry: int) -> int | str | None:
-        """The key of an entry, as it stands in one of its tuples; None if none is in the snapshot."""
-        attribute = self.sides[side].attribute
-        loading = self._keys(side).load(self.set.hash[entry : entry + 1])
-        while True:
-            try:
-                next(loading)
-            except StopIteration as stop:
-                lists: Lists = stop.value
-                break
-        if not len(lists.rows) or attribute is None:
-            return None
-        snapshot = self.sides[side].snapshot
-        with snapshot.holding():
-            found: int | str = snapshot.column(attribute, lists.rows[:1])[0].as_py()
-        return found
-
-    # --- working -------------------------------------------------------------------------------------------------
+    def __init__(self, plan: EntryPlan, pace: Pace, *, hurry: bool = False) -> None:
+        super().__init__([side.snapshot for side in plan.sides], pace)
+        self.plan = plan
+        self.hurry = hurry and plan.restrict is None
 
     def work(self) -> Slices:
-        for side in self.sides:
+        for side in self.plan.sides:
             yield from side.ready()
         if self.hurry:
-            self._newest()
+            self.plan.enter_newest()
             yield from self._work()
-        if not self.planned:
-            if self._by_bands:
+        if not self.plan.planned:
+            if self.plan.by_bands:
                 yield from self._work_bands()
                 return
-            yield from self.plan()
+            yield from self.plan.fill()
         yield from self._work()
 
     def _work(self, above: float = np.nan) -> Slices:
         """All entries with a priority over `above`, which may be NaN for no limit."""
-        if self.preference is None:
+        if self.plan.preference is None:
             yield from self._work_all()
             return
         while True:
-            ids = self.set.pop(READY, self.pace(), MOST_ENTRIES, above)
+            ids = self.plan.set.pop(READY, self.pace(), MOST_ENTRIES, above)
             if len(ids):
                 yield from self._join(ids)
                 continue
-            if not self.set.beyond(above):
+            if not self.plan.set.beyond(above):
                 return
-            yield from self._refine_top(above)
+            yield from self.plan.refine_top(above)
             yield None
-
-    @property
-    def _by_bands(self) -> bool:
-        """Whether keys are listed from the most frequent down: then those left have a bound."""
-        preference = self.preference
-        if preference is None or preference.direction != "DESC" or not preference.rising or preference.side is not None:
-            return False
-        return self.restrict is None and self._keys(self._lister).postings.keys > 4 * BAND
-
-    @property
-    def _lister(self) -> int:
-        """The side with the smaller directory."""
-        return min(range(len(self.sides)), key=lambda s: self._keys(s).postings.lines)
 
     def _work_bands(self) -> Slices:
         """Keys with many tuples first: those not listed yet have fewer than `least`, and so a bound."""
-        lister = self._lister
-        sizes = yield from self._keys(lister).tallied()
-        most = [self._keys(side).postings.most for side in range(len(self.sides))]
+        lister = self.plan.lister
+        sizes = yield from self.plan.keys(lister).tallied()
+        most = [self.plan.keys(side).postings.most for side in range(len(self.plan.sides))]
         above, top, band = np.cumsum(sizes[::-1])[::-1], EVERY + 1, BAND  # above[n]: keys with n rows or more
-        while not self.planned:
+        while not self.plan.planned:
             taken = above[top] if top < len(above) else 0
             least = max(int(np.searchsorted(-above, -(taken + band), side="right")) - 1, 1)
             least = min(least, top - 1)
-            yield from self._list(lister, least, top - 1)
+            yield from self.plan.list_keys(lister, least, top - 1)
             top, band = least, 8 * band
             if least == 1:
-                self.planned = True
+                self.plan.planned = True
                 yield from self._work()
                 return
             most[lister] = least - 1
-            yield from self._work(self._priorities(*(np.array([m]) for m in most))[0])
+            yield from self._work(self.plan.priorities(*(np.array([m]) for m in most))[0])
 
     def _work_all(self) -> Slices:
         """Entries in the order they are in: nothing is preferred."""
-        members = self.set.members()
+        members = self.plan.set.members()
         for block in range(0, len(members), SLICE):
             ids = members[block : block + SLICE]
-            ends = np.cumsum(self.set.units[ids].astype(np.float64))
+            ends = np.cumsum(self.plan.set.units[ids].astype(np.float64))
             first = 0
             while first < len(ids):
                 before = ends[first - 1] if first else 0.0
@@ -423,10 +86,10 @@ class Guided(Operator):
     def _join(self, ids: NDArray[np.int32]) -> Slices:
         """The candidates of these entries, entry by entry."""
         lists = []
-        for side in range(len(self.sides)):
+        for side in range(len(self.plan.sides)):
             lists.append((yield from self.lists(side, ids)))
         began, before = self.done, self.rank
-        units = self.set.units[ids]
+        units = self.plan.set.units[ids]
         if len(lists) == 1:
             rows = lists[0].rows
             ends = np.cumsum(lists[0].counts)
@@ -450,40 +113,40 @@ class Guided(Operator):
                 left -= made
                 self.done += made
                 at = int(place[0])
-                reached = int(place[1] * self.set.counts[1][ids[at]] + place[2]) if at < len(ids) else 0
+                reached = int(place[1] * self.plan.set.counts[1][ids[at]] + place[2]) if at < len(ids) else 0
                 self._reached(ids, before, at, reached)
                 yield Batch((a[:made], b[:made]))
         self.done = began + int(units.astype(np.float64).sum())
-        self.until[ids] = units
+        self.plan.until[ids] = units
         self.rank = before + len(ids)
         yield None
 
     def _reached(self, ids: NDArray[np.int32], before: int, at: int, candidate: int) -> None:
         """Entries up to `at` are done, that one up to a candidate; pair (i, j) of p x q tuples is number i * q + j."""
-        self.until[ids[:at]] = self.set.units[ids[:at]]
+        self.plan.until[ids[:at]] = self.plan.set.units[ids[:at]]
         if at < len(ids):
-            self.until[ids[at]] = candidate
+            self.plan.until[ids[at]] = candidate
         self.rank = before + min(at + 1, len(ids))
 
     def lists(self, side: int, ids: NDArray[np.int32]) -> Generator[None, None, Lists]:
         """The rows that entries have on one side, in the snapshot."""
-        if self.preference is not None and self.preference.side == side:
+        if self.plan.preference is not None and self.plan.preference.side == side:
             numbers = np.arange(len(ids))
             self.read += len(ids)
-            return Lists(self.set.row[ids], numbers, np.ones(len(ids), np.int64))
-        hashes = self.set.hash[ids]
-        if self.preference is not None and self.preference.side is not None:  # tuples may share a key
+            return Lists(self.plan.set.row[ids], numbers, np.ones(len(ids), np.int64))
+        hashes = self.plan.set.hash[ids]
+        if self.plan.preference is not None and self.plan.preference.side is not None:  # tuples may share a key
             which, unique = np.empty(len(ids), np.int32), np.empty(len(ids), np.int64)
             unique = unique[: group(hashes, which, unique)]
-            lists = yield from self._keys(side).load(unique)
+            lists = yield from self.plan.keys(side).load(unique)
             self.read += len(lists.rows)
             return Lists(lists.rows, lists.starts[which], lists.counts[which])
-        lists = yield from self._keys(side).load(hashes)
+        lists = yield from self.plan.keys(side).load(hashes)
         self.read += len(lists.rows)
-        bands = self.set.bands[side][ids]
+        bands = self.plan.set.bands[side][ids]
         if not bands.any():
             return lists
-        snapshot = self.sides[side].snapshot
+        snapshot = self.plan.sides[side].snapshot
         with snapshot.holding():
             kept = snapshot.granularity(lists.rows) == np.repeat(bands, lists.counts)
         starts, counts, rows = lists.starts.copy(), lists.counts.copy(), np.empty(len(lists.rows), np.int32)
@@ -491,11 +154,15 @@ class Guided(Operator):
         return Lists(rows[:left], starts, counts)
 
     def remaining(self) -> Guess | None:
-        if not self.planned:
+        if not self.plan.planned:
             return None
-        left = max(self.total - self.done, 0.0)
-        return Guess(left, left if self.exact else 0.0, left)
+        left = max(self.plan.total - self.done, 0.0)
+        return Guess(left, left if self.plan.exact else 0.0, left)
+
+    @property
+    def entries(self) -> int:
+        return self.plan.entries
 
     @property
     def nbytes(self) -> int:
-        return self.set.nbytes + sum(s.keys.held for s in (*self.sides, *self.extra) if s.keys is not None)
+        return self.plan.nbytes

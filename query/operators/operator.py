@@ -45,8 +45,12 @@ class Operator:
         self.pace = pace
         self.done = 0
         self.read = 0  # tuples
-        self.entries = 0  # of the promising set
-        self.rank = 0  # how many of them have been worked
+        self.rank = 0  # entries of the promising set that have been worked
+
+    @property
+    def entries(self) -> int:
+        """Of the promising set."""
+        return 0
 
     @property
     def nbytes(self) -> int:

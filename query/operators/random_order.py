@@ -31,21 +31,23 @@ class Drawing(Sampler):
     def __init__(self, promising: Guided, seed: int, pace: Pace, *, weighted: bool) -> None:
         super().__init__(promising.snapshots, pace)
         self.promising = promising
+        self.plan = promising.plan
         self.seed = np.uint64(seed & ((1 << 64) - 1))
         self.weighted = weighted
+        self._entries = 0
         self._arenas: list[_Arena] = []
         self._drawn: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
 
     def work(self) -> Slices:
-        if not self.promising.planned:
-            yield from self.promising.plan()
+        if not self.plan.planned:
+            yield from self.plan.fill()
         if self.weighted:
-            yield from self.promising.refine_all()
-        members = self.promising.set.members()
-        self.entries = len(members)
+            yield from self.plan.refine_all()
+        members = self.plan.set.members()
+        self._entries = len(members)
         yield None
-        arenas = self._arenas = [_Arena(len(self.promising.set)) for _ in self.promising.sides]
-        alike = not self.weighted or self.promising.even
+        arenas = self._arenas = [_Arena(len(self.plan.set)) for _ in self.plan.sides]
+        alike = not self.weighted or self.plan.even
         for drawn in self._all_alike(members) if alike else self._by_clock(members):
             if drawn is None:
                 yield None
@@ -54,7 +56,7 @@ class Drawing(Sampler):
             for side, arena in enumerate(arenas):
                 missing = np.unique(ids[arena.starts[ids] < 0])
                 self.rank += len(missing) if side == 0 else 0
-                ends = np.cumsum(self.promising.set.counts[side][missing])
+                ends = np.cumsum(self.plan.set.counts[side][missing])
                 for part in np.split(missing, np.flatnonzero(np.diff(ends // READ)) + 1):
                     if len(part):
                         arena.add(part, (yield from self.promising.lists(side, part)))
@@ -63,9 +65,9 @@ class Drawing(Sampler):
 
     def _all_alike(self, members: NDArray[np.int32]) -> Draws:
         """All candidates have one number line; a permutation of it is the order."""
-        units = self.promising.set.units[members]
-        if self.promising.total >= MOST_UNITS:
-            raise Overflow(f"{self.promising.total:.3g} candidates are more than can be drawn from; narrow the WINDOW")
+        units = self.plan.set.units[members]
+        if self.plan.total >= MOST_UNITS:
+            raise Overflow(f"{self.plan.total:.3g} candidates are more than can be drawn from; narrow the WINDOW")
         yield None
         ends = np.cumsum(units)
         total = int(ends[-1]) if len(ends) else 0
@@ -80,7 +82,7 @@ class Drawing(Sampler):
 
     def _by_clock(self, members: NDArray[np.int32]) -> Draws:
         """See `query/kernels/draw.py`."""
-        entries = self.promising.set
+        entries = self.plan.set
         n = len(entries)
         clocks, weight = np.empty(n), np.zeros(n)
         for first in range(0, len(members), SLICE):
@@ -107,13 +109,13 @@ class Drawing(Sampler):
 
     def _weights(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
         """Of a candidate of each entry: the entry's priority, shared out among its candidates."""
-        entries = self.promising.set
+        entries = self.plan.set
         with np.errstate(all="ignore"):
             return np.maximum(np.nan_to_num(entries.priority[ids] / entries.units[ids]), 0.0)
 
     def _batch(self, arenas: "list[_Arena]", ids: NDArray[np.int32], numbers: NDArray[np.int64]) -> Batch:
         """Candidate number n of an entry with p x q tuples is the pair (n // q, n % q)."""
-        counts = self.promising.set.counts
+        counts = self.plan.set.counts
         places = [numbers] if len(arenas) == 1 else [numbers // counts[1][ids], numbers % counts[1][ids]]
         there = np.ones(len(ids), np.bool_)
         for arena, place in zip(arenas, places, strict=True):
@@ -129,20 +131,24 @@ class Drawing(Sampler):
         none = (np.empty(0, np.int32), np.empty(0, np.int64))
         ids, numbers = (np.concatenate(c) for c in zip(none, *self._drawn, strict=True))
         self._drawn = [(ids, numbers)]
-        entries, until = self.promising.set, self.promising.until
+        entries, until = self.plan.set, self.plan.until
         left = float((entries.units - until).astype(np.float64).sum())
         return numbers >= until[ids], left
 
     @property
+    def entries(self) -> int:
+        return self._entries
+
+    @property
     def nbytes(self) -> int:
         kept = sum(a.rows.nbytes + 16 * len(a.starts) for a in self._arenas)
-        return self.promising.nbytes + kept + sum(12 * len(ids) for ids, _ in self._drawn)
+        return self.plan.nbytes + kept + sum(12 * len(ids) for ids, _ in self._drawn)
 
     def remaining(self) -> Guess | None:
-        if not self.promising.planned:
+        if not self.plan.planned:
             return None
-        left = max(self.promising.total - self.done, 0.0)
-        return Guess(left, left if self.promising.exact else 0.0, left)
+        left = max(self.plan.total - self.done, 0.0)
+        return Guess(left, left if self.plan.exact else 0.0, left)
 
 
 class _Arena:

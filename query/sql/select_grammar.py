@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from promising.errors import BadSyntax
 from promising.query.sql import nodes
-from promising.query.sql.expression_grammar import MATCHES, Scalars
+from promising.query.sql.call_grammar import Calls
+from promising.query.sql.expression_grammar import MATCHES
 from promising.query.sql.token_cursor import END, HINT, NUMBER, QUOTED, STRING, placed
 from promising.query.sql.words import keyword
 
@@ -38,7 +39,7 @@ _NAMES = {
 }
 
 
-class Queries(Scalars):
+class Queries(Calls):
     """Reads one query at a time."""
 
     def combined(self, floor: int = _UNION) -> exp.Expression:

@@ -1,8 +1,5 @@
 """All standing queries of a session: the ticks they are kept up to date by, and those who watch them."""
 
-import base64
-import binascii
-import json
 import secrets
 import threading
 import time
@@ -12,11 +9,13 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from promising.errors import BadToken, NoSuchName, PromisingError
+from promising.errors import NoSuchName, PromisingError
 from promising.index.table import Table
 from promising.query.standing import plan
 from promising.query.standing.aggregate_view import view_of
+from promising.query.standing.cpu_shares import share_out
 from promising.query.standing.deltas import Mode
+from promising.query.standing.feed_tokens import read_token, token_head, token_progress
 from promising.query.standing.stream_source import Alike, StreamSource
 from promising.query.standing.subscription import Delta
 from promising.query.standing.views import Planned, Seen, View, may_wait
@@ -25,7 +24,6 @@ from promising.summaries.kernels.clock import work_ns
 Key: TypeAlias = tuple[str, int | None, str | None]
 """What makes two queries one view: their text and budget."""
 
-SAVED = 1.0  # seconds of its budget that a query may save up
 LEAST_SHARE = 0.1  # of the time of a tick that queries which may wait have, however long the others take
 SILENCE = 1_000_000  # microseconds without arrivals after which a stream's time goes on with the clock
 
@@ -153,7 +151,7 @@ class Engine:
             view.names.add(name.lower())
             self._queries[name.lower()] = view
             self._ids[name.lower()], self._names[name.lower()] = number, name
-            self._heads[name.lower()] = _head(self._epoch, number)
+            self._heads[name.lower()] = token_head(self._epoch, number)
 
     def broken(self, name: str, statement: str, problem: PromisingError) -> None:
         """A query that was kept and cannot stand any more."""
@@ -235,7 +233,7 @@ class Engine:
             left = None
             if capacity is not None:
                 left = int(max(capacity * 1e9 * LEAST_SHARE, capacity * 1e9 - (work_ns() - began)))
-            self._share(patient, left, elapsed)
+            share_out(patient, left, elapsed, self.number)
             for source in self._sources.values():
                 source.settle(forget=self.mode is not Mode.ITA)  # there, views may still show what has ended
             return self.number
@@ -244,40 +242,6 @@ class Engine:
         now = self._elapsed()
         last, self._last = self._last, now
         return 0.0 if last is None else now - last
-
-    def _share(self, views: list[Planned], left: int | None, elapsed: float) -> None:
-        """Give each its share of the time that is left: those that had the least for their weight come first, and what
-        one does not need the others have."""
-        for view in views:
-            budget = view.standing.budget
-            if budget is not None:
-                view.grant = int(min(view.grant + budget * 1e3 * elapsed, budget * 1e3 * SAVED))
-        views = sorted(views, key=lambda v: v.cpu / _weight(v))
-        weights = sum(_weight(v) for v in views)
-        spent = 0
-        for view in views:
-            share = None if left is None else int(max(0, left - spent) * _weight(view) / weights)
-            weights -= _weight(view)
-            spent += self._run(view, view.step, share)
-        while left is not None and spent < left:  # a share that was too small for one may be enough for another
-            waiting = [v for v in views if v.pending and v.failed is None and _granted(v)]
-            if not waiting:
-                return
-            share = max((left - spent) // len(waiting), 100_000)
-            for view in waiting:
-                spent += self._run(view, view.more, share)
-
-    def _run(self, view: Planned, step: Callable[[int, Callable[[], bool]], None], share: int | None) -> int:
-        """Work on a view for as long as it may; returns what that cost."""
-        most = share
-        if view.standing.budget is not None:
-            most = view.grant if share is None else min(share, view.grant)
-        began = work_ns()
-        step(self.number, lambda: most is None or work_ns() - began < most)
-        cost = work_ns() - began
-        if view.standing.budget is not None:
-            view.grant = max(view.grant - cost, -int(view.standing.budget * 1e3 * SAVED))
-        return cost
 
     # --- subscribers ---------------------------------------------------------------------------------------------
 
@@ -349,7 +313,7 @@ class Engine:
             changes.ids,
             changes.exp,
             changes.retractions,
-            self._heads[feed.key] + _progress(seen),
+            self._heads[feed.key] + token_progress(seen),
             view.shed,
             view.lag,
         )
@@ -364,7 +328,7 @@ class Engine:
         news = alike.since([feed.number for feed in feeds], first)
         seen = Seen(view.tick, view.now, view.positions)
         told.append((seen, feeds))
-        heads, progress = self._heads, _progress(seen)
+        heads, progress = self._heads, token_progress(seen)
         tick, watermark, shed, lag = view.tick, view.watermark, view.shed, view.lag
         missed, rows, ids, exp = news.missed, news.rows, news.ids[:, None], news.exp
         none, begin = ids[:0], 0
@@ -385,11 +349,7 @@ class Engine:
 
     def _read(self, name: str, token: str, view: View) -> tuple[Seen | None, bool]:
         """How far a token's owner has come, and whether in this process; None if that does not help."""
-        try:
-            epoch, number, tick, now, positions = json.loads(base64.urlsafe_b64decode(token.encode()))
-            seen = Seen(int(tick), int(now), {str(k): int(v) for k, v in positions.items()})
-        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError, binascii.Error):
-            raise BadToken(f"this is no token of a subscription: {token[:40]!r}") from None
+        epoch, number, seen = read_token(token)
         if number != self._ids[name.lower()] or set(seen.positions) != set(view.positions):
             return None, True
         if epoch == self._epoch:
@@ -460,23 +420,3 @@ class Engine:
 def _shape(view: View) -> tuple[pa.Schema, bool, bool, int]:
     """What a subscriber relies on."""
     return view.schema, view.keyed, view.endless, view.width
-
-
-def _head(epoch: str, number: str) -> str:
-    """What a token says of the query. Of bytes in threes base64 can be made part by part, and JSON minds no spaces."""
-    made = json.dumps([epoch, number], separators=(",", ":"))[:-1].encode() + b","
-    return base64.urlsafe_b64encode(made + b" " * (-len(made) % 3)).decode()
-
-
-def _progress(seen: Seen) -> str:
-    """The rest of a token: how far its owner has come."""
-    made = json.dumps([seen.tick, seen.now, seen.positions], separators=(",", ":"))[1:]
-    return base64.urlsafe_b64encode(made.encode()).decode()
-
-
-def _weight(view: View) -> float:
-    return float(view.standing.budget or 1_000_000)
-
-
-def _granted(view: View) -> bool:
-    return view.standing.budget is None or view.grant > 0

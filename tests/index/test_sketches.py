@@ -199,6 +199,7 @@ def test_the_bounds_of_a_join_size_hold(exponent, window):
     assert (np.abs(value - truth) > 0).any(), "a sketch this narrow errs"
 
 
+@pytest.mark.deep("statistics over many trials")
 def test_a_wide_sketch_knows_the_join_size():
     wide = Options(buckets=16, depth=5, width=1024, maxlength=2000, filter_bits=128, coarse_bits=128)
     truth, value, lower, upper = trials(wide, (-EVER, EVER), 1.0, n=300)[:10].T

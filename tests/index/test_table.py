@@ -30,7 +30,8 @@ from promising.errors import (
     ValueTooLong,
     WrongType,
 )
-from promising.index.table import MOST_ROWS, Changed, Table, TableRecord
+from promising.index.row_versions import TableRecord
+from promising.index.table import MOST_ROWS, Changed, Table
 from tests.index.tables import TYPES, Truth, batch
 from tests.tiers import examples
 

@@ -38,6 +38,7 @@ def sealed(summary: SummaryIndex):
 # --- behaviour -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep("statistics over many streams")
 def test_a_stationary_stream_is_hardly_ever_cut_for_behaviour():
     false = cuts = 0
     for exponent, items in itertools.product((0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (100, 2000, 40_000)):

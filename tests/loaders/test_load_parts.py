@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from promising.index.load_plan import LoadPlan, zone_starts
+from promising.index.geometry import zone_starts
+from promising.index.load_plan import LoadPlan
 from promising.loaders import load_parts
 from promising.loaders.column_mapping import value
 from promising.summaries.hashing import hash_keys

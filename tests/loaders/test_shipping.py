@@ -38,6 +38,7 @@ def test_a_session_over_the_network_cannot_take_it_along():
         shipping.ship(Remote())
 
 
+@pytest.mark.deep("loads the whole house in a process of its own")
 def test_it_runs_from_the_archive(tmp_path: Path):
     archive = shipping.house()
     modules = "promising.index.storage.package as p, promising.loaders.load_parts, promising.query.session"

@@ -15,6 +15,7 @@ from promising.testing.service import running
 ROWS = "SELECT id AS k, concat('n', id) AS name, CAST(id AS INT) / 2 AS x, timestamp_micros(id) AS t FROM range({})"
 
 
+@pytest.mark.spark
 def test_a_frame_becomes_rows_of_a_table(spark: Any) -> None:
     with Session() as session:
         session.execute("CREATE TABLE r (k INT PRIMARY KEY, name STRING, x FLOAT, t TIMESTAMP)")

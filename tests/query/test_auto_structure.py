@@ -116,6 +116,7 @@ def test_show_and_describe_tell_the_choice(by_hand):
     assert (y.structure, y.now, y.why, y.told) == ("adaptive", "adaptive", "", "adaptive")
 
 
+@pytest.mark.deep("many changes of structure")
 def test_arrivals_and_changes_by_itself_agree_with_brute_force():
     """Nobody decides but the policy, on the CPU time of this machine."""
     made = filled(300, 60, structure="auto")

@@ -52,6 +52,7 @@ def test_as_duckdb(block: int, duck: duckdb.DuckDBPyConnection, monkeypatch: pyt
     COOLED[block] = world.cooled
 
 
+@pytest.mark.deep("looks back at all random queries")
 def test_some_of_the_tuples_were_cold():
     assert ONLY_BLOCK or sum(cooled > 3 for cooled in COOLED.values()) > 5
 

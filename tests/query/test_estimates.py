@@ -83,6 +83,7 @@ def made() -> Stores:
     return filled(3_000, 300, batches=1)
 
 
+@pytest.mark.deep("statistics over many trials")
 @pytest.mark.parametrize("where", ["", "WHERE a.n > 3"])
 def test_of_a_stream(made, where):
     check(made, f"SELECT {AGGREGATES} FROM a {where}", 60)
@@ -100,6 +101,7 @@ def test_when_it_stops_at_an_error_target(made, source):
     check(made, f"SELECT count(*), sum(a.price), avg(a.price) {source}", None, "WITH ERROR 0.08")
 
 
+@pytest.mark.deep("statistics over many trials")
 @pytest.mark.parametrize(("source", "budget_ms"), [("FROM a", 80), (JOIN, 900)])
 def test_of_groups(made, source, budget_ms):
     """Nine groups, so that a hundred answers are nearly a thousand trials."""

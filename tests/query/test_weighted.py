@@ -199,6 +199,7 @@ def test_fade_gives_a_pair_its_factor_for_every_step_back_on_either_side(fade):
     assert fits(seen, plain, lambda row: (of_a[row[0]], of_b[row[1]])) > LIMIT, "and that is not what it was without"
 
 
+@pytest.mark.deep("statistics over many draws")
 def test_fade_gives_a_tuple_its_factor_for_every_step_back():
     made = joined(300, 30)
     of_a = granularity(made, "a")
@@ -208,6 +209,7 @@ def test_fade_gives_a_tuple_its_factor_for_every_step_back():
     assert abs(fits(seen, weights, lambda row: row)) < LIMIT
 
 
+@pytest.mark.deep("statistics over many draws")
 def test_a_tuple_has_a_chance_in_proportion_to_a_preference_with_columns():
     made = joined(300, 30)
     a = made.columns("a")

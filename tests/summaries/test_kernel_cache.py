@@ -92,6 +92,7 @@ def names(paths: set[Path]) -> Counter[str]:
     return Counter(path.name.split(".")[0] for path in paths)
 
 
+@pytest.mark.deep("compiles in processes of its own")
 @needs_compiler
 def test_a_change_compiles_its_file_and_its_importers_and_no_other(house: Path):
     assert run(house, "from promising.summaries.kernels import above, apart") == ""
@@ -121,6 +122,7 @@ def test_a_change_compiles_its_file_and_its_importers_and_no_other(house: Path):
     assert names(compiled(house).keys() - second.keys()) == {"leaf": 1, "caller": 1, "above": 1}
 
 
+@pytest.mark.deep("compiles in processes of its own")
 @needs_compiler
 def test_a_file_that_changes_before_its_first_call_runs_as_it_was_imported_and_poisons_nothing(house: Path):
     leaf = house / PLACE / "leaf.py"
@@ -135,6 +137,7 @@ print(above.four_times(1), apart.half(9))
     assert run(house) == "21 4"
 
 
+@pytest.mark.deep("compiles in a process of its own")
 @needs_compiler
 def test_a_call_with_another_type_is_refused_also_as_the_first(house: Path):
     program = """
@@ -150,6 +153,7 @@ print(apart.half(9), len(apart.half.overloads))
     assert run(house, program) == "refused refused 4 1"
 
 
+@pytest.mark.deep("compiles in a process of its own")
 @needs_compiler
 def test_threads_that_call_first_together_all_get_the_result(house: Path):
     program = """
@@ -162,6 +166,7 @@ with ThreadPoolExecutor(8) as pool:
     assert names(set(compiled(house))) == {"leaf": 1, "caller": 1, "above": 1}
 
 
+@pytest.mark.deep("compiles in a process of its own")
 def test_without_a_place_for_a_cache_it_compiles_in_memory(house: Path, tmp_path: Path):
     nowhere = tmp_path / "file"
     nowhere.touch()
@@ -178,6 +183,7 @@ def test_every_kernel_of_the_house_compiles_for_all_its_signatures():
         assert not kernel._can_compile
 
 
+@pytest.mark.deep("compiles in processes of its own")
 @needs_compiler
 def test_what_is_missing_is_compiled_side_by_side_and_reported(tmp_path, monkeypatch):
     """Two of all kernels, in an empty cache."""

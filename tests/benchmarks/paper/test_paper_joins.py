@@ -44,6 +44,7 @@ def test_the_prefix_of_simple_and_the_window_are_true(log):
     assert len(a) == 500 and set(zip(a.tolist(), b.tolist(), strict=True)) < exact
 
 
+@pytest.mark.deep("runs a figure of the paper, small")
 def test_hot_joins_agree_and_ours_never_has_more_than_there_is(log):
     found = fig11.hot(log, 1, [0.5, 1.0])  # raises if the exact joins differ
     assert all(0 <= share <= 1 for share in (*found.ours, *found.kept, *found.simple))
@@ -146,6 +147,7 @@ def test_an_outcome_is_written_as_pictures_table_and_numbers(tmp_path):
     assert spread([1.0, 2.0, 4.0]) == "2 (1 to 4)" and spread([0.5]) == "0.5"
 
 
+@pytest.mark.deep("runs a figure of the paper, small")
 def test_a_figure_runs_from_the_command_line_and_replaces_only_its_own_numbers(tmp_path, capsys):
     (tmp_path / "paper.json").write_text('{"fig9": {"kept": 1}}')
     assert paper.main(["--quick", "--out", str(tmp_path), "fig14"]) == 0

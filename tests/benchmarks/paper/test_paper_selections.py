@@ -145,6 +145,7 @@ def test_errors_of_estimates():
     assert found["sum, as seen"]["half"] == pytest.approx((45**2 + 60**2) / 2)
 
 
+@pytest.mark.deep("runs a figure of the paper, small")
 @pytest.mark.parametrize("figure", [fig15, fig16], ids=["fig15", "fig16"])
 def test_a_run_has_a_row_for_every_load(figure, monkeypatch):
     def small(seed: int, number: int) -> list[dict[str, np.ndarray]]:

@@ -90,6 +90,7 @@ def test_of_an_empty_store(tmp_path):
     store.close()
 
 
+@pytest.mark.deep("copies a store many times")
 def test_files_that_go_meanwhile(folder, tmp_path):
     """Three checkpoints go by, and cold tuples age out, after the manifest was copied."""
     store = opened(folder)
@@ -150,6 +151,7 @@ def test_files_that_go_again_and_again(folder, tmp_path, monkeypatch):
     store.close()
 
 
+@pytest.mark.deep("waits for many checkpoints")
 def test_while_threads_send_and_checkpoints_go_by(tmp_path):
     store = filled(tmp_path / "store", options=replace(LIMITS, segment_bytes=4 << 10))
     acknowledged, end = [BATCHES], threading.Event()
@@ -202,6 +204,7 @@ with small_and_quiet():
 """
 
 
+@pytest.mark.deep("starts a process at work")
 def test_of_a_store_in_another_process(tmp_path):
     sender = subprocess.Popen([sys.executable, "-c", SENDER, tmp_path / "store"], stdout=subprocess.PIPE, text=True)
     assert sender.stdout is not None

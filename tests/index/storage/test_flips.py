@@ -17,6 +17,7 @@ def test_no_damage_to_any_file_gives_a_wrong_answer_in_silence():
         assert told > 3, f"next to no damage to {kind} files was noticed:\n{verdicts}"
 
 
+@pytest.mark.deep("damages files many times")
 def test_without_checksums_the_harness_finds_wrong_answers(monkeypatch):
     """It can fail: a store whose checksums always agree does."""
     for module in ("segments", "wal", "image", "cold_file", "cold_layout"):

@@ -245,6 +245,7 @@ def unsynced(monkeypatch):
     monkeypatch.setattr(manifest_module, "_connect", connect)
 
 
+@pytest.mark.deep("damages a file many times")
 @pytest.mark.usefixtures("unsynced")
 def test_a_flipped_bit_is_found_or_does_no_harm(tmp_path):
     """What opens has all entries, and takes changes."""

@@ -268,4 +268,4 @@ class Machine(RuleBasedStateMachine):
 Machine.TestCase.settings = settings(
     max_examples=examples(40), stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestMachine = Machine.TestCase
+TestMachine = pytest.mark.deep("random lives of a store")(Machine.TestCase)

@@ -19,6 +19,7 @@ from tests.index.storage.stores import OPTIONS, TYPES, batch, crash, files, fill
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
+@pytest.mark.deep("waits for many checkpoints")
 def test_old_tuples_go_cold_and_their_files_go_in_the_end(tmp_path):
     with opened(tmp_path) as store:
         stream = filled(store, 0)
@@ -92,19 +93,19 @@ def test_who_sends_faster_than_tuples_can_leave_waits(tmp_path, monkeypatch):
     with opened(tmp_path) as store:
         filled(store, 60)
         (kept,) = store._kept.values()
-        monkeypatch.setattr("promising.index.storage.stream_store.PATIENCE", 0.0)
+        monkeypatch.setattr("promising.index.storage.cooling.PATIENCE", 0.0)
         seen = []
         write = kept.cold.write
 
         def watched(*given):
-            seen.append(kept._abreast.is_set())
+            seen.append(kept._cooling.abreast.is_set())
             return write(*given)
 
         monkeypatch.setattr(kept.cold, "write", watched)
         kept.checkpoint()
         assert seen[0] is False
-        assert kept._abreast.is_set()
-        kept._abreast.clear()
+        assert kept._cooling.abreast.is_set()
+        kept._cooling.abreast.clear()
         assert kept.stream.append(batch(70)).accepted == 100
 
 

@@ -82,6 +82,7 @@ def test_any_bits_of_any_segment(sound, tmp_path_factory: pytest.TempPathFactory
     assert len(again.damages) >= len(damages) or start == wal.last  # then what is before it is not looked at
 
 
+@pytest.mark.deep("damages every bit")
 def test_every_bit_of_two_segments(tmp_path: Path):
     """One at a time: none goes unnoticed."""
     filled(tmp_path, 2)

@@ -175,6 +175,7 @@ def test_tls_needs_somebody_to_trust(tmp_path):
 # --- Ctrl-C ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep("starts many processes")
 def test_ctrl_c_ends_a_query_with_the_rows_there_are(wide, stores):
     with program("query", wide, "-o", "csv", PROMISING_TARGET=stores) as process:
         assert process.stdout is not None
@@ -189,6 +190,7 @@ def test_ctrl_c_ends_a_query_with_the_rows_there_are(wide, stores):
     assert "Traceback" not in err
 
 
+@pytest.mark.deep("starts many processes")
 def test_a_reader_that_goes_away_is_no_fault(wide, stores):
     with program("query", wide, "-o", "csv", PROMISING_TARGET=stores) as process:
         assert process.stdout is not None
@@ -199,6 +201,7 @@ def test_a_reader_that_goes_away_is_no_fault(wide, stores):
         assert "Traceback" not in process.stderr.read()
 
 
+@pytest.mark.deep("starts many processes")
 @pytest.mark.parametrize("way", ["file", "pipe"])
 def test_an_error_early_in_a_long_file_ends_cleanly(way, stores, tmp_path):
     """Nothing still reads when the program ends."""
@@ -235,6 +238,7 @@ def test_the_shell_on_a_terminal(wide, stores, tmp_path):
         assert terminal.end() == 0
 
 
+@pytest.mark.deep("starts many processes")
 def test_a_query_shows_its_coverage_while_it_runs(wide, stores):
     with Terminal("query", wide, "--budget", "300ms", "--limit-shown", "3", PROMISING_TARGET=stores) as terminal:
         terminal.until(r"(?s)[░▒█]+.*%")

@@ -54,7 +54,7 @@ def test_it_has_the_methods_of_the_other():
     assert there >= {name for name in vars(Session) if not name.startswith("_")} - NOT_OFFERED
 
 
-NOT_OFFERED = {"query_each", "explaining", "stream", "summary", "probing"}
+NOT_OFFERED = {"query_each", "execute_parsed", "explaining", "stream", "summary", "probing"}
 """Steps of a session in process, for the service itself."""
 
 
@@ -224,7 +224,7 @@ def test_a_closed_session_says_so():
 
 @pytest.fixture
 def flaky(monkeypatch: pytest.MonkeyPatch) -> Iterator[Flaky]:
-    monkeypatch.setattr("promising.client.retries.SHORTEST", 0.001)
+    monkeypatch.setattr("promising.client.retries.SHORTEST_WAIT", 0.001)
     made = flaky_service()
     made.session.execute("CREATE STREAM s (ts TIMESTAMP, n INT) TIMESTAMP BY ts")
     yield made

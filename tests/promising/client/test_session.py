@@ -12,14 +12,11 @@ from rich.console import Console
 import promising
 from promising.client.channels import place
 from promising.client.progress_bar import shown
-from promising.client.scripts import many
 from promising.errors import (
     BadSettings,
-    BadSyntax,
     BatchTooLarge,
     DeadlineExceeded,
     Forbidden,
-    StatementError,
     Unauthenticated,
     Unavailable,
 )
@@ -166,30 +163,6 @@ def test_a_table_goes_in_messages_of_the_size_that_was_said():
                 session.ingest("s", table, producer="p", sequence=1)
         with promising.connect(target, retries=0) as session, pytest.raises(Exception, match="larger than max"):
             session.ingest("s", table)
-
-
-# --- several statements ------------------------------------------------------------------------------------------
-
-
-def test_errors_of_one_statement_are_placed_in_the_whole():
-    text = "SHOW STREAMS; -- one\n\tSELECT\n x FROM é;DROP STREAM y"
-    first, second, third = many(text)
-    assert (first.kind, second.kind, third.kind) == ("read", "select", "define")
-    assert [s.sql for s in (first, second, third)] == [
-        "SHOW STREAMS; -- one\n\t",
-        "SELECT\n x FROM é;",
-        "DROP STREAM y",
-    ]
-    for statement, offset in ((second, text.index("x FROM")), (third, text.index("y", 50))):
-        inside = offset - statement.start
-        told = BadSyntax("wrong", statement.sql, inside)
-        whole = BadSyntax("wrong", text, offset)
-        found = statement.placed(told)
-        assert type(found) is BadSyntax and isinstance(found, StatementError)
-        assert (str(found), found.line, found.column) == (str(whole), whole.line, whole.column)
-        assert found.problem == "wrong"
-    plain = BadSyntax("without a place")
-    assert second.placed(plain) is plain
 
 
 # --- the bar -----------------------------------------------------------------------------------------------------

@@ -409,7 +409,7 @@ def test_a_sync_that_fails_acknowledges_nothing_and_loses_nothing(tmp_path):
 
 @pytest.mark.parametrize("mood", ["full", "failing"])
 def test_a_client_goes_on_when_the_disk_does(tmp_path, monkeypatch, mood):
-    monkeypatch.setattr("promising.client.retries.LONGEST", 0.1)
+    monkeypatch.setattr("promising.client.retries.LONGEST_WAIT", 0.1)
     disk = Moody()
     with kept(tmp_path / "data", disk) as kept_session, running(session=kept_session) as target:
         with promising.connect(target, retries=1000) as session:
@@ -517,6 +517,7 @@ def test_the_seed_is_kept_and_another_is_refused(tmp_path):
     assert "seed" in ended.err
 
 
+@pytest.mark.deep("starts many processes")
 def test_a_start_that_fails_lets_go_of_the_data(tmp_path):
     data = tmp_path / "data"
     with running() as taken, pytest.raises(BadSettings, match="is taken"):

@@ -187,6 +187,7 @@ def test_probes_and_batches_are_cut_too(method, clock):
     run(body, session=much(), max_rows=1 << 40, **SOON)
 
 
+@pytest.mark.deep("waits until memory is given back")
 @pytest.mark.parametrize("method", ["Probe", "QueryBatch"])
 def test_probes_and_batches_that_were_cut_hold_on_to_nothing(monkeypatch, method, clock):
     held = []

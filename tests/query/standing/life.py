@@ -110,7 +110,7 @@ TIGHT = {
     "promising.query.standing.stores.SLOTS": 4,
     "promising.query.standing.subscription.CHUNKS": 2,
     "promising.query.standing.views.REMEMBERED": 8,
-    "promising.index.row_versions.LEAST": 2,
+    "promising.index.growing.LEAST": 2,
     "promising.index.log.CHUNK": 32,
 }
 

@@ -1,0 +1,114 @@
+"""Tuples leave memory: which ones, when, and in what order they lie in the file that they go to."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from promising.index.chunks import Chunk
+from promising.index.geometry import zone_starts
+from promising.index.instants import BEGINNING, END
+from promising.index.log import TupleLog
+from promising.index.schema import Column
+from promising.index.storage.cold import Cold
+from promising.index.storage.cold_file import Entry
+from promising.index.storage.store_options import StoreOptions
+from promising.index.stream import Stream
+from promising.index.summary import SummaryState
+from promising.index.summary_index import SummaryIndex, best_summary
+from promising.index.zone import buckets_of
+
+PATIENCE = 0.5  # seconds that a batch waits at most while tuples leave memory
+BEHIND = 8  # runs that may wait to leave memory before batches do
+
+
+class Cooling:
+    """Writes the oldest tuples of a stream to files, a run at a time, and releases them in memory.
+
+    `hot_tuples` stay. Only tuples go that every zone of `G_1` is past.
+    """
+
+    def __init__(self, cold: Cold, options: StoreOptions) -> None:
+        self._cold = cold
+        self._hot, self._run = options.hot_tuples, options.run_tuples
+        self.abreast = threading.Event()
+        """Set unless tuples arrive faster than they can leave."""
+        self.abreast.set()
+
+    def pace(self) -> None:
+        """Who sends faster than tuples can leave memory waits a little, so that memory does not grow for it."""
+        if not self.abreast.is_set():
+            self.abreast.wait(PATIENCE)
+
+    def due(self, stream: Stream) -> bool:
+        """Whether there is too much in memory, and some of it can leave."""
+        with stream.reading() as log:
+            return log.warm - self._hot >= 2 * self._run and bool(self._chunks(stream, log))
+
+    def runs(self, stream: Stream, number: Callable[[], int]) -> Iterator[tuple[int, Entry]]:
+        """Write run after run, until no more can leave; each when its tuples have left, with what the manifest must
+        know of its file.
+
+        number: of the next run.
+        """
+        try:
+            while (made := self._next(stream, number)) is not None:
+                run, entry, cooled = made
+                if cooled:
+                    yield run, entry
+                else:  # some of its tuples have aged out meanwhile
+                    self._cold.delete(run)
+        finally:
+            self.abreast.set()
+
+    def _next(self, stream: Stream, number: Callable[[], int]) -> tuple[int, Entry, bool] | None:
+        with stream.reading() as log:
+            chunks = self._chunks(stream, log)
+            if not chunks:
+                return None
+            if log.warm > self._hot + max(self._hot, BEHIND * self._run):
+                self.abreast.clear()
+            else:
+                self.abreast.set()
+            columns = log.columns_of(chunks)
+            key, zones, buckets = cells_of(stream, columns)
+        run = number()
+        entry = self._cold.write(run, stream.schema.types, columns, zones, buckets, key)
+        self._cold.open(run, entry)
+        with stream.reading() as log:
+            return run, entry, log.cool(run, chunks)
+
+    def _chunks(self, stream: Stream, log: TupleLog) -> list[Chunk]:
+        """The next run of chunks that are to leave memory: a whole one, or as many as there are if one is overdue."""
+        most = max(self._run // log.chunk, 1)
+        states = [summary.state for summary in stream.summaries.values()]
+        left = [
+            s.horizons[0] if s.horizons else BEGINNING
+            for s in states
+            if isinstance(s, SummaryState) or s.identity.auto  # which may have a G_1 again
+        ]
+        found = log.coolable(min(left, default=END), self._hot, most)  # they have left G_1
+        overdue = log.warm >= self._hot + 2 * most * log.chunk
+        return found if len(found) == most or overdue else []
+
+
+def cells_of(stream: Stream, columns: dict[str, Column]) -> tuple[str, NDArray[np.int64], NDArray[np.int64]]:
+    """The key that tuples are ordered by, and the zone and bucket of each, in the summary that reaches furthest."""
+    times = columns[stream.schema.time].values
+    assert times is not None
+    summary = furthest(stream)
+    if summary is None:
+        return stream.schema.time, np.zeros(len(times), np.int64), np.zeros(len(times), np.int64)
+    state = summary.state
+    assert isinstance(state, SummaryState)
+    hashes = state.log.hash_column(columns[summary.key], stream.seed)
+    zones = [] if state.watermark is None else state.identity.geometry.zones(state.watermark)
+    return summary.key, zone_starts(times, zones), buckets_of(hashes, state.identity.sizes)
+
+
+def furthest(stream: Stream) -> SummaryIndex | None:
+    """The summary with structure that reaches furthest back; the first by name if several do."""
+    found = (best_summary(stream.summaries, summary.key) for summary in stream.summaries.values())
+    structured = [s for s in found if s is not None and s.structure != "none"]
+    return max(structured, key=lambda s: (s.reach, s.name), default=None)
