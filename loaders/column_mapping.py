@@ -13,8 +13,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from promising.errors import BadSettings, DuplicateColumn, MissingColumn, UnknownColumn, WrongType
+from promising.index.instants import FARTHEST
 from promising.index.load_plan import LoadPlan
-from promising.index.schema import FARTHEST, LONGEST_STRING
+from promising.index.schema import LONGEST_STRING
 from promising.loaders.input_files import CORRUPT, Fields, quoted
 
 SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "string": "STRING", "bool": "BOOLEAN", "timestamp": "BIGINT"}

@@ -38,7 +38,7 @@ TYPES: Final[dict[Kind, str]] = {
 INFINITE: Final = "DOUBLE('Infinity')"
 NAN: Final = "DOUBLE('NaN')"
 WHOLE: Final = 2.0**52  # floats of this size have no fraction
-LONGEST: Final = 1 << 30  # exceeds the length of any string
+PAST_ANY_STRING: Final = 1 << 30
 LARGEST: Final = 1 << 20  # maximum characters of an expression: some parts are repeated
 
 _ARITHMETIC: Final[dict[type[exp.Expression], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}
@@ -349,9 +349,9 @@ class Writer:
         if any(value is None or not value.is_valid for value in asked):
             return Text("CAST(NULL AS STRING)", "string")
         low, high = reach(*(value.as_py() for value in asked if value is not None))
-        first = max(low, -LONGEST) + (1 if low >= 0 else 0)
-        most = "" if high is None else f", {min(max(high - low, 0), LONGEST)}"
-        return Text(f"substring({self.string(node.this)}, {min(first, LONGEST)}{most})", "string")
+        first = max(low, -PAST_ANY_STRING) + (1 if low >= 0 else 0)
+        most = "" if high is None else f", {min(max(high - low, 0), PAST_ANY_STRING)}"
+        return Text(f"substring({self.string(node.this)}, {min(first, PAST_ANY_STRING)}{most})", "string")
 
     def concat(self, node: exp.Concat) -> Text:
         parts = ", ".join(f"coalesce({text}, '')" for text in self._texts(_all(node), node))

@@ -25,7 +25,7 @@ from promising.loaders.scan_reader import ROWS, Connect, read_piece, read_warm
 
 BYTES = 32 << 20  # per partition, as far as row groups allow
 ARRIVALS = 1 << 18  # tuples in memory per partition
-LONGEST = 50_000  # characters of conditions in a statement
+LONGEST_CONDITIONS = 50_000  # characters in a statement
 DIRECTIONS = ("desc", "asc", "weighted")
 COMPARED: dict[type[Filter], str] = {
     spark.EqualTo: "=",
@@ -102,7 +102,7 @@ class Reader(DataSourceReader):
         asked = self.question
         columns = dict.fromkeys([*asked.names, *(condition.column for condition in self.conditions)])
         text = f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(asked.stream)}"
-        told, room = [], LONGEST
+        told, room = [], LONGEST_CONDITIONS
         for condition in self.conditions:
             if len(condition.sql) <= room:
                 told.append(condition.sql)

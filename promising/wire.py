@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from promising.errors import BadRequest
-from promising.index.regions import EVER, Absorbed, Appended, Description, Guess, Regions, Story, Window, ZoneInfo
+from promising.index.instants import BEGINNING, END
+from promising.index.regions import Absorbed, Appended, Description, Guess, Regions, Story, Window, ZoneInfo
 from promising.query.answers import Cut, Done, Explanation, Frame, Progress
 from promising.summaries.adt import Estimates
 from promising.summaries.keys import Keys
@@ -118,8 +119,8 @@ def window_to(window: Window) -> common_pb2.Window | None:
 
 
 def window_from(told: common_pb2.Window) -> tuple[int, int]:
-    start = micros(told.start) if told.HasField("start") else EVER[0]
-    return start, micros(told.end) if told.HasField("end") else EVER[1]
+    start = micros(told.start) if told.HasField("start") else BEGINNING
+    return start, micros(told.end) if told.HasField("end") else END
 
 
 # --- results -----------------------------------------------------------------------------------------------------

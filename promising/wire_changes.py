@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from promising import wire, wire_errors, wire_times
 from promising.errors import PromisingError
+from promising.index import instants
 from promising.query.standing.subscription import Delta
 from promising.v1 import common_pb2, queries_pb2
 
-BEGINNING = -(1 << 62)
+BEGINNING = instants.BEGINNING
 """Where views stand before the first tuple: on the wire it is left out."""
 ID, END = "id", "end"
-LONGEST = 2000  # characters of the message of an error
+LONGEST_MESSAGE = 2000  # characters, of an error
 
 
 class Opened(NamedTuple):
@@ -42,7 +43,7 @@ def opened_from(told: queries_pb2.SubscriptionOpened) -> Opened:
 
 def refused(number: int, problem: PromisingError) -> queries_pb2.SubscriptionSection:
     """The end of a subscription."""
-    refusal = common_pb2.Refusal(reason=wire_errors.reason_of(type(problem)), message=str(problem)[:LONGEST])
+    refusal = common_pb2.Refusal(reason=wire_errors.reason_of(type(problem)), message=str(problem)[:LONGEST_MESSAGE])
     return queries_pb2.SubscriptionSection(number=number, error=refusal)
 
 

@@ -200,3 +200,13 @@ class Keys:
         counts = counts.copy()
         left = compact(rows, kept, starts, counts, out)
         return Lists(out[:left], starts, counts)
+
+
+def finished(loading: Generator[None, None, Lists]) -> Lists:
+    """The result of `Keys.load`, run without pausing."""
+    while True:
+        try:
+            next(loading)
+        except StopIteration as stop:
+            lists: Lists = stop.value
+            return lists

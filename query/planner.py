@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from promising.index import SummaryIndex
-from promising.index.regions import EVER
+from promising.index.instants import BEGINNING, END
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
 from promising.query import cardinality
@@ -351,8 +351,8 @@ def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
         for name in sorted(streams):
             held.enter_context(streams[name].reading())
         seen = [t for s in streams.values() for t in (s.latest, s.watermark) if t is not None]
-        end = max(seen) + 1 if seen else EVER[1]
-        start = EVER[0] if bound.window is None or not seen else end - bound.window
+        end = max(seen) + 1 if seen else END
+        start = BEGINNING if bound.window is None or not seen else end - bound.window
         out = []
         for number, source in enumerate(bound.sources):
             summary = bound.join.summaries[number] if bound.join is not None else None

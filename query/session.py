@@ -12,8 +12,10 @@ from sqlglot import exp
 
 from promising.errors import BadPackage, BadQuestion, Unsupported
 from promising.index import Appended, Description, Regions, Story, Stream
+from promising.index.arrivals import fetch
 from promising.index.load_plan import LoadPlan
 from promising.index.prepared_load import Attached
+from promising.index.scan_plan import ScanPlan
 from promising.index.schema import Batch
 from promising.index.storage.package import attach, read_manifest
 from promising.index.stream import wall_clock
@@ -28,7 +30,7 @@ from promising.query.definitions import Definitions
 from promising.query.explain import explaining
 from promising.query.result_sinks import schema
 from promising.query.resume_tokens import Shelf
-from promising.query.scan_planner import ScanPlan, Written, fetch, plan_scan
+from promising.query.scan_planner import Written, plan_scan
 from promising.query.sql import nodes, parse, parse_known, parse_many
 from promising.query.standing.engine import Engine
 from promising.query.standing.explain_standing import explain_standing

@@ -119,6 +119,11 @@ class Footer:
         """First byte and length of a column chunk."""
         return _range(self.meta.row_group(group).column(column))
 
+    def extent(self, group: int, column: int) -> tuple[Any, Any] | None:
+        """The least and the greatest value of a column chunk, as stored; None if the file does not tell."""
+        found = self.meta.row_group(group).column(column).statistics
+        return (found.min_raw, found.max_raw) if found is not None and found.has_min_max else None
+
     def ranges(self, group: int) -> list[tuple[int, int]]:
         """Of all column chunks of a group."""
         found = self.meta.row_group(group)

@@ -13,9 +13,10 @@ import pyarrow as pa
 from promising import wire, wire_times
 from promising.client.connection import Ask
 from promising.errors import BadQuestion, BadRequest, BadToken, NoSuchName, UnknownName, WrongType
+from promising.index.instants import FARTHEST
 from promising.index.regions import Description, Regions, Story, check_window
 from promising.index.scan_plan import ScanPlan
-from promising.index.schema import FARTHEST, Schema
+from promising.index.schema import Schema
 from promising.query.answers import Done, Explanation
 from promising.query.budgets import Budget, nanoseconds
 from promising.summaries.adt import Estimates

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from promising.errors import BadSettings, LimitReached, PromisingError, StorageFull, StorageUnavailable, Unavailable
 
 RETRIES = 5
-SHORTEST = 0.1  # seconds
-LONGEST = 5.0
+SHORTEST_WAIT = 0.1  # seconds
+LONGEST_WAIT = 5.0
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Retries:
         """
         if tries > self.most:
             return None
-        bound: float = min(SHORTEST * 2 ** (tries - 1), LONGEST)
+        bound: float = min(SHORTEST_WAIT * 2 ** (tries - 1), LONGEST_WAIT)
         if isinstance(problem, Unavailable | StorageFull | StorageUnavailable):
             return self.draw.uniform(bound / 2, bound)
         if isinstance(problem, LimitReached) and problem.retry_seconds is not None:

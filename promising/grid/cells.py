@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.errors import BadQuestion
+from promising.index.instants import BEGINNING
 from promising.index.regions import Description, ZoneInfo
 from promising.index.time_text import UNITS
 
@@ -38,7 +39,7 @@ def stretches(zones: list[ZoneInfo]) -> list[Stretch]:
     zone is drawn as a common border; a greater one is due to late tuples.
     """
     out: list[Stretch] = []
-    reached = -(1 << 62)
+    reached = BEGINNING
     for zone in sorted(zones, key=lambda z: (z.start, z.zone)):
         shared = zone.reason == "late" or zone.start < reached
         if shared and zone.reason != "late" and reached - zone.start <= (out[-1].end - out[-1].start) // 100:

@@ -26,9 +26,9 @@ COUNT = 1  # number of entries
 TOP = 2  # places used so far
 SLOT = 3  # no entry ends in an earlier slot
 SHIFT = 4  # a slot spans 2^SHIFT microseconds
-METAS = 5
+ENDLESS = 5  # an end from here on is no end
+METAS = 6
 
-NEVER = (1 << 62) - 1
 START = np.uint64(0x9E3779B97F4A7C15)
 
 LINKS = "int32[:,::1]"
@@ -65,7 +65,7 @@ def link(ids, times, links, heads, slots, index, meta, place):
         links[first, PREV] = place
     heads[code, 0] = place
     heads[code, 1] += 1
-    if times[place, 1] >= NEVER:
+    if times[place, 1] >= meta[ENDLESS]:
         links[place, LATER] = -1
         links[place, EARLIER] = NO_SLOT
     else:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from promising.index.regions import Window
 from promising.index.snapshot import Rows, Snapshot
 from promising.index.summary_index import SummaryIndex
-from promising.query.key_rows import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, Lists
+from promising.query.key_rows import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, finished
 from promising.query.preference import BoundPreference, exact_counts
 from promising.query.promising_set import ANY, READY, ROUGH, PromisingSet
 
@@ -335,13 +335,7 @@ class EntryPlan:
     def key_of(self, side: int, entry: int) -> int | str | None:
         """The key of an entry, read from one of its tuples; None if none is in the snapshot."""
         attribute = self.sides[side].attribute
-        loading = self.keys(side).load(self.set.hash[entry : entry + 1])
-        while True:
-            try:
-                next(loading)
-            except StopIteration as stop:
-                lists: Lists = stop.value
-                break
+        lists = finished(self.keys(side).load(self.set.hash[entry : entry + 1]))
         if not len(lists.rows) or attribute is None:
             return None
         snapshot = self.sides[side].snapshot

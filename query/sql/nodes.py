@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from promising.errors import BadClause
+from promising.index.instants import FARTHEST
 
 MICROS: dict[str, int] = {
     "MICROSECOND": 1,
@@ -24,8 +25,6 @@ MICROS: dict[str, int] = {
     "WEEK": 604_800_000_000,
 }
 """Units of time in microseconds. Months and years are not units: they vary in length."""
-
-LONGEST = 2**61  # maximum span in microseconds: the sum of two fits 64 bits
 
 
 class Node(exp.Expression):
@@ -200,7 +199,7 @@ class Span(Node):
 
     @property
     def micros(self) -> int:
-        """Exact microseconds; raises BadClause unless an integer within `LONGEST`."""
+        """Exact microseconds; raises BadClause unless an integer within `FARTHEST`."""
         amount = self.args["amount"]
         sign, number = ("-", amount.this) if isinstance(amount, exp.Neg) else ("", amount)
         return whole_micros(sign + number.this, self.args.get("unit") or "SECOND")
@@ -212,7 +211,7 @@ def interval_micros(node: exp.Interval) -> int:
 
 
 def whole_micros(amount: str, unit: str) -> int:
-    """`amount` units in exact microseconds; raises BadClause unless an integer within `LONGEST`."""
+    """`amount` units in exact microseconds; raises BadClause unless an integer within `FARTHEST`."""
     shown = f"{amount} {unit.lower()}s"
     try:
         number = Decimal(amount)
@@ -227,7 +226,7 @@ def whole_micros(amount: str, unit: str) -> int:
     micros, rest = divmod(top * MICROS[unit], bottom)
     if rest:
         raise BadClause(f"{shown}: not a whole number of microseconds")
-    if abs(micros) > LONGEST:
+    if abs(micros) > FARTHEST:
         raise BadClause(f"{shown}: longer than any span of time here")
     return micros
 

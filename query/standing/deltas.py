@@ -13,9 +13,6 @@ NEG_EXP = -1
 NEG_INV = -2
 """A result went before its time."""
 
-NEVER = (1 << 62) - 1
-"""When a result ends that nothing but a retraction ends."""
-
 Ids = NDArray[np.int64]
 """Results by the tuples they are made of: a row each, a column per leaf."""
 Times = NDArray[np.int64]
