@@ -200,7 +200,6 @@ def _digest(spark: Any, file: File) -> str:
 
 
 def _head(spark: Any, file: File, encoding: str) -> str:
-    """The beginning of a text file, decompressed."""
     jvm = spark._jvm
     stream = _open(spark, file)
     try:
@@ -289,7 +288,6 @@ def _read_parquet(spark: Any, files: Sequence[File], options: Mapping[str, str])
 
 
 def quoted(name: str) -> str:
-    """A name quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -88,7 +88,6 @@ class Place:
 
     @property
     def producer(self) -> str:
-        """The producer's name for the batches."""
         return f"spark:{_short(self.job)}:{self.partition // GROUP}"
 
     def sequence(self, number: int) -> int:
@@ -174,7 +173,6 @@ def cut(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def digest(table: pa.Table) -> int:
-    """A 64-bit digest of the content."""
     found = hashlib.blake2b(digest_size=8)
     for column in table.columns:
         found.update(pc.is_null(column).cast(pa.uint8()).to_numpy())

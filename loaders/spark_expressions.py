@@ -110,7 +110,6 @@ class Writer:
     # --- kinds -----------------------------------------------------------------------------------------------------
 
     def unified(self, nodes: Sequence[exp.Expression]) -> tuple[Kind, list[str]]:
-        """Values coerced to one type."""
         parts = [self._write(node) for node in nodes]
         kinds = {part.kind for part in parts if part.kind != "null" and part.literal is None}
         if not kinds:

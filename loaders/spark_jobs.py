@@ -24,7 +24,6 @@ class Progress(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Rows per second in this stage."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
 

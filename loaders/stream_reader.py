@@ -151,7 +151,6 @@ class Reader(DataSourceReader):
                     yield from read_warm(service, share.scan, first, last)
 
     def _batch(self, table: pa.Table) -> pa.RecordBatch:
-        """Rows for Spark: the wanted columns, under its names."""
         columns = []
         for own, field in zip(self.question.names, self.schema, strict=True):
             column = table[own].combine_chunks()

@@ -38,7 +38,6 @@ def candidates(bound: Bound, snapshots: list[Snapshot]) -> Guess:
 
 
 def answer_rows(bound: Bound, found: Guess) -> Guess:
-    """Estimated rows of the answer, given the candidates."""
     others = len(bound.predicates) - (bound.constants is not None)  # candidates are already restricted to the constants
     if not bound.predicates:
         return found

@@ -113,5 +113,4 @@ class Catalog:
         return NoSuchName(f"no {kind} {name.name!r}{hint}", sql, offset_of(name))
 
     def readers(self, name: str) -> list[str]:
-        """Continuous queries that read the stream, summary or table."""
         return sorted(q.name for q in self.queries.values() if name.lower() in q.reads)

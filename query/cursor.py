@@ -67,7 +67,6 @@ class Cursor:
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory held."""
         sampler = self.plan.sampler
         return self.plan.worker.nbytes + self.plan.result.nbytes + (0 if sampler is None else sampler.nbytes)
 
@@ -286,7 +285,6 @@ class Cursor:
         )
 
     def _candidates(self, complete: bool) -> Guess:
-        """Total candidates: processed and remaining."""
         done = float(self.plan.worker.done)
         if complete:
             return Guess(done, done, done)

@@ -53,7 +53,6 @@ class Definitions:
         self.seed = seed
 
     def run(self, node: exp.Expression, sql: str) -> Done | pa.Table:
-        """Execute any statement but a query."""
         with self.catalog.lock:
             if isinstance(node, nodes.CreateStream):
                 return self._create_stream(node, sql)
@@ -378,7 +377,6 @@ class Definitions:
 
 
 def _options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[str, Any]:
-    """OPTIONS by name, converted to their types."""
     out: dict[str, Any] = {}
     for option in node.args.get("options") or []:
         name = option.this.name.lower()

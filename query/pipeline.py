@@ -20,7 +20,6 @@ class Pipeline:
 
     @property
     def granularities(self) -> tuple[int, ...]:
-        """Granularities that tuples were read from."""
         mask = 0
         for touched in self._touched:
             mask |= touched

@@ -238,7 +238,6 @@ class _Planner:
             self._tell(f"keys of {self._name(number)}.{side.attribute or '(expression)'} from {how}")
 
     def _keyed(self, side: int, preference: BoundPreference | None) -> tuple[str | None, SummaryIndex | None]:
-        """The key attribute of one side, and its summary."""
         bound = self.bound
         if bound.join is not None:
             return bound.join.attributes[side], bound.join.summaries[side]

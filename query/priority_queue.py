@@ -31,7 +31,6 @@ class Queue:
         return int(self.heaped[0]) + self.waiting
 
     def members(self) -> Numbers:
-        """All entries, unordered."""
         pooled = np.flatnonzero(self.pooled).astype(np.int32)
         return np.concatenate((self.heap[: self.heaped[0]], pooled)) if self.heaped[0] else pooled
 
@@ -82,7 +81,6 @@ class Queue:
         return bool(self.heaped[0])
 
     def best(self, priority: NDArray[np.float64], tie: NDArray[np.int64]) -> float | None:
-        """The highest priority; None if the queue is empty."""
         return float(priority[self.heap[0]]) if self.ready(priority, tie) else None
 
     def _move_border(self, priority: NDArray[np.float64], tie: NDArray[np.int64]) -> None:

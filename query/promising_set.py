@@ -113,7 +113,6 @@ class PromisingSet:
         return self._queue.pop(*columns, state, self.units, most_units, most_entries, above)
 
     def beyond(self, above: float) -> bool:
-        """Whether the best entry's priority exceeds `above`."""
         best = self._queue.best(self.priority, self.tie)
         return best is not None and not best <= above
 

@@ -27,7 +27,6 @@ class Shown(NamedTuple):
 
 
 def schema(bound: Bound) -> pa.Schema:
-    """Schema of the answer."""
     return pa.schema([(name, ARROW[o.kind]) for name, o in zip(bound.names, bound.outputs, strict=True)])
 
 
@@ -47,7 +46,6 @@ class Plain:
 
     @property
     def full(self) -> bool:
-        """Whether the LIMIT is reached."""
         return self.bound.limit is not None and self.count >= self.bound.limit
 
     def add(self, batch: Batch) -> int:

@@ -24,7 +24,6 @@ class Shelf:
         self._cursors: OrderedDict[str, tuple[int, Cursor]] = OrderedDict()
 
     def put(self, cursor: Cursor) -> str:
-        """Store a cursor; returns its token."""
         name = secrets.token_hex(12)
         now = self._clock()
         with self._lock:

@@ -15,7 +15,6 @@ NAN = np.float64("nan")
 
 
 def bits(buffer: pa.Buffer, offset: int, rows: int) -> NDArray[np.uint8]:
-    """The bits of an Arrow bitmap as bytes 0 and 1."""
     first = offset >> 3
     packed = np.frombuffer(buffer, np.uint8)[first : (offset + rows + 7) >> 3]
     return np.unpackbits(packed, bitorder="little")[offset - 8 * first :][:rows]

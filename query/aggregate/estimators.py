@@ -141,7 +141,6 @@ class _View:
         return (value, unknown, value) if aggregate.function == "min" else (value, value, unknown)
 
     def _present(self, column: Column | None) -> Counts:
-        """Non-null rows of the sample, by group."""
         if column is None or column.rows == self.hits.sum():
             return self.hits
         if self.ids is None:
@@ -218,7 +217,6 @@ class _View:
 
 
 def _known(bound: Floats) -> pa.Array:
-    """A bound, null where not finite."""
     return pa.array(bound, mask=~np.isfinite(bound))
 
 

@@ -23,8 +23,6 @@ ValueOf = Callable[[Rows], NDArray[np.float64]]
 
 @dataclass
 class Side:
-    """One stream of the query, and its key directory."""
-
     snapshot: Snapshot
     hasher: Hasher
     attribute: str | None
@@ -73,7 +71,6 @@ class EntryPlan:
         self._tried: Hashes = np.empty(0, np.int64)
 
     def again(self) -> "EntryPlan":
-        """An empty copy of this plan."""
         return EntryPlan(self.sides, self.preference, restrict=self.restrict, value_of=self.value_of, extra=self.extra)
 
     @property
@@ -172,7 +169,6 @@ class EntryPlan:
         self._add(*self._present(hashes))
 
     def _add(self, hashes: Hashes, *counts: Counts) -> None:
-        """Add entries for keys, with the priority that their counts give."""
         preference = self.preference
         priority = np.zeros(len(hashes)) if preference is None else self.priorities(*counts)
         rough = self.banded or (preference is not None and not self.exact and preference.direction == "DESC")
@@ -185,7 +181,6 @@ class EntryPlan:
         self._grow(before)
 
     def priorities(self, *counts: Counts) -> NDArray[np.float64]:
-        """The priority of keys with these counts per side."""
         assert self.preference is not None
         known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, counts, strict=True))}
         columns = exact_counts(self.preference.estimates, known)
@@ -201,7 +196,6 @@ class EntryPlan:
         self.total += float(self.set.units[before:].astype(np.float64).sum())
 
     def _plan_tuples(self, side: int) -> Generator[None, None, None]:
-        """One entry per tuple of one side."""
         snapshot, hasher = self.sides[side].snapshot, self.sides[side].hasher
         assert self.value_of is not None and self.preference is not None
         self.set.reserve(snapshot.size)

@@ -128,7 +128,6 @@ class Guided(Operator):
         self.rank = before + min(at + 1, len(ids))
 
     def lists(self, side: int, ids: NDArray[np.int32]) -> Generator[None, None, Lists]:
-        """The rows of the entries on one side, in the snapshot."""
         if self.plan.preference is not None and self.plan.preference.side == side:
             numbers = np.arange(len(ids))
             self.read += len(ids)

@@ -74,7 +74,6 @@ class Compiled:
 
 
 def spread(value: Value, rows: int) -> pa.Array:
-    """`value` as an array of `rows` values."""
     if not isinstance(value, pa.Scalar):
         return value
     return pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type)

@@ -133,7 +133,6 @@ class _Compiler:
         return arithmetic.negate(self.compile(inner), self.place(node))
 
     def chain(self, node: exp.Expression) -> Compiled:
-        """AND or OR, of any number of operands."""
         parts = [self.condition(part) for part in self.operands(node)]
         return branches.conjunction(parts) if isinstance(node, exp.And) else branches.disjunction(parts)
 

@@ -55,7 +55,6 @@ class Call:
         return number
 
     def all(self) -> list[Compiled]:
-        """The arguments of a variadic function."""
         first = [self.node.this] if self.node.args.get("this") is not None else []
         return [self.compile(argument) for argument in (*first, *self.node.expressions)]
 
@@ -133,7 +132,6 @@ def _coalesce(call: Call) -> Compiled:
 
 
 def _nullif(call: Call) -> Compiled:
-    """The first argument, or NULL if it equals the second."""
     part, other = (call.compile(call.node.args[name]) for name in ("this", "expression"))
     equal = comparisons.compare("=", part, other, call.place)
     none = pa.scalar(None, ARROW[part.kind])

@@ -15,7 +15,6 @@ class TableChanges(Queries):
     """Values are constants; rows are identified by primary key."""
 
     def insert(self) -> exp.Expression:
-        """INSERT or UPSERT."""
         kind = self.word
         self.advance()
         if self.word == "OR":
@@ -85,7 +84,6 @@ class TableChanges(Queries):
         return nodes.TableChange(kind="DELETE", this=name, key=key, keys=keys)
 
     def which(self, kind: str) -> tuple[exp.Identifier, list[exp.Expression]]:
-        """WHERE and the primary keys of the rows."""
         if self.word in (";", END):
             self.refuse(f"{kind} without WHERE")
         self.expect("WHERE", "and the primary key")

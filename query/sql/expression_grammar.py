@@ -144,7 +144,6 @@ class Scalars(Literals):
         return exp.Not(this=placed(node, start)) if negated else node
 
     def test(self, left: exp.Expression, start: int) -> exp.Expression:
-        """IS [NOT] NULL, TRUE or FALSE."""
         place = self.advance().start
         negated = self.take("NOT")
         if self.word not in ("NULL", "TRUE", "FALSE"):
@@ -254,7 +253,6 @@ class Scalars(Literals):
         return placed(exp.Column(this=second, table=first), start)
 
     def estimate(self, start: int) -> exp.Expression:
-        """The rest of `SUMMARY.Estimate.Count(column)`."""
         self.advance()
         what = self.word
         if not self.is_word():

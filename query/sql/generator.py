@@ -47,7 +47,6 @@ _NEGATED = (exp.Is, exp.Between, exp.In, exp.Like, exp.ILike)  # nodes that cont
 
 
 def level(node: exp.Expression) -> int:
-    """The precedence of a node."""
     if isinstance(node, exp.Not) and isinstance(node.this, _NEGATED):
         node = node.this
     return _LEVELS.get(type(node), ATOM)

@@ -119,7 +119,6 @@ class Queries(Calls):
         return node
 
     def subquery(self) -> exp.Expression:
-        """The single SELECT inside EXISTS."""
         start, preferring = self.start, self.preferring
         if self.word == "WITH":
             self.refuse("WITH before a query (a common table expression)")
@@ -133,7 +132,6 @@ class Queries(Calls):
         return node
 
     def several(self, one: Callable[[], T]) -> list[T]:
-        """One or more, separated by commas."""
         found = [one()]
         while self.take(","):
             found.append(one())
@@ -166,7 +164,6 @@ class Queries(Calls):
             self.fail(BadSyntax, "* has no other name")
 
     def sources(self, args: dict[str, object]) -> None:
-        """FROM and one or two streams."""
         place = self.advance().start
         args["from_"] = placed(exp.From(this=self.stream()), place)
         joins: list[exp.Expression] = []

@@ -138,7 +138,6 @@ class Statements(TableChanges):
         return nodes.CreateTable(this=name, exists=exists, columns=columns, key=keys[0], retroactive=retroactive)
 
     def table_part(self, columns: list[exp.Expression], keys: list[exp.Identifier]) -> None:
-        """A column of a table, or its primary key."""
         place, primary = self.start, self.take_all("PRIMARY", "KEY")
         if primary:
             self.expect("(", "and a column")

@@ -92,7 +92,6 @@ def _comment_end(sql: str, start: int) -> int:
 
 
 def _run(sql: str, start: int) -> str:
-    """The letters and digits from here on, truncated."""
     end = start
     while end < len(sql) and end < start + 40 and (sql[end].isalnum() or sql[end] in "._"):
         end += 1
@@ -100,7 +99,6 @@ def _run(sql: str, start: int) -> str:
 
 
 def _stray(sql: str, at: int) -> BadSyntax:
-    """The error where no token begins."""
     char = sql[at]
     if char == "'":
         return BadSyntax("a string without an end", sql, at)

@@ -85,7 +85,6 @@ class CallForm:
 
     @property
     def takes(self) -> str:
-        """The number of arguments, for messages."""
         most = max(len(self.args), self.least)
         count = f"at least {self.least}" if self.rest else f"{self.least} or {most}" if self.least < most else f"{most}"
         return f"{count} argument{'' if count.endswith('1') else 's'}"
