@@ -66,9 +66,8 @@ SHOWN = 3  # refused rows shown by an error
 class Report:
     """The outcome of a load.
 
-    rows: rows read. accepted: rows now in the stream. refused: rows by reason; invalid rows are in the quarantine, with
-    file and text, rows too old are not. duplicate: the same load was done before, and added nothing now. resumed: the
-    package already existed.
+    rows: rows read. accepted: rows now in the stream. refused: rows by reason; invalid ones are quarantined, with file
+    and text, those too old are not. duplicate: loaded before, nothing added. resumed: the package existed.
     """
 
     stream: str
@@ -109,10 +108,8 @@ def bulk_load(
     mapping: columns of the stream to fields of the files; unnecessary for equal names.
     format: csv, json or parquet, if the file names do not show it. options: of Spark's reader, for example `sep`.
     time_unit: of integers since 1970: s, ms, us or ns. time_zone: of times without one.
-    token: the name of this load. By default derived from path, size and date of the files, the stream and the mapping,
-        so that repeating the call adds nothing.
-    quarantine: a Spark path for invalid rows, as JSON with their reason, in a folder named by the token; by default
-        beside the package.
+    token: the name of this load; by default derived from the files (path, size, date), the stream and the mapping.
+    quarantine: a Spark path for invalid rows, as JSON, in a folder named by the token; by default beside the package.
     on_progress: receives progress. If it raises, the load stops.
     """
     with shipping.undisturbed(shipping.classic(spark)):

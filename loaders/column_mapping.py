@@ -1,7 +1,6 @@
 """Maps fields of files to columns of a stream, in Spark SQL: each row gets its values, or the number of its fault.
 
-Nothing runs row by row in Python. Rows are checked as in live ingest, with the same reasons; in addition, lines that
-cannot be parsed and unreadable times are refused.
+Nothing runs row by row in Python. Rows are checked as in live ingest; unparsable lines and times are refused, too.
 """
 
 import difflib
@@ -47,8 +46,7 @@ class Faults:
 class Times:
     """How times are interpreted.
 
-    unit: of integers since 1970: s, ms, us or ns. zone: of times without one; None is UTC, and an error if some have a
-    zone and others do not.
+    unit: of integers since 1970: s, ms, us or ns. zone: of times without one; None is UTC, if no others have a zone.
     """
 
     unit: str | None = None

@@ -1,7 +1,6 @@
 """Runs a query on Spark: the service plans what to read, executors read it at its source.
 
-The answer is the service's as of the planning of the scan. With a share below one, it is exactly that answer's rows
-with one of the most promising keys.
+The answer is the service's as of planning; with a share below one, exactly its rows with the most promising keys.
 """
 
 import json

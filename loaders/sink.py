@@ -59,8 +59,7 @@ class OtherRows(BatchError):
 class Target:
     """Where rows are written.
 
-    columns: of the stream, with type and name in the DataFrame. required: those that must not be null. strict: rows
-    that are too old, or too far ahead, fail the job.
+    columns: of the stream, with type and name in the DataFrame. required: not null. strict: late or future rows fail.
     """
 
     connect: Connect

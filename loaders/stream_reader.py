@@ -1,7 +1,6 @@
 """Reads a stream into a DataFrame: filters are pushed down to regions, and promising regions are read first.
 
-The service plans which data to read; tasks read cold row groups from files, and ask the service only for tuples in its
-memory.
+The service plans what to read; tasks read cold row groups from files, and ask it only for tuples in its memory.
 
 Spark 4.3 retains the filters that a query pushed down with the loaded DataFrame, so another query on the same DataFrame
 silently loses rows. Hence pushdown is opt-in, for a DataFrame loaded for a single query; the options `start`, `end` and
@@ -38,11 +37,7 @@ COMPARED: dict[type[Filter], str] = {
 
 @dataclass(frozen=True)
 class Question:
-    """What is read.
-
-    names: the wanted columns, in order, with their names in Spark. keys: those with summaries. conditions: which rows.
-    preference: a direction and its key.
-    """
+    """What is read: `names` are the columns and their names in Spark, `keys` those with summaries."""
 
     stream: str
     types: dict[str, str]

@@ -48,11 +48,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Frame:
-    """One step of an answer.
+    """One step of an answer: "append" adds rows, "replace" is the whole answer so far.
 
-    "append" frames hold new rows; "replace" frames hold the whole answer so far and supersede earlier frames. `lower`
-    and `upper` bound the aggregates of a "replace" frame, by column and row: null where no bound is known or the column
-    is not an aggregate.
+    `lower` and `upper` bound the aggregates of a "replace" frame, by column and row; null if unknown or no aggregate.
     """
 
     rows: pa.Table

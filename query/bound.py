@@ -21,11 +21,7 @@ class Source:
 
 @dataclass(frozen=True)
 class JoinKey:
-    """The equality that joins two streams.
-
-    Per side: the column in `attributes` (None for an expression), its summary, and the expression in `values`, cast to
-    a common type.
-    """
+    """The equality that joins two streams. `values` have a common type; an attribute is None if not a column."""
 
     values: tuple[Compiled, Compiled]
     attributes: tuple[str | None, str | None]

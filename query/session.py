@@ -143,8 +143,7 @@ class Session:
     def load_table(self, name: str, rows: Batch, mode: Mode = "upsert") -> Changed:
         """Write rows to a reference table, all or none: a mapping of columns, a pyarrow Table or a RecordBatch.
 
-        mode: `upsert` replaces rows of the same primary key, `insert` rejects them, `update` rejects others and may
-        omit columns, which remain unchanged.
+        mode: `upsert`; `insert` rejects existing keys; `update` rejects new ones and leaves omitted columns unchanged.
         """
         with self.catalog.lock:
             return self._definitions.tables.load(self._table(name), rows, mode=mode)

@@ -81,10 +81,9 @@ class Result:
 
 
 class Groups:
-    """Aggregates by key of all rows added so far; groups are in order of first appearance.
+    """Aggregates by key of all rows added so far; groups are in order of first appearance. O(1) per row.
 
-    NULL keys are equal, so are NaN keys, and 0.0 equals -0.0. NULL arguments are ignored. Without keys there is always
-    one group. Adding is O(1) per row.
+    NULL keys are equal, so are NaN keys; 0.0 equals -0.0. NULL arguments are ignored. Without keys there is one group.
     """
 
     def __init__(self, keys: Sequence[Kind], aggregates: Sequence[Aggregate]) -> None:

@@ -1,7 +1,6 @@
-"""Confidence limits from a simple random sample without replacement.
+"""Confidence limits, by group, from a simple random sample without replacement.
 
-`draws` units were drawn out of `population`, 0 <= draws < population; f = draws / population. Array elements are
-groups.
+`draws` units were drawn out of `population`, 0 <= draws < population; f = draws / population.
 """
 
 from statistics import NormalDist

@@ -60,9 +60,9 @@ class Sample:
 class Estimated:
     """One row per group seen: those of the exact part first, then in order of first appearance.
 
-    `value`, `lower` and `upper` have an array per aggregate; a null bound is unknown. Each interval individually holds
-    with the requested confidence. `hits` counts the sample's rows by group. If `exact`, nothing is left to sample and
-    the bounds equal the value.
+    `value`, `lower` and `upper` are by aggregate; a null bound is unknown. Each interval individually has the requested
+    confidence. `hits` counts sampled rows by group. If `exact`, nothing is left to sample and the bounds equal the
+    value.
     """
 
     keys: list[pa.Array]

@@ -107,10 +107,9 @@ class Strings:
 
 
 class GroupKeys:
-    """Encodes key columns as words, and back.
+    """Encodes key columns as words, and back: numbers and times as they are, strings as codes.
 
-    Numbers and times are their own word, strings a code. Every bit pattern of a number or time is a valid value, so
-    nulls are flagged in additional words.
+    Every bit pattern of a number or time is a valid value, so nulls are flagged in additional words.
     """
 
     def __init__(self, kinds: Sequence[Kind]) -> None:

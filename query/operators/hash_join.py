@@ -9,11 +9,7 @@ from promising.query.operators.operator import Batch, Guess, Operator, Pace, Sli
 
 
 class HashJoin(Operator):
-    """All pairs of tuples with equal keys.
-
-    `probe` is the side that is scanned. The other side's keys are from its summary's postings, or from a directory
-    built first.
-    """
+    """All pairs with equal keys: scans the `probe` side; looks up the other in a summary's postings, or builds them."""
 
     def __init__(
         self, snapshots: list[Snapshot], probe: int, hashers: list[Hasher], keys: Keys | None, pace: Pace

@@ -1,7 +1,6 @@
-"""Comparisons, IN and LIKE, in three-valued logic.
+"""Comparisons, IN and LIKE, in three-valued logic. Strings compare by bytes.
 
-Floats are totally ordered, as in DuckDB: NaN equals NaN and is greater than every other value; -0.0 equals 0.0. Strings
-compare by bytes.
+Floats are totally ordered, as in DuckDB: NaN equals NaN and is greater than every other value; -0.0 equals 0.0.
 """
 
 import math
@@ -55,8 +54,7 @@ def _never_nan(written: Compiled, part: Compiled) -> bool:
 def comparison(operator: Comparison, kind: Kind, left_sure: bool = False, right_sure: bool = False) -> Kernel:
     """The kernel that compares two values of that type. A side is sure if it cannot contain NaN.
 
-    IEEE comparisons with NaN are false (`<>` true), so if one side is sure, either the comparison or the negation of
-    its opposite is correct.
+    IEEE comparisons with NaN are false (`<>` true), so if one side is sure, they or their negated opposite are correct.
     """
     plain = _PLAIN[operator]
     if kind != "float" or (left_sure and right_sure):

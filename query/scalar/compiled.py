@@ -45,9 +45,8 @@ class Compiled:
     """An expression ready to run.
 
     `run` returns the value for all rows of a frame, or raises Failure, if `can_fail`. `constant`: every row has the
-    same value. `guards`: a part runs on some rows only, so a failed run may have cost more than one pass. `text`: the
-    text of a string literal, which is parsed when combined with another type. `column`: the column, if the expression
-    is just that.
+    same value. `guards`: a part runs on some rows only, so a failed run may have cost more than one pass. `text`: of a
+    string literal, which is parsed when combined with another type. `column`: if the expression is just a column.
     """
 
     kind: Kind
@@ -62,8 +61,7 @@ class Compiled:
     def evaluate(self, columns: Mapping[Input, pa.Array], rows: int) -> pa.Array:
         """The value for each of `rows` rows, as ARROW[kind]; `columns` holds at least `inputs`, each of its type.
 
-        Runs in the calling thread. Raises DivisionByZero, Overflow or BadCast at the operator's position; never without
-        rows.
+        Runs in the calling thread. Raises DivisionByZero, Overflow or BadCast with the position; never without rows.
         """
         if rows == 0:
             return pa.array([], ARROW[self.kind])

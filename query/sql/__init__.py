@@ -1,7 +1,6 @@
-"""The SQL dialect: parser and generator.
+"""The SQL dialect. `parse(generate(tree)) == tree` for every parsed tree.
 
-`parse(generate(tree)) == tree` for every parsed tree. `parse` raises only BadSyntax, Unsupported and BadClause, each
-with its position.
+`parse` raises only BadSyntax, Unsupported and BadClause, each with its position.
 """
 
 from __future__ import annotations

@@ -55,8 +55,7 @@ def level(node: exp.Expression) -> int:
 class PromisingGenerator(Generator):
     """Generates trees of this dialect only: a foreign node is Unsupported.
 
-    Trees that the parser can produce (no Paren; AND and OR built by `nodes.connect`; names quoted where necessary)
-    round-trip: parsing their text gives an equal tree.
+    Trees that the parser can produce round-trip: no Paren, AND and OR built by `nodes.connect`, names quoted as needed.
     """
 
     def generate(self, expression: exp.Expr, copy: bool = True) -> str:

@@ -1,7 +1,6 @@
 """Nodes beyond sqlglot's: our statements and the clauses of a preference query.
 
-Strings in `args` (kinds, units, directions) are upper case. Names are `exp.Identifier`s. Equality of trees ignores
-positions (`meta["start"]`).
+Strings in `args` are upper case, names are `exp.Identifier`s. Equality ignores positions (`meta["start"]`).
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ class Node(exp.Expression):
 class Select(exp.Select):
     """A query: plain SQL without `preference`, `fade`, `window`, `budget` and `target`. `distinct` is a bool.
 
-    Set operations are `exp.Union`, `exp.Intersect` and `exp.Except`, with a bool `distinct`. `meta["word"]` is the
-    position of their keyword, or of DISTINCT here.
+    Set operations are sqlglot's. `meta["word"]` is the position of their keyword, or of DISTINCT here.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
