@@ -1,4 +1,4 @@
-"""The join without a preference: one side is read in order of arrival, the other is looked up by key."""
+"""The join without a preference: one side is scanned in order of arrival, the other is looked up by key."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from promising.query.operators.operator import Batch, Guess, Operator, Pace, Sli
 
 
 class HashJoin(Operator):
-    """Every pair of tuples with one key.
+    """All pairs of tuples with equal keys.
 
-    `probe` is the side that is read. The other side's keys come from its summary's postings or, with none, from a
-    directory built first.
+    `probe` is the side that is scanned. The other side's keys are from its summary's postings, or from a directory
+    built first.
     """
 
     def __init__(
