@@ -1,4 +1,4 @@
-"""What a cell knows: one interface, several summaries behind it.
+"""The summaries of a cell, behind one interface.
 
 >>> from promising.summaries import CountSketch, from_bytes
 >>> sketch = CountSketch(depth=5, width=64, seed=7)

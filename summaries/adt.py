@@ -1,14 +1,11 @@
-"""The summary: what a cell knows of its tuples, behind one interface.
+"""The interface of all summaries. A summary represents a multiset of tuples.
 
-A summary stands for a multiset of tuples. `summarize` puts tuples in, `add` unites two multisets, `subtract` takes a
-contained one away, `estimate` answers with bounds, `confidence` says how far the answers can be trusted.
+Bounds hold with a probability of at least `BOUNDS` for each single answer and exclude impossible values: no count is
+below 0 or above `total`. The probability is over the secret seed (sketches) or the draw (sample, quantiles); the bounds
+of exact counters, histograms and frequent items always hold.
 
-Bounds hold with a chance of at least `BOUNDS` for each single answer, and never contain what is impossible: no count
-below 0 or above `total`. The chance is over the secret seed (sketches), the draw (sample, quantiles), or there is no
-chance in it and they always hold (exact, histogram, frequent items).
-
-`confidence` has one meaning for all kinds: a lower bound on the chance that an answer is within `TOLERANCE` of the
-truth, where 1 is the whole of the tuples (for `Distinct`, the whole of the distinct keys). 1.0 for an empty summary.
+`confidence` has one meaning for all kinds: a lower bound on the probability that an answer is within `TOLERANCE` of the
+truth, as a fraction of all tuples (for `Distinct`, of all distinct keys). An empty summary has 1.0.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +33,7 @@ class Estimate:
 
 
 class Estimates(NamedTuple):
-    """Answers for a column of keys, each with its bounds."""
+    """Answers for a column of keys, with bounds."""
 
     value: npt.NDArray[np.float64]
     lower: npt.NDArray[np.float64]
@@ -44,24 +41,23 @@ class Estimates(NamedTuple):
 
 
 class Summary(ABC):
-    """What every summary can do. A call that raises leaves the summary as it was."""
+    """The operations of every summary. A call that raises leaves the summary unchanged."""
 
     kind: ClassVar[str]
     subtracts: ClassVar[bool] = True
-    total: int
-    """Tuples summarised: those put in and added, less those subtracted."""
+    total: int  # tuples summarised: inserted and added, minus subtracted
 
     @abstractmethod
     def summarize(self, values: Any, counts: Any = None) -> None:
-        """Take in `counts[i]` tuples of each `values[i]`, one without `counts`. An empty column changes nothing."""
+        """Insert `counts[i]` tuples (default 1) of each `values[i]`. An empty column changes nothing."""
 
     @abstractmethod
     def estimate(self, *args: Any, **kwargs: Any) -> Estimate:
-        """Answer the question of this kind of summary."""
+        """Answer this kind's question."""
 
     @abstractmethod
     def confidence(self) -> float:
-        """A lower bound on the chance that an answer is within `TOLERANCE` of the truth, in [0, 1]."""
+        """A lower bound on the probability that an answer is within `TOLERANCE` of the truth, in [0, 1]."""
 
     def add(self, other: Self) -> None:
         """Become the summary of both multisets. `Incompatible` if kind, sizes or seed differ."""
@@ -72,9 +68,9 @@ class Summary(ABC):
         self.total += more
 
     def subtract(self, other: Self) -> None:
-        """Become the summary of what is left without `other`, which must be contained in this one.
+        """Become the summary of the remainder without `other`, which must be contained in this one.
 
-        `NotContained` where it can be seen that it is not; `CannotSubtract` by kinds that forget what it would take.
+        `NotContained` where a violation is detected; `CannotSubtract` for kinds that do not support it.
         """
         if not self.subtracts:
             raise CannotSubtract(f"a {self.kind} summary cannot subtract; rebuild from children")
@@ -86,12 +82,12 @@ class Summary(ABC):
         self.total -= less
 
     def to_bytes(self) -> bytes:
-        """The summary with its kind, format version and checksum. The seed is inside: keep them as secret as it is."""
+        """The summary with its kind, format version and checksum. Contains the seed: keep the bytes equally secret."""
         return pack(self.kind, self._payload())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The summary that `to_bytes` wrote, or `CorruptSummary`."""
+        """The inverse of `to_bytes`; `CorruptSummary` if the bytes are damaged."""
         kind, payload = unpack(data)
         if kind != cls.kind:
             raise CorruptSummary(f"bytes of a {kind!r} summary, not of {cls.kind!r}")
@@ -101,7 +97,7 @@ class Summary(ABC):
         return summary
 
     def copy(self) -> Self:
-        """A summary of the same tuples that shares nothing with this one."""
+        """An independent summary of the same tuples."""
         return self.from_bytes(self.to_bytes())
 
     def __repr__(self) -> str:
@@ -112,11 +108,11 @@ class Summary(ABC):
             raise Incompatible(f"{self!r} and {other!r} are of different kinds")
         if self._sizes() != other._sizes():
             raise Incompatible(f"{self!r} and {other!r} have different sizes")
-        if self._shared_seed() != other._shared_seed():  # a secret: that they differ is all the message may say
+        if self._shared_seed() != other._shared_seed():  # the seed is secret: the message reports only that they differ
             raise Incompatible(f"{self!r} and {other!r} have different seeds")
 
     def _shared_seed(self) -> int:
-        """The seed that must be equal to add; 0 where none must."""
+        """The seed that must be equal to add; 0 if none."""
         return 0
 
     @abstractmethod
@@ -125,37 +121,35 @@ class Summary(ABC):
 
     @abstractmethod
     def _add(self, other: Self) -> None:
-        """`add` of a like summary, without the total."""
+        """`add` of a compatible summary, without the total."""
 
     def _subtract(self, other: Self) -> None:
-        """`subtract` of a like summary, without the total."""
+        """`subtract` of a compatible summary, without the total."""
         raise CannotSubtract(f"a {self.kind} summary cannot subtract; rebuild from children")
 
     @abstractmethod
     def _payload(self) -> bytes:
-        """What the frame carries."""
+        """The content of the frame."""
 
     @classmethod
     @abstractmethod
     def _read(cls, reader: Reader) -> Self:
-        """The inverse of `_payload`; anything impossible is `CorruptSummary`."""
+        """The inverse of `_payload`; invalid content is `CorruptSummary`."""
 
 
 class FrequencySummary(Summary):
-    """A summary that estimates how many tuples have a key."""
+    """A summary that estimates the number of tuples with a key."""
 
     @abstractmethod
     def estimates(self, keys: Any) -> Estimates:
-        """For each key, how many tuples have it; whole numbers."""
+        """The number of tuples with each key; whole numbers."""
 
     def estimate(self, key: Key) -> Estimate:
-        """How many tuples have the key."""
         value, lower, upper = self.estimates([key])
         return Estimate(float(value[0]), float(lower[0]), float(upper[0]))
 
 
 def read_total(reader: Reader) -> int:
-    """A total that a summary can have."""
     total = reader.integer()
     if not 0 <= total <= 1 << 62:
         raise CorruptSummary(f"a total of {total} tuples")
@@ -163,7 +157,7 @@ def read_total(reader: Reader) -> int:
 
 
 def empty_like(cls: type[Summary], *sizes: Any) -> Any:
-    """An empty summary of sizes read from bytes; sizes that cannot be are damage, not a caller's mistake."""
+    """An empty summary with sizes read from bytes; invalid sizes mean damage, not a caller's mistake."""
     try:
         return cls(*sizes)
     except PromisingError as error:

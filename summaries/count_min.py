@@ -14,20 +14,19 @@ from promising.summaries.sizing import DEEPEST, check_target, fewest_counters, p
 
 
 class CountMin(Table):
-    """`depth` rows of `width` int64 counters; each key adds its count to one counter a row.
+    """`depth` rows of `width` int64 counters; each key adds its count to one counter per row.
 
-    **The estimate** is the least of a key's counters. Each holds the key's own count and those of the keys that
-    share it, so the estimate is never too low and is its own upper bound, without any chance in it. A count of 0
-    proves absence: this is the side to prune on.
+    **The estimate** is the least of a key's counters. Each contains the key's own count and those of colliding keys, so
+    the estimate is never too low and is its own upper bound, with certainty. An estimate of 0 proves absence.
 
-    **The lower bound** is value - t. Let s_r(t) be the share of the columns of row r that hold more than t. Without
-    the key the table holds no more in any column, and the key's columns are independent of that table; so the tuples
-    of other keys exceed t in all of its counters with a chance of at most s_1(t) * ... * s_depth(t). t is the least
-    number that makes this 1 - `BOUNDS` or less; at depth 5 it is about what a middling counter holds.
+    **The lower bound** is value - t. Let s_r(t) be the fraction of the columns of row r that exceed t. Without the key,
+    no column of the table is larger, and the key's columns are independent of that table; so other keys exceed t in all
+    of its counters with a probability of at most s_1(t) * ... * s_depth(t). t is the least number for which
+    this is at most 1 - `BOUNDS`; at depth 5 it is about the median counter.
 
     **Confidence** is 1 - s_1(t) * ... * s_depth(t) at t = `TOLERANCE` * total.
 
-    Costs: O(depth) a tuple, O(depth) an estimate (and a sort of the table after a change), 8 * depth * width bytes.
+    Costs: O(depth) per tuple, O(depth) per estimate (and a sort of the table after a change), 8 * depth * width bytes.
 
     >>> table = CountMin(depth=3, width=64, seed=7)
     >>> table.summarize(["milk", "eggs", "milk"], counts=[2, 5, 1])
@@ -40,11 +39,11 @@ class CountMin(Table):
 
     @classmethod
     def for_error(cls, error: float, confidence: float = BOUNDS, seed: int = 0) -> Self:
-        """The smallest table whose estimates are too high by at most `error` * total with a chance of `confidence`.
+        """The smallest table whose estimates are too high by at most `error` * total with probability `confidence`.
 
-        A counter holds total / width tuples of other keys on average, so (Markov) more than `error` * total in all
-        rows with a chance of at most (1 / (width error))**depth. Of all depths, with the least power of two for the
-        width such that this is at most 1 - confidence, it takes the one with the fewest counters.
+        A counter holds total / width tuples of other keys on average, so (Markov) more than `error` * total in all rows
+        with a probability of at most (1 / (width error))**depth. Each depth is tried with the least power of two for
+        the width that makes this at most 1 - confidence; the fewest counters win.
 
         >>> CountMin.for_error(error=0.01)
         <count-min depth=2 width=512 of 0 tuples>
@@ -54,7 +53,6 @@ class CountMin(Table):
         return cls(*fewest_counters({d: power_of_two((1 - confidence) ** (-1 / d) / error) for d in depths}), seed)
 
     def estimates(self, keys: Any) -> Estimates:
-        """For each key, how many tuples have it."""
         hashes = hash_checked(as_keys(keys), self.seed)
         least = np.empty(hashes.size, np.int64)
         count_min_estimate(hashes, self.counters, least)
@@ -64,16 +62,12 @@ class CountMin(Table):
         return Estimates(value, np.maximum(least - self._excess, 0).astype(np.float64), value)
 
     def confidence(self) -> float:
-        """The chance that an estimate is too high by no more than `TOLERANCE` * total, from the table as it is."""
         if self.total == 0:
             return 1.0
         return 1 - float(np.prod((self.counters > TOLERANCE * self.total).mean(axis=1)))
 
     def _likely_excess(self) -> int:
-        """The least t that all rows exceed together with a chance of at most 1 - `BOUNDS`.
-
-        The product falls only where t reaches a counter, so only those are tried, by halving.
-        """
+        """The least t that all rows exceed together with probability at most 1 - `BOUNDS`; O(log counters) steps."""
         rows = np.sort(self.counters, axis=1)
         levels = np.unique(np.append(rows, 0))
         low, high = 0, levels.size - 1

@@ -14,30 +14,28 @@ from promising.summaries.kernels.sketch import count_sketch_estimate, count_sket
 from promising.summaries.keys import Longs, as_keys
 from promising.summaries.sizing import DEEPEST, check_target, fewest_counters, power_of_two, tail, tail_point
 
-EXACT = float(1 << 53)
-"""Below this, whole numbers in float64 are exact."""
+EXACT = float(1 << 53)  # below this, whole numbers in float64 are exact
 
 
 class CountSketch(Table):
-    """`depth` rows of `width` int64 counters; each key adds its count, under a random sign, to one counter a row.
+    """`depth` rows of `width` int64 counters; each key adds its count, with a random sign, to one counter per row.
 
     **One row** estimates a count f as f + E, E symmetric around 0 with the variance (F2 - f²) / width, where F2 is the
-    sum of the squared counts of all keys. So (Chebyshev, and symmetry) E exceeds t with a chance of at most
-    q = (F2 - f²) / (2 width t²).
+    sum of the squared counts of all keys. So (Chebyshev, and symmetry) E exceeds t with a probability of at most q =
+    (F2 - f²) / (2 width t²).
 
     **The estimate** is the median of the rows. It exceeds f + t only if m = (depth + 1) / 2 rows do, so it errs by more
-    than t, either way, with a chance of at most 2 P[Binomial(depth, q) >= m].
+    than t, either way, with a probability of at most 2 P[Binomial(depth, q) >= m].
 
-    **Bounds** are value ± t, with t such that this chance is 1 - `BOUNDS`: 1.86 deviations of one row at depth 5.
-    F2 - f² is taken from the counters the key does not touch, in the row where they are largest, so a heavy key has
-    tight bounds. Value and bounds are then clipped to [0, total]; the raw, unbiased median is what the kernel
-    `count_sketch_estimate` gives. After `subtract` all of this follows from the counters that are left, so a small
-    difference has the bounds of its own variance.
+    **Bounds** are value ± t, with t such that this probability is 1 - `BOUNDS`: 1.86 deviations of one row at depth 5.
+    F2 - f² is computed from the counters the key does not touch, in the row where they are largest, so a heavy key has
+    tight bounds. Value and bounds are clipped to [0, total]; the kernel `count_sketch_estimate` returns the raw,
+    unbiased median. After `subtract`, a small difference has the bounds of its own variance.
 
-    **Confidence** is 1 - 2 P[Binomial(depth, q) >= m] with t = `TOLERANCE` * total and F2 for F2 - f²: what holds for
-    the rarest key. It falls as F2 / width / total² grows.
+    **Confidence** is 1 - 2 P[Binomial(depth, q) >= m] with t = `TOLERANCE` * total and F2 for F2 - f², as for the
+    rarest key. It falls as F2 / width / total² grows.
 
-    Costs: O(depth) a tuple, O(depth) an estimate, 8 * depth * width bytes.
+    Costs: O(depth) per tuple, O(depth) per estimate, 8 * depth * width bytes.
 
     >>> sketch = CountSketch(depth=5, width=256, seed=7)
     >>> sketch.summarize([1, 2, 3, 2], counts=[500, 20, 1, 30])
@@ -59,12 +57,11 @@ class CountSketch(Table):
 
     @classmethod
     def for_error(cls, error: float, confidence: float = BOUNDS, seed: int = 0) -> Self:
-        """The smallest sketch whose estimates err by at most `error` * sqrt(F2) with a chance of `confidence`.
+        """The smallest sketch whose estimates err by at most `error` * sqrt(F2) with probability `confidence`.
 
         sqrt(F2) <= total, with equality only if all tuples have one key, so the error is at most `error` * total and
-        far less on even data. Of all odd depths from 3, with the least power of two for the width such that
-        2 P[Binomial(depth, 1 / (2 width error²)) >= (depth + 1) / 2] <= 1 - confidence, it takes the one with the
-        fewest counters.
+        far less on even data. Each odd depth from 3 is tried with the least power of two for the width such that 2
+        P[Binomial(depth, 1 / (2 width error²)) >= (depth + 1) / 2] <= 1 - confidence; the fewest counters win.
 
         >>> CountSketch.for_error(error=0.05)
         <count-sketch depth=9 width=1024 of 0 tuples>
@@ -75,11 +72,10 @@ class CountSketch(Table):
         return cls(*fewest_counters(widths), seed)
 
     def estimates(self, keys: Any) -> Estimates:
-        """For each key, how many tuples have it."""
         hashes = hash_checked(as_keys(keys), self.seed)
         value, rest = np.empty(hashes.size, np.int64), np.empty(hashes.size, np.float64)
         count_sketch_estimate(hashes, self.counters, self._squares, value, rest)
-        if self.depth == 1:  # no second row would show a heavy key that shares the only counter
+        if self.depth == 1:  # a single row cannot detect a heavy key that shares its counter
             rest[:] = self._squares[0]
         variance = np.maximum(rest, 0.0) / (self.width - 1)
         reach = np.sqrt(variance / (2 * tail_point(self.depth, (1 - BOUNDS) / 2)))
@@ -89,18 +85,17 @@ class CountSketch(Table):
         return Estimates(clipped, lower, upper)
 
     def confidence(self) -> float:
-        """The chance that an estimate is within `TOLERANCE` * total, from the variance F2 / width."""
         if self.total == 0:
             return 1.0
         q = float(self._squares.mean()) / (2 * self.width * (TOLERANCE * self.total) ** 2)
         return 1 - 2 * tail(self.depth, min(q, 0.5))
 
     def f2(self) -> Estimate:
-        """The sum of the squared counts of all keys: how often the stream joins itself.
+        """The sum of the squared counts of all keys: the size of the self-join.
 
         A row errs by a standard deviation of at most sqrt(2 / width) * F2; the median of the rows by more than e * F2
-        with a chance of at most 1 - `BOUNDS`, e = sqrt(2 / (width p)), P[Binomial(depth, p) >= m] = 1 - `BOUNDS`. So F2
-        is between value / (1 + e) and value / (1 - e), and always between total and total².
+        with a probability of at most 1 - `BOUNDS`, e = sqrt(2 / (width p)), P[Binomial(depth, p) >= m] = 1 - `BOUNDS`.
+        So F2 is between value / (1 + e) and value / (1 - e), and always between total and total².
         """
         value = float(np.median(self._squares))
         e = math.sqrt(2 / (self.width * tail_point(self.depth, 1 - BOUNDS)))
@@ -109,11 +104,11 @@ class CountSketch(Table):
         return Estimate(value, max(value / (1 + e), low), min(value / (1 - e), high) if e < 1 else high)
 
     def inner(self, other: Self) -> Estimate:
-        """How many pairs of tuples, one of each sketch, have the same key: the size of their join.
+        """The size of the equi-join of both multisets.
 
         A row errs with a variance of at most (F2 F2' + J²) / width around the join size J; the median of the rows by
-        more than sqrt(variance / p) with a chance of at most 1 - `BOUNDS`, p as for `f2`. F2 is that of the row where
-        it is largest. Clipped to [0, total * total'].
+        more than sqrt(variance / p) with a probability of at most 1 - `BOUNDS`, p as for `f2`. F2 is that of the row
+        where it is largest. Clipped to [0, total * total'].
         """
         self._check_like(other)
         rows = np.multiply(self.counters, other.counters, dtype=np.float64).sum(axis=1)
@@ -137,6 +132,6 @@ class CountSketch(Table):
 
 
 def row_squares(counters: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Each row's sum of squares, as far as float64 can tell."""
+    """Each row's sum of squares, within the precision of float64."""
     squares: npt.NDArray[np.float64] = np.square(counters, dtype=np.float64).sum(axis=1)
     return squares

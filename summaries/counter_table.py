@@ -1,4 +1,4 @@
-"""What count-sketch and count-min share: rows of counters addressed by the hash of a key."""
+"""The common base of count-sketch and count-min: rows of counters addressed by the hash of a key."""
 
 from abc import abstractmethod
 from typing import Any, Self
@@ -17,7 +17,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 class Table(FrequencySummary):
-    """`depth` rows of `width` int64 counters, linear in the tuples: adding tables adds the streams, to the bit."""
+    """`depth` rows of `width` int64 counters, linear in the tuples: adding tables adds the streams, bit for bit."""
 
     def __init__(self, depth: int = 5, width: int = 64, seed: int = 0) -> None:
         if not 1 <= depth <= DEEPEST:
@@ -39,11 +39,11 @@ class Table(FrequencySummary):
 
     @abstractmethod
     def _update(self, hashes: Hashes, counts: Longs) -> None:
-        """Count hashed keys, and keep what is derived from the counters."""
+        """Count hashed keys, and update derived values."""
 
     @abstractmethod
     def _changed(self) -> None:
-        """The counters were written: derive anew what is derived from them."""
+        """Recompute derived values from the counters."""
 
     def _sizes(self) -> str:
         return f"depth={self.depth} width={self.width}"
@@ -75,4 +75,4 @@ class Table(FrequencySummary):
 
     @abstractmethod
     def _check_counters(self) -> None:
-        """`CorruptSummary` if no stream of `total` tuples leaves these counters."""
+        """`CorruptSummary` if no stream of `total` tuples yields these counters."""

@@ -1,4 +1,4 @@
-"""How many different keys, on the CPC sketch of Apache DataSketches."""
+"""Distinct counts, on the CPC sketch of Apache DataSketches."""
 
 import math
 from typing import Any, Self
@@ -16,12 +16,9 @@ from promising.summaries.keys import as_counts, as_keys
 class Distinct(Summary):
     """A CPC sketch of 2**lg_k bins over the keyed hashes of the keys.
 
-    **Bounds** are those that CPC states for two standard deviations, about ± 2 * 0.69 / sqrt(2**lg_k) of the value and
-    tighter before any `add`; clipped to [1, total].
-
-    **Confidence** is the chance that a normal error of that standard deviation stays within `TOLERANCE` of the truth.
-
-    It cannot subtract: a key may have come in with both.
+    **Bounds** are CPC's for two standard deviations, about ± 2 * 0.69 / sqrt(2**lg_k) of the value and tighter before
+    any `add`; clipped to [1, total]. **Confidence** is the probability that a normal error of that standard deviation
+    stays within `TOLERANCE` of the truth. It cannot subtract: both multisets may contain a key.
 
     >>> items = Distinct(lg_k=11, seed=7)
     >>> items.summarize(np.arange(30_000) % 10_000)
@@ -42,7 +39,6 @@ class Distinct(Summary):
         self._sketch = datasketches.cpc_sketch(lg_k)
 
     def summarize(self, values: Any, counts: Any = None) -> None:
-        """Take in keys: integers or strings."""
         keys = as_keys(values)
         weights = as_counts(counts, len(keys), self.total)
         for word in np.unique(hash_checked(keys, self.seed)[weights > 0]).view(np.int64).tolist():
@@ -50,7 +46,6 @@ class Distinct(Summary):
         self.total += int(weights.sum())
 
     def estimate(self) -> Estimate:
-        """How many different keys there are."""
         if self.total == 0:
             return Estimate(0.0, 0.0, 0.0)
         value, lower, upper = (
@@ -60,7 +55,6 @@ class Distinct(Summary):
         return Estimate(value, min(lower, value), max(upper, value))
 
     def confidence(self) -> float:
-        """The chance that the number of keys is within `TOLERANCE` of it."""
         value, upper = self._sketch.get_estimate(), self._sketch.get_upper_bound(1)
         return math.erf(TOLERANCE * value / (upper - value) / math.sqrt(2)) if upper > value else 1.0
 

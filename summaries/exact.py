@@ -1,4 +1,4 @@
-"""The exact counter: every key with its count. The oracle of the tests, and the right choice for a few keys."""
+"""The exact counter: every key with its count. The oracle of the tests, and the best choice for few keys."""
 
 from typing import Any, Self
 
@@ -36,12 +36,10 @@ class Exact(FrequencySummary):
         self.total += int(weights.sum())
 
     def estimates(self, keys: Any) -> Estimates:
-        """For each key, how many tuples have it."""
         value = np.array([self.counts.get(key, 0) for key in key_list(as_keys(keys))], np.float64)
         return Estimates(value, value, value)
 
     def confidence(self) -> float:
-        """An exact answer is always within any tolerance."""
         return 1.0
 
     def _sizes(self) -> str:
@@ -78,7 +76,7 @@ class Exact(FrequencySummary):
 
 
 def check_sort(held: dict[Key, int], keys: Keys) -> None:
-    """Integers and strings do not meet in one summary of keys."""
+    """A summary of keys must not mix integers and strings."""
     strings = not isinstance(keys, np.ndarray)
     if held and isinstance(next(iter(held)), str) is not strings:
         come = ("strings", "integers") if strings else ("integers", "strings")

@@ -1,4 +1,4 @@
-"""The bytes of a summary: a frame around a payload, and its reader.
+"""The serialised form of a summary: a frame around a payload, and its reader.
 
     offset  size  field
     0       4     magic "PTSM"
@@ -9,9 +9,9 @@
     15+n    m     payload
     15+n+m  8     BLAKE2b-64 of everything before
 
-Damage to any byte, a missing tail and a tail too many are all refused. Nothing is pickled. A checksum is no signature:
-sizes and counts are still checked as they are read, but the payloads of the three kinds that stand on DataSketches
-(quantile, distinct, frequent) go to its reader, which bytes made for it can crash: take those from your own store only.
+Any damaged byte, and missing or extra bytes at the end, are rejected. Nothing is pickled. A checksum is no signature:
+sizes and counts are checked when read, but the payloads of the three kinds based on DataSketches (quantile, distinct,
+frequent) go to its reader, which malicious bytes can crash: accept those from your own store only.
 """
 
 import hashlib
@@ -30,19 +30,18 @@ LENGTH = struct.Struct("<Q")
 
 
 def checksum(data: bytes) -> bytes:
-    """BLAKE2b-64: an accidental change passes with a chance of 2**-64."""
+    """BLAKE2b-64: an accidental change goes undetected with probability 2**-64."""
     return hashlib.blake2b(data, digest_size=CHECKSUM).digest()
 
 
 def pack(kind: str, payload: bytes) -> bytes:
-    """Frame a payload."""
     name = kind.encode("ascii")
     body = HEAD.pack(MAGIC, VERSION, len(name)) + name + LENGTH.pack(len(payload)) + payload
     return body + checksum(body)
 
 
 def unpack(data: bytes) -> tuple[str, bytes]:
-    """The kind and payload of a frame, or `CorruptSummary` with what is wrong with it.
+    """The kind and payload of a frame; `CorruptSummary` with the reason if it is damaged.
 
     >>> unpack(pack("exact", b"abc"))
     ('exact', b'abc')
@@ -71,36 +70,33 @@ def unpack(data: bytes) -> tuple[str, bytes]:
 
 
 class Reader:
-    """Takes a payload apart from the front. Asking for more than is left, or leaving some, is `CorruptSummary`."""
+    """Reads a payload from the front. Reading too much, or leaving a rest, is `CorruptSummary`."""
 
     def __init__(self, payload: bytes) -> None:
         self._left = memoryview(payload)
 
     def raw(self, size: int) -> bytes:
-        """The next `size` bytes."""
         if not 0 <= size <= len(self._left):
             raise CorruptSummary(f"the payload ends early: {size} bytes wanted, {len(self._left)} left")
         taken, self._left = bytes(self._left[:size]), self._left[size:]
         return taken
 
     def integer(self) -> int:
-        """The next int64."""
         return int.from_bytes(self.raw(8), "little", signed=True)
 
     def number(self) -> float:
-        """The next float64."""
         return float(struct.unpack("<d", self.raw(8))[0])
 
     def block(self) -> bytes:
-        """The next bytes, preceded by their length."""
+        """The next length-prefixed bytes."""
         return self.raw(self.integer())
 
     def integers(self, size: int) -> npt.NDArray[np.int64]:
-        """The next `size` int64 values, as an array of its own."""
+        """The next `size` int64 values, as an independent array."""
         return np.frombuffer(self.raw(8 * size), "<i8").astype(np.int64)
 
     def finish(self) -> None:
-        """Nothing may be left."""
+        """`CorruptSummary` if bytes are left."""
         if len(self._left):
             raise CorruptSummary(f"{len(self._left)} bytes left over in the payload")
 

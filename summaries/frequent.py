@@ -12,15 +12,15 @@ from promising.summaries.keys import Key, Keys, as_counts, as_keys, distinct_key
 
 
 class Frequent(FrequencySummary):
-    """At most 0.75 * 2**lg_k keys with their counts; the rarest are forgotten when it is full (Misra-Gries).
+    """At most 0.75 * 2**lg_k keys with their counts; the rarest are evicted when it is full (Misra-Gries).
 
-    **Bounds** always hold. All keys share one possible error, at most 3.5 / 2**lg_k of the tuples and 0 while none was
-    forgotten: a kept key has at least its counter and at most that much more, a forgotten one at most that much.
+    **Bounds** always hold. All keys share one error bound, at most 3.5 / 2**lg_k of the tuples and 0 before the first
+    eviction: a stored key has at least its counter and at most that much more, an evicted one at most that much.
 
-    **Confidence** is 1 if that error is at most `TOLERANCE` * total, else 0: there is no chance in it.
+    **Confidence** is 1 if that error is at most `TOLERANCE` * total, else 0.
 
-    It cannot subtract. Read back from bytes it answers the same, but may forget other keys later and write its keys in
-    another order.
+    It cannot subtract. After deserialisation it gives the same answers, but may evict other keys later and serialise
+    its keys in another order.
 
     >>> items = Frequent(lg_k=5)
     >>> items.summarize(np.arange(1000), counts=np.where(np.arange(1000) < 2, 4000, 1))
@@ -52,7 +52,7 @@ class Frequent(FrequencySummary):
         self.total += int(weights.sum())
 
     def _settle(self, strings: bool) -> None:
-        """The first key decides the sort of all."""
+        """The first key determines the type of all."""
         if self._strings is None:
             self._strings = strings
             sketch = datasketches.frequent_strings_sketch if strings else datasketches.frequent_items_sketch
@@ -61,7 +61,6 @@ class Frequent(FrequencySummary):
             raise MixedKeys("row 0: integers and strings in one summary of frequent keys")
 
     def estimates(self, keys: Any) -> Estimates:
-        """For each key, how many tuples have it."""
         column: Keys = as_keys(keys)
         strings = not isinstance(column, np.ndarray)
         if self._strings is not strings:
@@ -73,10 +72,7 @@ class Frequent(FrequencySummary):
         return Estimates(np.minimum(value, self.total), lower, np.minimum(upper, self.total))
 
     def top(self, n: int) -> list[tuple[Key, Estimate]]:
-        """At most `n` kept keys, the highest upper bound first, equal ones in order of key.
-
-        No other key has more tuples than the upper bound of the last of them.
-        """
+        """The `n` stored keys with the greatest upper bounds, ties by key. No other key exceeds the last bound."""
         if n < 0:
             raise BadQuestion(f"the top {n} keys")
         if self._sketch is None:
@@ -86,11 +82,10 @@ class Frequent(FrequencySummary):
         return [(row[0], Estimate(*(float(min(number, self.total)) for number in row[1:4]))) for row in rows[:n]]
 
     def confidence(self) -> float:
-        """Whether every count is within `TOLERANCE` * total."""
         return float(self._error() <= TOLERANCE * self.total)
 
     def _error(self) -> int:
-        """The one possible error: between the bounds of any key."""
+        """The common error: the distance between the bounds of any key."""
         if self._sketch is None:
             return 0
         key: Key = "" if self._strings else 0
@@ -125,7 +120,7 @@ class Frequent(FrequencySummary):
             else:
                 summary._sketch = datasketches.frequent_items_sketch.deserialize(data, datasketches.PyLongsSerDe())
             summary.top(0)  # decodes the keys
-        except Exception as error:  # the key reader raises what it likes
+        except Exception as error:  # the key reader may raise anything
             raise CorruptSummary(f"no sketch of frequent keys: {error}") from None
         if summary._sketch.total_weight != total:
             raise CorruptSummary(f"a sketch of {summary._sketch.total_weight} tuples, not of {summary!r}")

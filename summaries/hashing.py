@@ -1,4 +1,4 @@
-"""The one keyed hash that feeds buckets, sketch rows and filters."""
+"""The keyed hash of keys, used for buckets, sketch rows and filters."""
 
 from functools import cache
 from typing import Any
@@ -10,8 +10,7 @@ from promising.errors import WrongType
 from promising.summaries.kernels.hashing import hash_long, hash_longs, hash_strings
 from promising.summaries.keys import Keys, as_keys, utf8
 
-SPARK_SEED = np.uint64(42)
-"""The seed that Spark's `xxhash64` starts a row from."""
+SPARK_SEED = np.uint64(42)  # Spark's `xxhash64` starts a row from it
 
 
 @cache
@@ -25,9 +24,9 @@ def inner_seed(seed: int) -> np.uint64:
 def hash_keys(keys: Any, seed: int) -> npt.NDArray[np.uint64]:
     """Hash a column of integers or strings, bit for bit as Spark's `xxhash64(CAST(seed AS BIGINT), key)` does.
 
-    Integers of any width hash as BIGINT, strings by their UTF-8 bytes. For one seed two integers never share a hash;
-    two strings do with a chance of about 2**-64. Booleans, floats,
-    nulls and mixed columns raise a `BatchError` that names the row.
+    Integers of any width hash as BIGINT, strings by their UTF-8 bytes. For one seed two integers never collide; two
+    strings do with a probability of about 2**-64. Booleans, floats, nulls and mixed columns raise a `BatchError` with
+    the row.
 
     >>> [f"{word:016x}" for word in hash_keys([1, -1], seed=7)]
     ['2b29776d26e07c61', '0cef11e15d84c4b7']
@@ -38,7 +37,7 @@ def hash_keys(keys: Any, seed: int) -> npt.NDArray[np.uint64]:
 
 
 def hash_checked(keys: Keys, seed: int) -> npt.NDArray[np.uint64]:
-    """`hash_keys` of what `as_keys` returned."""
+    """`hash_keys` of the result of `as_keys`."""
     words = np.empty(len(keys), np.uint64)
     if isinstance(keys, np.ndarray):
         hash_longs(keys, inner_seed(seed), words)

@@ -1,4 +1,4 @@
-"""The equi-width histogram: how many values lie in a range."""
+"""The equi-width histogram: the number of values in a range."""
 
 import math
 from typing import Any, Self
@@ -15,16 +15,15 @@ MOST_BINS = 1 << 20
 
 
 class Histogram(Summary):
-    """`bins` equal pieces of [low, high), and two more for what lies below and above.
+    """`bins` equal parts of [low, high), and two more for values below and above.
 
-    **Bounds** always hold: a range contains the bins that lie in it and, of the at most two that its ends cut, between
-    none and all. The value takes of a cut bin the share that the cut leaves, of a cut tail a half.
+    **Bounds** always hold: a range contains the bins inside it and, of the at most two that its ends cut, between none
+    and all. The value includes a cut bin in proportion, and half of a cut tail.
 
-    **Confidence**: each end of a range puts the answer off by what its bin holds at most. With ends drawn like the
-    values, both bins hold at most `TOLERANCE` / 2 of the tuples with the chance p², p being the share of the tuples in
-    such bins.
+    **Confidence**: each end of a range changes the answer by at most the count of its bin. With ends distributed like
+    the values, both bins hold at most `TOLERANCE` / 2 with probability p², p being the share of tuples in such bins.
 
-    Costs: O(1) a tuple, O(bins) an estimate, 8 * (bins + 2) bytes.
+    Costs: O(1) per tuple, O(bins) per estimate, 8 * (bins + 2) bytes.
 
     >>> prices = Histogram(low=0.0, high=10.0, bins=5)
     >>> prices.summarize([1.0, 2.5, 3.5, 3.9, 99.0])
@@ -50,14 +49,14 @@ class Histogram(Summary):
         self.total = 0
 
     def summarize(self, values: Any, counts: Any = None) -> None:
-        """Count numbers; NaN is refused, infinities lie below and above."""
+        """Count numbers; NaN is rejected, infinities count as below or above."""
         column = as_numbers(values)
         weights = as_counts(counts, column.size, self.total)
         np.add.at(self.counters, np.searchsorted(self.edges[1:-1], column, "right"), weights)
         self.total += int(weights.sum())
 
     def estimate(self, start: float, stop: float) -> Estimate:
-        """How many values lie in [start, stop); a stop of infinity leaves nothing out."""
+        """The number of values in [start, stop); an infinite stop excludes nothing."""
         if not start <= stop:
             raise BadQuestion(f"[{start}, {stop}) ends before it starts")
         if start == stop:
@@ -71,14 +70,14 @@ class Histogram(Summary):
         return Estimate(min(max(value, lower), upper), lower, upper)
 
     def _share(self, at: int, start: float, stop: float) -> float:
-        """The share of a cut bin that [start, stop) leaves, were its values spread evenly."""
+        """The fraction of a cut bin inside [start, stop), for uniform values."""
         if at in (0, self.bins + 1):
             return 0.5
         left, right = self.edges[at], self.edges[at + 1]
         return float((min(stop, right) - max(start, left)) / (right - left))
 
     def confidence(self) -> float:
-        """The chance that a range between two random values is answered within `TOLERANCE` * total."""
+        """The probability that a range between two random values is answered within `TOLERANCE` * total."""
         if self.total == 0:
             return 1.0
         small = self.counters[self.counters <= TOLERANCE / 2 * self.total]

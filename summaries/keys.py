@@ -1,7 +1,7 @@
-"""Keys and counts as they come in: checked once, at the door, with the offending row in the error.
+"""Validation of keys and counts; errors name the offending row.
 
 A key is an integer that fits int64, or a string. A column of keys becomes either an int64 array or an Arrow
-`large_string` array (UTF-8 bytes and int64 offsets); nothing else passes.
+`large_string` array (UTF-8 bytes and int64 offsets).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,10 @@ from promising.summaries.frame import Reader, block, integers
 
 Key: TypeAlias = int | str
 Longs: TypeAlias = npt.NDArray[np.int64]
-Keys: TypeAlias = Any
-"""An int64 array, or a `pyarrow.LargeStringArray` (pyarrow ships no types)."""
+Keys: TypeAlias = Any  # an int64 array, or a `pyarrow.LargeStringArray` (pyarrow ships no types)
 
 MOST = 1 << 62
-"""More tuples than this in one summary are refused, so that no int64 counter can wrap."""
+"""Maximum tuples of a summary, so that no int64 counter can overflow."""
 
 MOST_SPREAD = 1 << 32
 STEP = 1 << 16
@@ -29,7 +28,7 @@ NO_KEYS: Longs = np.empty(0, np.int64)
 
 
 def as_keys(values: Any) -> Keys:
-    """Keys from a list, a numpy array or an Arrow array; a fresh array is only made where the input cannot be used.
+    """Keys from a list, a numpy array or an Arrow array; copied only if the input cannot be used.
 
     >>> as_keys([3, -1])
     array([ 3, -1])
@@ -49,7 +48,7 @@ def _longs(values: npt.NDArray[Any]) -> Longs:
         row = int(np.argmax(values))
         raise WrongType(f"row {row}: key {values[row]} does not fit a 64-bit signed integer")
     longs = np.ascontiguousarray(values, np.int64)
-    return longs if longs.flags.writeable else longs.copy()  # compiled kernels take no read-only array
+    return longs if longs.flags.writeable else longs.copy()  # kernels do not accept read-only arrays
 
 
 def _to_arrow(values: Any) -> Any:
@@ -72,7 +71,7 @@ def _to_arrow(values: Any) -> Any:
 
 
 def _misfit(values: Any, error: Exception) -> WrongType | NaNKey | NullKey | MixedKeys:
-    """Name the first row that does not go with the first one."""
+    """The error for the first row whose type differs from the first."""
     first: type | None = None
     for row, value in enumerate(values):
         if value is None:
@@ -130,7 +129,7 @@ def _is_text(arrow_type: Any) -> bool:
 
 
 def as_numbers(values: Any) -> npt.NDArray[np.float64]:
-    """Finite or infinite numbers as float64; NaN, nulls and columns of anything else are refused."""
+    """Finite or infinite numbers as float64; NaN, nulls and other types are rejected."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         if values.null_count:
             row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
@@ -151,7 +150,7 @@ def as_numbers(values: Any) -> npt.NDArray[np.float64]:
 
 
 def as_counts(counts: Any, rows: int, held: int) -> Longs:
-    """How many tuples each row stands for (1 without `counts`), whose sum still fits beside the `held` ones."""
+    """The number of tuples per row (1 without `counts`); the sum must fit beside the `held` ones."""
     if counts is None:
         checked = np.ones(rows, np.int64)
     else:
@@ -171,13 +170,13 @@ def as_counts(counts: Any, rows: int, held: int) -> Longs:
 
 
 def check_room(more: float, held: int) -> None:
-    """Refuse what would bring a summary to more than `MOST` tuples."""
+    """Reject more than `MOST` tuples."""
     if held + more > MOST:
         raise BadCount(f"{held} tuples and {more:.0f} more; a summary holds at most 2**62")
 
 
 def spread(counts: Longs) -> Iterator[Longs]:
-    """The row of every single tuple, `counts[i]` times row i, in pieces that fit the cache; 2**32 tuples at most."""
+    """The row of every single tuple, `counts[i]` times row i, in chunks that fit the cache; at most 2**32 tuples."""
     ends = np.cumsum(counts)
     tuples = int(ends[-1]) if ends.size else 0
     if tuples > MOST_SPREAD:
@@ -187,13 +186,12 @@ def spread(counts: Longs) -> Iterator[Longs]:
 
 
 def key_list(keys: Keys) -> list[Key]:
-    """The keys as Python objects."""
     listed: list[Key] = keys.tolist() if isinstance(keys, np.ndarray) else keys.to_pylist()
     return listed
 
 
 def distinct_keys(keys: Keys, counts: Longs) -> tuple[Sequence[Key], Longs]:
-    """Each key that occurs once, in sorted order, as a Python object, and how many tuples have it."""
+    """The distinct keys with tuples, sorted, as Python objects, and their counts."""
     array = keys if isinstance(keys, np.ndarray) else np.array(key_list(keys), object)
     unique, where = np.unique(array, return_inverse=True)
     sums = np.zeros(unique.size, np.int64)
@@ -203,7 +201,7 @@ def distinct_keys(keys: Keys, counts: Longs) -> tuple[Sequence[Key], Longs]:
 
 
 def key_bytes(keys: Keys) -> bytes:
-    """A column of keys as `read_keys` reads it."""
+    """A serialised column of keys, for `read_keys`."""
     if isinstance(keys, np.ndarray):
         return integers(0, keys.size) + keys.astype("<i8").tobytes()
     data, offsets = utf8(keys)
@@ -227,7 +225,7 @@ def read_keys(reader: Reader) -> Keys:
 
 
 def utf8(column: Any) -> tuple[npt.NDArray[np.uint8], Longs]:
-    """The bytes of a string column and its offsets into them, starting at 0."""
+    """The bytes of a string column, and its offsets starting at 0."""
     _, ends, data = column.buffers()
     if len(column) == 0:
         return np.empty(0, np.uint8), np.zeros(1, np.int64)

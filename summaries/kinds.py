@@ -1,4 +1,4 @@
-"""Every kind of summary, and the way back from bytes to whichever they hold."""
+"""All kinds of summaries, and their deserialisation."""
 
 from typing import Any
 
@@ -16,12 +16,11 @@ from promising.summaries.sample import Sample
 
 KINDS: dict[str, type[Summary]] = {
     cls.kind: cls for cls in (CountSketch, CountMin, Exact, Histogram, Sample, Quantile, Distinct, Frequent)
-}
-"""Every kind of summary by its name in the bytes."""
+}  # by the kind in the frame
 
 
 def from_bytes(data: bytes) -> Any:
-    """The summary of whichever kind the bytes hold, or `CorruptSummary`."""
+    """The summary in the bytes, of any kind, or `CorruptSummary`."""
     kind, _ = unpack(data)
     if kind not in KINDS:
         raise CorruptSummary(f"unknown kind {kind!r}; this release knows {', '.join(sorted(KINDS))}")

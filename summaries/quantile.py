@@ -12,15 +12,15 @@ from promising.summaries.keys import as_counts, as_numbers, spread
 
 
 class Quantile(Summary):
-    """A KLL sketch of `k`: the value at a rank, from O(k) numbers however many came in.
+    """A KLL sketch of `k`: the value at a rank, from O(k) numbers.
 
-    **Bounds** are the values at rank ± e, with e the rank error that KLL states for 99 % (1.33 % at k = 200), or the
-    least and largest value, which are kept exactly, where that leaves [0, 1].
+    **Bounds** are the values at rank ± e, with e KLL's rank error at 99 % (1.33 % at k = 200), or the exact minimum and
+    maximum where that leaves [0, 1].
 
     **Confidence** is 1 - 2 exp(-ln(200) (`TOLERANCE` / e)²): the Gaussian tail of KLL's rank error, through its 99 %.
 
-    KLL throws coins of its own that no seed reaches, so two equal streams may give two different sketches, both within
-    bounds. It cannot subtract.
+    KLL's randomness cannot be seeded, so equal streams may give different sketches, both within bounds. It cannot
+    subtract.
 
     >>> prices = Quantile(k=200)
     >>> prices.summarize(range(100_001))
@@ -40,7 +40,7 @@ class Quantile(Summary):
         self._sketch = datasketches.kll_doubles_sketch(k)
 
     def summarize(self, values: Any, counts: Any = None) -> None:
-        """Take in numbers; NaN is refused. A count of c is c values, and costs as much."""
+        """Insert numbers; NaN is rejected. A count of c is c values, and costs as much."""
         column = as_numbers(values)
         weights = as_counts(counts, column.size, self.total)
         for at in spread(weights):
@@ -48,7 +48,7 @@ class Quantile(Summary):
         self.total += int(weights.sum())
 
     def estimate(self, rank: float) -> Estimate:
-        """The least value v such that the share `rank` of the values is at most v."""
+        """The least value v such that the fraction `rank` of the values is at most v."""
         if not 0 <= rank <= 1:
             raise BadQuestion(f"rank {rank} is outside [0, 1]")
         if self.total == 0:
@@ -66,7 +66,7 @@ class Quantile(Summary):
         return float(self._sketch.normalized_rank_error(False)) if self._sketch.is_estimation_mode() else 0.0
 
     def confidence(self) -> float:
-        """The chance that the rank of an answer is within `TOLERANCE`."""
+        """The probability that the rank of an answer is within `TOLERANCE`."""
         error = self._rank_error()
         return 1.0 if error == 0 else max(0.0, 1 - 2 * math.exp(-math.log(200) * (TOLERANCE / error) ** 2))
 

@@ -21,20 +21,20 @@ ALL = (1 << 64) - 1
 
 
 class Sample(FrequencySummary):
-    """`size` tuples, or all while there are no more, every subset of that size being as likely as any other.
+    """A uniform sample of `size` tuples, or all tuples while there are no more.
 
-    The i-th tuple that a sample takes in draws a 64-bit priority, a hash of i under the sample's own seed; the `size`
-    smallest are kept. So the sample of a union is the smallest of both samples, the same in every order of adding, and
-    the same batches and seed give the same sample. Each sample needs its own seed: two that drew equal priorities are
-    `Incompatible`. It cannot subtract: what it would need in place of a tuple that leaves is gone.
+    The i-th tuple inserted gets a 64-bit priority, a hash of i under the sample's own seed; the `size` smallest are
+    stored. So the sample of a union is the smallest of both samples, in any order of adding, and the same batches and
+    seed give the same sample. Each sample needs its own seed: two with equal priorities are `Incompatible`. It cannot
+    subtract: the tuple that would replace a removed one is not stored.
 
     **Bounds**: k of n sampled tuples have the key, x = k / n. By Chernoff's bound, which Hoeffding extended to draws
-    without replacement, shares p with n KL(x | p) > ln(2 / (1 - `BOUNDS`)) are ruled out. Tuples that were seen are not
-    impossible: at least k tuples have the key, and at least n - k have not. All tuples sampled: exact.
+    without replacement, fractions p with n KL(x | p) > ln(2 / (1 - `BOUNDS`)) are excluded. At least k tuples have the
+    key, and at least n - k do not. Exact while all tuples are sampled.
 
     **Confidence** is 1 - 2 exp(-2 size `TOLERANCE`²) (Hoeffding).
 
-    Costs: O(1) a tuple and a sort of the kept ones a batch, O(size) a batch of estimates.
+    Costs: O(1) per tuple and a sort of the sample per batch, O(size) per batch of estimates.
 
     >>> sample = Sample(size=1000, seed=7)
     >>> sample.summarize(np.arange(100_000) % 4)
@@ -71,7 +71,7 @@ class Sample(FrequencySummary):
         self.total += int(weights.sum())
 
     def _keep(self, keys: Keys, priorities: npt.NDArray[np.uint64]) -> None:
-        """Unite with more tuples; the kept ones stand in order of priority."""
+        """Merge with more tuples; the sample is in order of priority."""
         everything = np.concatenate((self._priorities, priorities))
         best = np.argsort(everything)[: self.size]
         if len(self.keys) == 0 or len(keys) == 0:
@@ -83,7 +83,6 @@ class Sample(FrequencySummary):
         self.keys, self._priorities = united.take(best), everything[best]
 
     def estimates(self, keys: Any) -> Estimates:
-        """For each key, how many tuples have it."""
         drawn = len(self.keys)
         held = Counter(key_list(self.keys))
         hits = np.array([held[key] for key in key_list(as_keys(keys))], np.int64)
@@ -97,7 +96,6 @@ class Sample(FrequencySummary):
         return Estimates(value, lower, upper)
 
     def confidence(self) -> float:
-        """The chance that a count is within `TOLERANCE` * total."""
         if self.total <= self.size:
             return 1.0
         return max(0.0, 1 - 2 * math.exp(-2 * self.size * TOLERANCE**2))
@@ -133,7 +131,7 @@ class Sample(FrequencySummary):
 
 @lru_cache(maxsize=1 << 14)
 def chernoff(hits: int, drawn: int) -> tuple[float, float]:
-    """The least and the largest share p with drawn * KL(hits / drawn | p) <= ln(2 / (1 - `BOUNDS`)), to 40 bits."""
+    """The least and the largest fraction p with drawn * KL(hits / drawn | p) <= ln(2 / (1 - `BOUNDS`)), to 40 bits."""
     share = hits / drawn
     limit = math.log(2 / (1 - BOUNDS)) / drawn
 

@@ -1,4 +1,4 @@
-"""From an accuracy target to sizes: the binomial tail behind the median of rows, and what sizes may be."""
+"""From accuracy targets to sketch sizes: the binomial tail behind the median of rows, and size limits."""
 
 import math
 from functools import cache
@@ -10,7 +10,7 @@ WIDEST = 1 << 24
 
 
 def tail(depth: int, p: float) -> float:
-    """P[Binomial(depth, p) >= (depth + 1) / 2]: the chance that most of an odd number of rows err.
+    """P[Binomial(depth, p) >= (depth + 1) / 2]: the probability that most of an odd number of rows err.
 
     >>> tail(5, 0.5)
     0.5
@@ -29,12 +29,11 @@ def tail_point(depth: int, chance: float) -> float:
 
 
 def power_of_two(least: float) -> int:
-    """The least power of two, 2 or more, that is not below `least`."""
+    """The least power of two, 2 or more, that is at least `least`."""
     return 1 << max(1, math.ceil(math.log2(max(least, 1.0))))
 
 
 def check_target(error: float, confidence: float) -> None:
-    """An accuracy that some sketch can have."""
     if not 0 < error < 1:
         raise BadSize(f"error {error}: a share of the whole is wanted, above 0 and below 1")
     if not 0 < confidence <= 1 - 1e-12:
@@ -42,7 +41,7 @@ def check_target(error: float, confidence: float) -> None:
 
 
 def fewest_counters(widths: dict[int, int]) -> tuple[int, int]:
-    """Of the (depth, width) that reach a target, the one with the fewest counters, then with the fewest rows."""
+    """Of the (depth, width) that reach a target, the one with the fewest counters, then rows."""
     possible = {depth: width for depth, width in widths.items() if width <= WIDEST}
     if not possible:
         raise BadSize(f"no sketch is that accurate: it would need {min(widths.values())} columns, {WIDEST} is the most")

@@ -1,1 +1,1 @@
-"""Standing queries: views over sliding windows that are kept up to date tuple by tuple."""
+"""Standing queries: views over sliding windows, maintained incrementally tuple by tuple."""

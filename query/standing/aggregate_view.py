@@ -1,5 +1,4 @@
-"""The view of an aggregate over one window: count, sum and avg of columns, where conditions compare columns with
-constants. It keeps nothing but what it last told: `query.standing.shared_sums` has the sums of all such views."""
+"""The view of ungrouped counts, sums and averages over one window; `shared_sums` maintains the sums."""
 
 import math
 from collections.abc import Callable
@@ -28,7 +27,7 @@ NOTHING: Ids = np.empty((0, 2), np.int64)
 
 
 def view_of(standing: plan.Standing, mode: Mode) -> View:
-    """The kind of view that fits a query."""
+    """The kind of view that suits a query."""
     root = standing.root
     if isinstance(root, plan.StandingSelect) and isinstance(root.body, plan.Window) and not root.distinct:
         if not root.grouped:
@@ -41,7 +40,7 @@ def view_of(standing: plan.Standing, mode: Mode) -> View:
 
 
 def _asked(select: plan.StandingSelect, window: plan.Window) -> list[Asked] | None:
-    """What is counted and summed up, for each aggregate; None if it is more than counts and sums over ranges."""
+    """One `Asked` per aggregate; None unless the query needs only counts and sums over ranges."""
     if select.keys or select.having is not None or window.length is None or any(o.can_fail for o in select.outputs):
         return None
     found, rest = terms(window.predicates, window.conditions)
@@ -57,7 +56,6 @@ def _asked(select: plan.StandingSelect, window: plan.Window) -> list[Asked] | No
 
 
 def _column(argument: Compiled) -> str | None:
-    """The name of the column that an expression is."""
     if len(argument.inputs) != 1:
         return None
     (only,) = argument.inputs
@@ -65,7 +63,7 @@ def _column(argument: Compiled) -> str | None:
 
 
 class Aggregating(View):
-    """One row, (0, its version): the aggregates of what lives in the window, worked out when somebody looks."""
+    """One row with the id (0, version): the aggregates of the live window, computed on demand."""
 
     keyed = True
     width = 2
@@ -84,7 +82,7 @@ class Aggregating(View):
     def open(self, sources: Callable[[plan.Window], StreamSource]) -> None:
         (window,) = plan.windows(self._select)
         source = sources(window)
-        # Its conditions are not met by the selections of the stream.
+        # The reader gets no conditions: the sums check them, not the stream's selections.
         reader = source.enter(replace(window, predicates=(), conditions=()), needed(self._select))
         self._readers = [reader]
         different = {one.argument: replace(one, first=reader.first) for one in self._asked}
@@ -120,7 +118,7 @@ class Aggregating(View):
         return Changes(anew, np.array([[0, self._version]]), np.array([NEVER]), NOTHING)
 
     def _look(self) -> None:
-        """Tell a new version if the row is not what it was."""
+        """Report a new version if the row has changed."""
         if self._looked == (self.tick, self.now):
             return
         sums = self._totals.of(self._readers[0].number, self.now)
@@ -135,7 +133,7 @@ class Aggregating(View):
             return
         for told, value in zip(self._told, row, strict=True):
             told.put(ONE, value)
-        self.went = self.came  # each version replaces the one before
+        self.went = self.came  # each version replaces the previous one
         self.came = self._version = self._version + 1
         self._told_at = self.tick
 
@@ -145,7 +143,7 @@ class Aggregating(View):
 
     @property
     def size(self) -> int:
-        self._look()  # to fail now if it would
+        self._look()  # fail here if it would fail later
         return 1
 
     @property
@@ -158,7 +156,7 @@ class Aggregating(View):
 
 
 def _value(aggregate: Aggregate, found: tuple[float, float, int] | tuple[int, int, int]) -> float | int | None:
-    """The value of an aggregate by its sums, (sum, lost, count) of floats and (high, low, count) of all else."""
+    """The value of an aggregate from its sums: (sum, rounding error, count) of floats, (high, low, count) of others."""
     high, low, count = found
     if aggregate.function == "count":
         return int(count)

@@ -1,7 +1,6 @@
-"""The columns of a stream that standing queries look at, for as long as a window needs them.
+"""The columns of a stream that standing queries read, cached by arrival number for as long as a window needs them.
 
-The stream's own log may have let go of a tuple, or have it on disk, while a view still shows it; and a step gathers
-values many times a second. So what queries name is kept here once more, by number of arrival, once for all of them.
+The log may evict a tuple, or move it to disk, while a view still shows it, and steps read values many times a second.
 """
 
 from typing import cast
@@ -14,24 +13,20 @@ from promising.index import Stream
 from promising.index.log import TupleLog
 from promising.query.scalar.types import ARROW, Kind
 
-LEAST = 1024  # rows of room that a column begins with
+LEAST = 1024  # initial capacity of a column, in rows
 
 
 class Held:
-    """One column of numbers: the values of arrivals `first` to `end`, and which of them are missing.
-
-    Of those before `readable` nothing was known any more when the column came to be held.
-    """
+    """Numbers and null mask of arrivals `first` to `end`; those before `readable` were evicted before caching began."""
 
     def __init__(self, kind: Kind, first: int) -> None:
         self.kind = kind
         self.first = self.end = self.readable = first
-        self._base = first  # the arrival at place 0
+        self._base = first  # the arrival at index 0
         self._data: NDArray[np.generic] = np.empty(LEAST, np.float64 if kind == "float" else np.int64)
         self._missing: NDArray[np.bool_] | None = None
 
     def append(self, values: pa.Array) -> None:
-        """The next arrivals."""
         new = len(values)
         used = self.end - self._base
         if used + new > len(self._data):
@@ -45,7 +40,7 @@ class Held:
         self.end += new
 
     def _move(self, needed: int) -> None:
-        """To new arrays, without what is dead, with room for this many values and half as many again."""
+        """Copy the live values to new arrays with 1.5 times the needed capacity."""
         dead = self.first - self._base
         room = max(LEAST, needed * 3 // 2)
         for name in ("_data", "_missing"):
@@ -66,12 +61,11 @@ class Held:
         return made if made.type == ARROW[self.kind] else made.view(ARROW[self.kind])
 
     def span(self, first: int, end: int) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
-        """What is held of these arrivals, and which are missing if any can be. No copy: good until more is appended."""
+        """Values and null mask (if any) of these arrivals. No copy: valid until the next append."""
         at = slice(first - self._base, end - self._base)
         return self._data[at], None if self._missing is None else self._missing[at]
 
     def trim(self, first: int) -> None:
-        """Forget what arrived before `first`."""
         self.first = max(self.first, min(first, self.end))
         if len(self._data) > LEAST and (self.end - self.first) * 4 < len(self._data):
             self._move(self.end - self.first)
@@ -82,7 +76,7 @@ class Held:
 
 
 class HeldText:
-    """One column of strings, in a few chunks of growing age and size."""
+    """One column of strings, in a few chunks that grow with age."""
 
     kind: Kind = "string"
 
@@ -107,7 +101,7 @@ class HeldText:
         return found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
 
     def span(self, first: int, end: int) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
-        """Nothing of the strings, but which are missing."""
+        """No values, only the null mask."""
         return np.empty(0), self.take(np.arange(first, end)).is_null().to_numpy(zero_copy_only=False)
 
     def trim(self, first: int) -> None:
@@ -126,17 +120,14 @@ class HeldText:
 
 
 class StreamRows:
-    """What standing queries need of a stream: arrivals `first` to `end`, their times, and the columns that are named.
-
-    Arrivals are taken from the stream's log by `pull`; nothing is told to the stream.
-    """
+    """The cached arrivals `first` to `end` of a stream, without gaps: times and the named columns."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         with stream.reading() as log:
             self.end = log.arrived
             self.time = max((t for t in (stream.latest, stream.watermark) if t is not None), default=None)
-            """The stream's time when it was last read."""
+            """The stream's time at the last read."""
         self._times = Held("int", self.end)
         self._columns: dict[str, Held | HeldText] = {}
 
@@ -149,11 +140,7 @@ class StreamRows:
         return frozenset(self._columns)
 
     def pull(self) -> tuple[int, int]:
-        """Take in what has arrived since; returns the numbers (first, end) of it.
-
-        If the log has let go of some of it already, it is passed over. If it cannot be read nothing has changed, and it
-        is there to be read later.
-        """
+        """Read new arrivals; returns (first, end). Skips evicted ones. If reading fails, nothing changes."""
         with self.stream.reading() as log:
             rows, first = _rows_from(log, self.end)
             columns = [self._times, *self._columns.values()]
@@ -167,16 +154,12 @@ class StreamRows:
         return first, self.end
 
     def _skip(self, arrivals: int) -> None:
-        """Leave the places of arrivals empty that cannot be read any more; nobody is given their numbers."""
+        """Leave gaps for arrivals that can no longer be read; no reader receives their numbers."""
         for column in (self._times, *self._columns.values()):
             column.append(pa.nulls(arrivals, ARROW[column.kind]))
 
     def reach(self, names: frozenset[str], since: int) -> int:
-        """Have these columns too, and every arrival dated after `since` that the log still has, up to `end`.
-
-        Returns the first arrival of which all of these columns can be read. Arrivals are held without a gap, so older
-        ones that came later are held as well.
-        """
+        """Cache these columns, and arrivals dated after `since`; returns the first arrival that has all the columns."""
         with self.stream.reading() as log:
             first = min(log.first_after(since), self.first)
             new = names - self.names
@@ -185,10 +168,10 @@ class StreamRows:
             return max([self.first, *(self._columns[name].readable for name in names)])
 
     def _fill(self, log: TupleLog, first: int, new: frozenset[str]) -> None:
-        """Read from arrival `first` on, as far as it is there. If that fails nothing has changed."""
+        """Read from arrival `first` on, as far as available. If reading fails, nothing changes."""
         rows, there = _rows_from(log, first)
         there = min(there, self.end)
-        rows = rows[: self.end - there]  # what came since is for the next `pull`
+        rows = rows[: self.end - there]  # the next `pull` reads newer ones
         first = min(self.first, there)
         times = self._times
         if first < self.first:
@@ -205,7 +188,6 @@ class StreamRows:
         self._columns.update(made)
 
     def times(self, first: int, end: int) -> NDArray[np.int64]:
-        """When the tuples that arrived as number `first` up to `end` are dated."""
         out: NDArray[np.int64] = self._times.take(np.arange(first, end)).to_numpy()
         return out
 
@@ -214,24 +196,21 @@ class StreamRows:
         return out
 
     def take(self, column: str, ids: NDArray[np.int64]) -> pa.Array:
-        """A column at these arrivals."""
         return self._columns[column].take(ids)
 
     def span(self, column: str, first: int, end: int) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
-        """The values of these arrivals, and which are missing if any can be: good until the next are pulled."""
+        """Values and null mask (if any) of these arrivals: valid until the next `pull`."""
         return self._columns[column].span(first, end)
 
     def dated(self, first: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """When these are dated, and which could not be read: good until the next are pulled."""
+        """Times of these arrivals, and which could not be read: valid until the next `pull`."""
         return self._times.span(first, end)  # type: ignore[return-value]  # times are whole numbers
 
     def forget(self, names: frozenset[str]) -> None:
-        """Nobody needs these columns any more."""
         for name in names & self.names:
             del self._columns[name]
 
     def trim(self, first: int) -> None:
-        """Nobody needs what arrived before `first` any more."""
         for column in (self._times, *self._columns.values()):
             column.trim(first)
 
@@ -241,10 +220,10 @@ class StreamRows:
 
 
 def _rows_from(log: TupleLog, first: int) -> tuple[NDArray[np.int32], int]:
-    """The rows from an arrival on, without a gap, and the arrival that they begin with."""
+    """The contiguous rows from an arrival on, and the arrival of the first."""
     rows = log.rows_from(first)
     numbers = log.arrivals(rows)
-    gaps = np.flatnonzero(np.diff(numbers) != 1)  # tuples that were lost from disk
+    gaps = np.flatnonzero(np.diff(numbers) != 1)  # tuples lost from disk
     if len(gaps):
         rows, numbers = rows[gaps[-1] + 1 :], numbers[gaps[-1] + 1 :]
     return rows, int(numbers[0]) if len(numbers) else log.arrived
@@ -255,7 +234,7 @@ def _column(kind: str, first: int) -> Held | HeldText:
 
 
 def _numbers(values: pa.Array, kind: Kind) -> NDArray[np.generic]:
-    """The values as a column of numbers; anything where there is none."""
+    """The values as numbers; arbitrary where null."""
     if kind == "bool":
         values = values.cast(pa.int8()).cast(pa.int64())
     elif kind != "float":

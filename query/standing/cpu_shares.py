@@ -1,18 +1,18 @@
-"""Who works for how long in a tick: the CPU time of standing queries that may wait, by budget and weight."""
+"""CPU scheduling of a tick: divides the time among standing queries that may defer work, by budget and weight."""
 
 from collections.abc import Callable
 
 from promising.query.standing.views import Planned, View
 from promising.summaries.kernels.clock import work_ns
 
-SAVED = 1.0  # seconds of its budget that a query may save up
+SAVED = 1.0  # seconds of unused budget that a query may accumulate
 
 
 def share_out(views: list[Planned], left: int | None, elapsed: float, tick: int) -> None:
-    """Work on each for its share of the time that is `left`, in nanoseconds; None: for as long as it takes.
+    """Run each view for its share of the remaining `left` nanoseconds; None: without limit.
 
-    Those that had the least for their weight come first, and what one does not need the others have. Each has its
-    budget for the seconds that have `elapsed` since the last tick.
+    Views with the least CPU time per weight run first, and unused time goes to the others. Each view also accrues its
+    budget for the `elapsed` seconds since the last tick.
     """
     for view in views:
         budget = view.standing.budget
@@ -25,7 +25,7 @@ def share_out(views: list[Planned], left: int | None, elapsed: float, tick: int)
         share = None if left is None else int(max(0, left - spent) * _weight(view) / weights)
         weights -= _weight(view)
         spent += _run(view, view.step, share, tick)
-    while left is not None and spent < left:  # a share that was too small for one may be enough for another
+    while left is not None and spent < left:  # a share too small for one view may suffice for another
         waiting = [v for v in views if v.pending and v.failed is None and _granted(v)]
         if not waiting:
             return
@@ -35,7 +35,7 @@ def share_out(views: list[Planned], left: int | None, elapsed: float, tick: int)
 
 
 def _run(view: Planned, step: Callable[[int, Callable[[], bool]], None], share: int | None, tick: int) -> int:
-    """Work on a view for as long as it may; returns what that cost."""
+    """Run a view within its limits; returns the nanoseconds spent."""
     most = share
     if view.standing.budget is not None:
         most = view.grant if share is None else min(share, view.grant)

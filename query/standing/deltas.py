@@ -1,4 +1,4 @@
-"""What travels between the steps of a standing plan: results that came and went, and the time."""
+"""The messages between the steps of a standing plan: inserted and retracted results, and the time."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,38 +6,27 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-POS = 1
-"""A result came."""
-NEG_EXP = -1
-"""A result went because its time is over; only `nta` says so."""
-NEG_INV = -2
-"""A result went before its time."""
+POS = 1  # insertion of a result
+NEG_EXP = -1  # expiry of a result; only `nta` sends it
+NEG_INV = -2  # retraction of a result before its expiry
 
-Ids = NDArray[np.int64]
-"""Results by the tuples they are made of: a row each, a column per leaf."""
+Ids = NDArray[np.int64]  # results by the tuples they consist of: one row each, one column per leaf
 Times = NDArray[np.int64]
 Kinds = NDArray[np.int8]
 
 
 class Mode(StrEnum):
-    """How steps learn that time goes on; `piggyback` is the one to use, the others are there to be compared."""
+    """How steps learn that time advances. Use `piggyback`; the others exist for comparison."""
 
-    ITA = "ita"
-    """Results that come bring the time; where none come, nothing ends."""
-    NTA = "nta"
-    """Each result that ends is told of, and undone step by step."""
-    TIME = "time"
-    """The time is told by messages of its own, where something ends."""
-    PIGGYBACK = "piggyback"
-    """The time rides on what is sent anyhow, and has a message of its own only where nothing is."""
+    ITA = "ita"  # new results carry the time; without any, nothing expires
+    NTA = "nta"  # each expiry is sent as a retraction and undone step by step
+    TIME = "time"  # separate messages carry the time wherever something expires
+    PIGGYBACK = "piggyback"  # results carry the time; a separate message is sent only where no result can carry it
 
 
 @dataclass(frozen=True, slots=True)
 class Deltas:
-    """Changes of one edge in one tick.
-
-    `time`: whatever ends at it or before has ended; None: nothing is said about the time.
-    """
+    """Changes on one edge in one tick. Everything that ends at or before `time` has expired; None: time unknown."""
 
     ids: Ids
     ts: Times
@@ -50,14 +39,12 @@ class Deltas:
 
 
 def nothing(width: int, time: int | None = None) -> Deltas:
-    """No changes, at most a time."""
     return Deltas(
         np.empty((0, width), np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int8), time
     )
 
 
 def joined(parts: list[Deltas], time: int | None) -> Deltas:
-    """Changes one after the other."""
     if len(parts) == 1:
         only = parts[0]
         return Deltas(only.ids, only.ts, only.exp, only.kinds, time)
@@ -72,15 +59,10 @@ def joined(parts: list[Deltas], time: int | None) -> Deltas:
 
 @dataclass(slots=True)
 class Counters:
-    """What a plan has done, for comparisons that do not depend on the machine."""
+    """Work done by a plan, as machine-independent counts."""
 
-    positives: int = 0
-    """Results handed on from step to step."""
-    negatives: int = 0
-    """Retractions handed on, of either kind."""
-    times: int = 0
-    """Time messages of their own: one for each distinct end that is told of."""
-    probes: int = 0
-    """Entries looked at on the other side of a join."""
-    expiry_probes: int = 0
-    """Those of them because something ended."""
+    positives: int = 0  # results passed between steps
+    negatives: int = 0  # retractions of either kind passed between steps
+    times: int = 0  # separate time messages: one for each distinct expiry reported
+    probes: int = 0  # entries visited on the other side of a join
+    expiry_probes: int = 0  # of these, visited because something expired

@@ -1,4 +1,4 @@
-"""All standing queries of a session: the ticks they are kept up to date by, and those who watch them."""
+"""All standing queries of a session: the ticks that update them, and their subscribers."""
 
 import secrets
 import threading
@@ -21,71 +21,65 @@ from promising.query.standing.subscription import Delta
 from promising.query.standing.views import Planned, Seen, View, may_wait
 from promising.summaries.kernels.clock import work_ns
 
-Key: TypeAlias = tuple[str, int | None, str | None]
-"""What makes two queries one view: their text and budget."""
+Key: TypeAlias = tuple[str, int | None, str | None]  # text and budget: queries with equal ones share a view
 
-LEAST_SHARE = 0.1  # of the time of a tick that queries which may wait have, however long the others take
-SILENCE = 1_000_000  # microseconds without arrivals after which a stream's time goes on with the clock
+LEAST_SHARE = 0.1  # fraction of a tick reserved for queries that may defer work, however long the others take
+SILENCE = 1_000_000  # microseconds without arrivals after which a stream's time follows the wall clock
 
 
 @dataclass(frozen=True)
 class QueryStatus:
-    """How a standing query is doing."""
-
     name: str
     statement: str
     watermark: int
-    """The view stands at this time."""
+    """The view is current as of this time."""
     lag: int
-    """Microseconds of event time that have arrived and are not in the view yet."""
+    """Microseconds of event time that have arrived and are not yet in the view."""
     size: int
     """Results in the view."""
     came: int
-    """Results so far."""
+    """Results inserted so far."""
     went: int
-    """Of these, retracted before their time."""
+    """Of these, retracted before their expiry."""
     late: int
-    """Tuples that had ended before they arrived."""
+    """Tuples that had expired before they arrived."""
     shed: float
-    """Results given up for want of CPU, as expected."""
+    """Expected number of results dropped for lack of CPU."""
     cpu_seconds: float
     budget: float | None
-    """CPU seconds a second."""
+    """CPU seconds per second."""
     label: str
     store: str
     mode: str
     bytes: int
     subscribers: int
     problem: str | None
-    """What it failed with, if it did."""
+    """The error that stopped it, if any."""
 
 
 class Feed:
-    """One subscriber of one query. Nothing is put by for it: what it has missed is looked up when it asks."""
+    """One subscriber of one query. No changes are queued for it: they are looked up when it polls."""
 
     def __init__(self, engine: "Engine", name: str, seen: Seen | None, same: bool) -> None:
         self._engine = engine
         self.name = name
         self.key = name.lower()
-        self.seen = seen
-        """What it has been told; None: nothing, or nothing of this view."""
-        self.same = same
-        """Whether that was in this process, so that ticks count."""
+        self.seen = seen  # last reported position; None: none, or of another view
+        self.same = same  # whether that was in this process, so ticks are comparable
         self.view = engine.view(name)
         self.number = self.view.readers[0].number
-        self.alike: Alike | None = None
-        """What it is read together with, from the first change on."""
+        self.alike: Alike | None = None  # group of selections it is read with, from the first change on
         self.schema = self.view.schema
         self.keyed = self.view.keyed
         self.endless = self.view.endless
         self.key_width = self.view.width
 
     def take(self) -> Delta | None:
-        """What has changed since the last time; None if nothing has."""
+        """The changes since the last call; None if there are none."""
         return self._engine.take((self,)).get(self)
 
     def follow(self, view: View) -> None:
-        """The query was dropped and made anew, or has another budget."""
+        """Switch to the view of a query that was recreated, or has a new budget."""
         if _shape(view) != _shape(self.view):
             raise NoSuchName(
                 f"continuous query {self.name!r} was dropped, and another is called so now; subscribe again"
@@ -94,45 +88,35 @@ class Feed:
         self.seen, self.same = None, True
 
     def close(self) -> None:
-        """Look no more."""
         self._engine.leave(self)
 
 
 class Engine:
-    """Standing queries, all kept up to date by `tick`. Safe to be used by several threads.
-
-    Queries of one text are one view. A tick takes in what has arrived in every stream since the last one.
-    """
+    """All standing queries. Those of equal text share a view. Thread-safe."""
 
     def __init__(self, mode: Mode = Mode.PIGGYBACK, *, elapsed: Callable[[], float] = time.monotonic) -> None:
         self.mode = mode
         self.lock = threading.RLock()
-        self.number = 0
-        """Of the last tick."""
+        self.number = 0  # of the last tick
         self._elapsed = elapsed
         self._last: float | None = None
         self._epoch = secrets.token_hex(8)
         self._sources: dict[str, StreamSource] = {}
         self._views: dict[Key, View] = {}
-        self._planned: dict[Key, Planned] = {}
-        """Those of the views that have to be worked on in each tick."""
+        self._planned: dict[Key, Planned] = {}  # views that need work in every tick
         self._queries: dict[str, View | PromisingError] = {}
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        self._heads: dict[str, str] = {}
-        """What each token of a query begins with."""
+        self._heads: dict[str, str] = {}  # the prefix of each token of a query
         self._feeds: set[Feed] = set()
 
     # --- queries -------------------------------------------------------------------------------------------------
 
     def create(self, name: str, standing: plan.Standing, number: str) -> None:
-        """Let a query stand. Its view begins with what its windows hold.
-
-        number: stands for this creation of it, and outlives the process.
-        """
+        """Start a query with the current content of its windows. number: identifies this creation, across restarts."""
         with self.lock:
             view = view_of(standing, self.mode)
-            # One without WINDOW begins when it is created, so it is nobody else's.
+            # A query without WINDOW begins at its creation, so its view is not shared.
             key = standing.statement, standing.budget, name.lower() if view.endless else None
             known = self._views.get(key)
             if known is not None and known.failed is None:
@@ -154,13 +138,13 @@ class Engine:
             self._heads[name.lower()] = token_head(self._epoch, number)
 
     def broken(self, name: str, statement: str, problem: PromisingError) -> None:
-        """A query that was kept and cannot stand any more."""
+        """Register a stored query that can no longer run."""
         with self.lock:
             self._queries[name.lower()] = problem
             self._ids[name.lower()], self._names[name.lower()] = statement, name
 
     def drop(self, name: str) -> None:
-        """Let go of a query; its subscribers are told when they ask next."""
+        """Drop a query; its subscribers are notified at their next poll."""
         with self.lock:
             view = self._queries.pop(name.lower(), None)
             self._ids.pop(name.lower(), None)
@@ -170,7 +154,7 @@ class Engine:
                 view.names.discard(name.lower())
                 if not view.names:
                     key = view.standing.statement, view.standing.budget, name.lower() if view.endless else None
-                    if self._views.get(key) is view:  # and not one that was made after this one had failed
+                    if self._views.get(key) is view:  # not one created after this one failed
                         del self._views[key]
                         self._planned.pop(key, None)
                     view.close()
@@ -200,13 +184,13 @@ class Engine:
         return len(self._queries)
 
     def oldest(self, stream: str) -> int | None:
-        """The first arrival of a stream that a view may still show; None if none reads it."""
+        """The first arrival of a stream that a view may still show; None if no view reads it."""
         with self.lock:
             source = self._sources.get(stream.lower())
             return None if source is None else source.rows.first
 
     def followed(self, table: Table) -> int | None:
-        """The last change of a table that every view has taken in; None if none looks at it."""
+        """The last change of a table that every view has applied; None if no view reads it."""
         with self.lock:
             seen = [change for view in self._views.values() for change in view.followed(table)]
             return min(seen, default=None)
@@ -214,10 +198,10 @@ class Engine:
     # --- ticks ---------------------------------------------------------------------------------------------------
 
     def tick(self, *, idle: int | None = None, silence: int = SILENCE, capacity: float | None = None) -> int:
-        """Take in what has arrived; returns the number of the tick.
+        """Apply new arrivals; returns the number of the tick.
 
-        idle: the wall clock, in microseconds: streams that were silent for `silence` age by it.
-        capacity: CPU seconds for this tick. Queries with a budget or a preference put off what does not fit.
+        idle: the wall clock in microseconds; it advances the time of streams that were silent for `silence`.
+        capacity: CPU seconds for this tick. Queries with a budget or a preference defer work that does not fit.
         """
         with self.lock:
             began = work_ns()
@@ -235,7 +219,7 @@ class Engine:
                 left = int(max(capacity * 1e9 * LEAST_SHARE, capacity * 1e9 - (work_ns() - began)))
             share_out(patient, left, elapsed, self.number)
             for source in self._sources.values():
-                source.settle(forget=self.mode is not Mode.ITA)  # there, views may still show what has ended
+                source.settle(forget=self.mode is not Mode.ITA)  # in ITA, views may still show expired tuples
             return self.number
 
     def _since_last(self) -> float:
@@ -246,7 +230,7 @@ class Engine:
     # --- subscribers ---------------------------------------------------------------------------------------------
 
     def subscribe(self, name: str, token: str | None = None) -> Feed:
-        """Watch a query. With the token of a change, from there on: by changes if they can be told, else anew."""
+        """Subscribe to a query. With a token, resume there: incrementally if possible, else with a reset."""
         with self.lock:
             view = self.view(name)
             seen, same = None, True
@@ -261,11 +245,7 @@ class Engine:
             self._feeds.discard(feed)
 
     def take(self, feeds: Iterable[Feed]) -> dict[Feed, Delta]:
-        """What has changed for each of these since it was told last; those for which nothing has are left out.
-
-        Selections that are alike, and whose subscribers were told as much, are looked up together. If one of them
-        fails, that is raised, and none of them was told anything.
-        """
+        """The changes of each feed since its last call, if any. An error is raised, and then no feed advances."""
         with self.lock:
             made: dict[Feed, Delta] = {}
             together: dict[tuple[Alike, int], list[Feed]] = {}
@@ -292,7 +272,6 @@ class Engine:
             return made
 
     def _changes(self, feed: Feed, made: dict[Feed, Delta], told: list[tuple[Seen, list[Feed]]]) -> None:
-        """What has changed in one view."""
         view = feed.view
         if view.failed is not None:
             raise view.failed
@@ -321,7 +300,7 @@ class Engine:
     def _changes_together(
         self, alike: Alike, feeds: list[Feed], made: dict[Feed, Delta], told: list[tuple[Seen, list[Feed]]]
     ) -> None:
-        """What has changed in selections that are alike: each is given its stretch of what is new in all of them."""
+        """Changes of similar selections: one lookup for all, of which each feed gets a slice."""
         view, before = feeds[0].view, feeds[0].seen
         assert before is not None
         (first,) = before.positions.values()
@@ -348,20 +327,19 @@ class Engine:
             begin = end
 
     def _read(self, name: str, token: str, view: View) -> tuple[Seen | None, bool]:
-        """How far a token's owner has come, and whether in this process; None if that does not help."""
+        """A token's position, and whether it is of this process; None if the position cannot be used."""
         epoch, number, seen = read_token(token)
         if number != self._ids[name.lower()] or set(seen.positions) != set(view.positions):
             return None, True
         if epoch == self._epoch:
             return (seen, True) if seen.tick <= self.number else (None, True)
-        # Tuples that came after the start may have numbers that others had, which were lost before they were safe.
+        # After a crash, new tuples may reuse the numbers of tuples that were lost before they were synced.
         known = all(seen.positions[s.stream.name] <= s.opened for s in view.sources) and seen.now <= view.now
         return (seen, False) if known else (None, True)
 
     # --- status --------------------------------------------------------------------------------------------------
 
     def status(self) -> list[QueryStatus]:
-        """How each query is doing, by name."""
         with self.lock:
             watched: dict[str, int] = {}
             for feed in self._feeds:
@@ -403,12 +381,10 @@ class Engine:
 
     @property
     def nbytes(self) -> int:
-        """Of everything that stands."""
         with self.lock:
             return sum(s.nbytes for s in self._sources.values()) + sum(v.nbytes for v in self._views.values())
 
     def close(self) -> None:
-        """Let go of everything."""
         with self.lock:
             self._views.clear()
             self._planned.clear()
@@ -418,5 +394,5 @@ class Engine:
 
 
 def _shape(view: View) -> tuple[pa.Schema, bool, bool, int]:
-    """What a subscriber relies on."""
+    """The properties a subscriber relies on."""
     return view.schema, view.keyed, view.endless, view.width

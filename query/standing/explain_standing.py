@@ -1,4 +1,4 @@
-"""EXPLAIN CREATE CONTINUOUS QUERY: the plan in words, how the results of each step end, and what keeps them."""
+"""EXPLAIN CREATE CONTINUOUS QUERY: the plan in words, how the results of each step expire, and what stores them."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,7 @@ from promising.query.standing.views import Selecting
 
 
 def explain_standing(standing: plan.Standing, mode: Mode = Mode.PIGGYBACK) -> Explanation:
-    """The plan of a query as it would stand; nothing is created. Raises what creating it would."""
+    """The plan of a query. Creates nothing; raises what creation would."""
     edges = labelled(standing, mode)
     if isinstance(view := view_of(standing, mode), Selecting | Aggregating):
         edges[0] = replace(edges[0], store=view.store)
@@ -26,7 +26,7 @@ def explain_standing(standing: plan.Standing, mode: Mode = Mode.PIGGYBACK) -> Ex
     if standing.budget is not None:
         lines.append(f"CPU time: {standing.budget / 1e3:g} ms of each second")
     lines += [f"warning: {warning}" for warning in standing.warnings]
-    # How many rows a view will have is not asked of anyone.
+    # The cardinality of a view is not estimated.
     return Explanation(steps, Guess(0.0, 0.0, math.inf), standing.warnings, SCHEMA.empty_table(), lines=lines)
 
 

@@ -1,4 +1,4 @@
-"""Tokens of subscribers: which query they watch, and how far they have come."""
+"""Subscription tokens: the query and the subscriber's position in it."""
 
 import base64
 import binascii
@@ -9,19 +9,18 @@ from promising.query.standing.views import Seen
 
 
 def token_head(epoch: str, number: str) -> str:
-    """What a token says of the query. Of bytes in threes base64 can be made part by part, and JSON minds no spaces."""
+    """The prefix of a token. Padded to a multiple of 3 bytes, so base64 parts concatenate; JSON ignores the spaces."""
     made = json.dumps([epoch, number], separators=(",", ":"))[:-1].encode() + b","
     return base64.urlsafe_b64encode(made + b" " * (-len(made) % 3)).decode()
 
 
 def token_progress(seen: Seen) -> str:
-    """The rest of a token: how far its owner has come."""
+    """The rest of a token: the subscriber's position."""
     made = json.dumps([seen.tick, seen.now, seen.positions], separators=(",", ":"))[1:]
     return base64.urlsafe_b64encode(made.encode()).decode()
 
 
 def read_token(token: str) -> tuple[str, str, Seen]:
-    """What `token_head` and `token_progress` were made of."""
     try:
         epoch, number, tick, now, positions = json.loads(base64.urlsafe_b64decode(token.encode()))
         return epoch, number, Seen(int(tick), int(now), {str(k): int(v) for k, v in positions.items()})

@@ -1,8 +1,8 @@
-"""Conditions on one column as sets of intervals, exactly: a row meets the condition if its key lies in one of them.
+"""Conditions on one column as exact sets of intervals: a row satisfies the condition if its key lies in one of them.
 
-The key of a value is a whole number of 64 bits, in the order in which values compare: numbers and times are their own;
-floats have the bits that follow each other as they do, with one zero and NaN after all else; false is 0 and true 1.
-Strings are known by equality alone. NULL has no key, and no interval has it.
+The key of a value is a 64-bit integer that preserves the order of values. Numbers and times are their own keys. Floats
+use their bits in comparison order, with a single zero and NaN last; false is 0, true is 1. Strings have equality only.
+NULL has no key and lies in no interval.
 """
 
 import math
@@ -29,7 +29,7 @@ MOST: Final = (1 << 63) - 1
 KINDS: Final[frozenset[Kind]] = frozenset({"int", "float", "timestamp", "bool", "string"})
 
 Intervals = list[tuple[int, int]]
-"""From the least to the greatest key, both in it; rising, without overlap."""
+"""(least key, greatest key), inclusive; ascending and disjoint."""
 
 _TURNED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {
     exp.EQ: exp.EQ,
@@ -43,7 +43,7 @@ _TURNED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The values of one column that a query takes: the keys in `intervals`, or of strings, these `texts`."""
+    """The values of one column that a query accepts: the keys in `intervals`, or for strings, these `texts`."""
 
     column: str
     kind: Kind
@@ -52,10 +52,10 @@ class Term:
 
 
 def terms(predicates: Sequence[Compiled], conditions: Sequence[exp.Expression]) -> tuple[list[Term], list[Compiled]]:
-    """What the conditions say about single columns, a term for each column, and the predicates that say anything else.
+    """One term per column for the conditions on single columns, and the remaining predicates.
 
-    Whoever checks the terms first and then the rest, in order, finds the same rows and fails in the same way as one who
-    checks all in order: what follows a predicate that can fail is left where it is.
+    Checking the terms and then the rest, in order, finds the same rows and raises the same errors as checking all
+    predicates in order: predicates after one that can fail are not moved.
     """
     found: dict[str, Term] = {}
     rest: list[Compiled] = []
@@ -72,7 +72,7 @@ def terms(predicates: Sequence[Compiled], conditions: Sequence[exp.Expression]) 
 
 
 def keys(array: pa.Array, kind: Kind) -> NDArray[np.int64]:
-    """The key of each value, anything where null; not of strings."""
+    """The key of each value, arbitrary where null; not for strings."""
     values = raw(array, kind)
     if kind != "float":
         return values
@@ -81,7 +81,6 @@ def keys(array: pa.Array, kind: Kind) -> NDArray[np.int64]:
 
 
 def _key(value: Any) -> int:
-    """The key of a scalar of Arrow."""
     if isinstance(value, pa.TimestampScalar):
         return int(value.value)
     plain = value.as_py()
@@ -96,13 +95,13 @@ def _float_key(value: float) -> int:
 
 
 def _narrowed(low: int, high: int) -> Intervals:
-    """The whole numbers that, as floats, have keys from `low` to `high`."""
+    """The integers whose keys as floats are in `low` to `high`."""
     first, last = _least(low), _least(high + 1) - 1
     return [(first, last)] if first <= last else []
 
 
 def _least(key: int) -> int:
-    """The least whole number whose key as a float is `key` or more; one after the greatest if there is none."""
+    """The least integer whose key as a float is at least `key`; MOST + 1 if there is none."""
     low, high = LEAST, MOST + 1
     while low < high:
         middle = (low + high) // 2
@@ -114,7 +113,7 @@ def _least(key: int) -> int:
 
 
 def _term(predicate: Compiled, condition: exp.Expression) -> Term | None:
-    """What the condition says about the only column that it names; None if that is no set of intervals."""
+    """The condition as a term of its only column; None if it is not a set of intervals."""
     if len(predicate.inputs) != 1 or predicate.can_fail:
         return None
     (only,) = predicate.inputs
@@ -133,7 +132,6 @@ def _both(one: Term, other: Term) -> Term:
 
 
 def _texts(node: exp.Expr, only: Input) -> tuple[str, ...] | None:
-    """The strings that the column may equal."""
     if isinstance(node, exp.EQ):
         one, other = node.this.unnest(), node.expression.unnest()
         members, part = ([other], one) if isinstance(one, exp.Column) else ([one], other)
@@ -146,7 +144,7 @@ def _texts(node: exp.Expr, only: Input) -> tuple[str, ...] | None:
 
 
 def _solve(node: exp.Expr, only: Input) -> Intervals | None:
-    """The keys for which the condition is true; for all others it is false, and without a key it is NULL."""
+    """The keys for which the condition is true. It is false for all other keys, and NULL without a key."""
     node = node.unnest()
     if isinstance(node, exp.And | exp.Or):
         parts = [_solve(part, only) for part in _operands(node)]
@@ -168,7 +166,7 @@ def _solve(node: exp.Expr, only: Input) -> Intervals | None:
 
 
 def _operands(node: exp.Expr) -> list[exp.Expr]:
-    """Of a chain of one connector; a loop, since a chain may be thousands long."""
+    """The operands of a chain of one connector; iterative, since a chain may have thousands."""
     kind, waiting, found = type(node), [node], []
     while waiting:
         part = waiting.pop().unnest()
@@ -180,7 +178,7 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _compared(node: exp.Expr, only: Input) -> Intervals | None:
-    """The keys for which a comparison of the column with constants is true."""
+    """The keys for which a comparison of the column with constants holds."""
     how = type(node)
     if how in _TURNED:
         part, member = node.this.unnest(), node.args["expression"].unnest()
@@ -202,7 +200,7 @@ def _compared(node: exp.Expr, only: Input) -> Intervals | None:
         found = [(points[0], points[1])]
     elif how in (exp.EQ, exp.In):
         if how is exp.In and any(isinstance(v := s.as_py(), float) and math.isnan(v) for s in scalars):
-            return None  # a long list may not take one NaN for another
+            return None  # a long list may not treat two NaNs as equal
         found = [(point, point) for point in points]
     elif how is exp.NEQ:
         found = [(LEAST, points[0] - 1), (points[0] + 1, MOST)]
@@ -216,7 +214,7 @@ def _compared(node: exp.Expr, only: Input) -> Intervals | None:
 
 
 class _Constants:
-    """The scope of constants: there are no columns in it."""
+    """The scope of constants: it has no columns."""
 
     sql = ""
 
@@ -228,8 +226,7 @@ class _Constants:
 
 
 def _values(part: exp.Expr, members: Sequence[exp.Expression], only: Input) -> tuple[Kind, list[Any]] | None:
-    """The kind as which the column is compared with these constants, and their values; None if they are no constants,
-    NULL, or of a kind that the column's order says nothing about."""
+    """The kind of the comparison and the values; None if not constants, NULL, or not ordered like the column."""
     if not isinstance(part, exp.Column) or any(member.find(exp.Column) is not None for member in members):
         return None
     parts = [column(only), *(compile_expression(member, _Constants()) for member in members)]
@@ -243,7 +240,7 @@ def _values(part: exp.Expr, members: Sequence[exp.Expression], only: Input) -> t
 
 
 def _union(pairs: Iterable[tuple[int, int]]) -> Intervals:
-    """Of intervals in any order, which may be empty or reach too far."""
+    """Intervals in any order, possibly empty or out of range, normalised."""
     result: Intervals = []
     for low, high in sorted((max(low, LEAST), min(high, MOST)) for low, high in pairs):
         if low > high:

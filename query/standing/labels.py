@@ -1,7 +1,6 @@
-"""How the results of each part of a plan come and go, and what keeps them best.
+"""Update-pattern labels: the order in which the results of each part of a plan expire.
 
-A label says in which order results end. Labels rise from the windows to the root: what an operator gives depends on
-what it gets. They choose the store of a view and the kind of `distinct`, and EXPLAIN shows them.
+An operator's label depends on its inputs. Labels choose the store of a view and the variant of `distinct`.
 """
 
 from collections.abc import Iterator
@@ -13,33 +12,27 @@ from promising.query.standing.deltas import Mode
 
 
 class Label(StrEnum):
-    """Each allows all that the ones before it do, and more."""
+    """Update patterns; each permits everything that the previous ones do."""
 
-    MON = "monotonic"
-    """Nothing ends."""
-    WKS = "weakest"
-    """Results end in the order in which they came."""
-    WK = "weak"
-    """Results end in another order, but each when it was said to, or when the next value of its group comes."""
-    STR = "strict"
-    """Some results end before their time: they must be retracted."""
+    MON = "monotonic"  # nothing expires
+    WKS = "weakest"  # results expire in the order of insertion
+    WK = "weak"  # results expire in another order, each at its known time or when its group's next value arrives
+    STR = "strict"  # some results are retracted before their expiry
 
 
 @dataclass(frozen=True)
 class Edge:
-    """What one operator hands to the one above it, or to the view."""
+    """The output of one operator, to its parent or to the view."""
 
     depth: int
     text: str
     label: Label
-    store: str
-    """What keeps it above: the view at the root, else the state of the operator; empty where nothing is kept."""
-    note: str = ""
-    """Why the label is what it is, where the operator decides it."""
+    store: str  # the view at the root, else the parent's state; empty if nothing is stored
+    note: str = ""  # the reason for the label, where the operator decides it
 
 
 def label(query: plan.Query | plan.Body) -> Label:
-    """How the results of a query, or of a part of one, end."""
+    """The update pattern of a query or of a part of one."""
     if isinstance(query, plan.Window):
         return Label.MON if query.length is None else Label.WKS
     if isinstance(query, plan.TableJoin):
@@ -47,8 +40,8 @@ def label(query: plan.Query | plan.Body) -> Label:
     if isinstance(query, plan.Join):
         return _stateful(label(query.left), label(query.right))
     if isinstance(query, plan.Exists):
-        # A tuple without a partner goes when one comes. One with a partner goes with the last of its partners, which is
-        # not known when it comes; but until then it stays, and what it is told to live for only grows.
+        # Without a partner, a tuple is retracted when one arrives. With partners, it expires with the last of them;
+        # that time is unknown at first, but it only grows.
         return Label.STR if query.negated else _stateful(label(query.left), label(query.right))
     if isinstance(query, plan.StandingSelect):
         return _select(query)[0]
@@ -63,31 +56,27 @@ def label(query: plan.Query | plan.Body) -> Label:
 
 
 def labelled(standing: plan.Standing, mode: Mode = Mode.PIGGYBACK) -> list[Edge]:
-    """Every edge of the plan, the root first, each followed by those below it."""
+    """Every edge of the plan in preorder."""
     return list(_edges(standing.root, 0, view_store(standing.root, mode), standing.names))
 
 
 def retracts(query: plan.Query) -> bool:
-    """Whether results may be taken back before their time, or are replaced."""
+    """Whether results may be retracted before their expiry, or replaced."""
     return label(query) is Label.STR or _replaced(query)
 
 
 def store_name(found: Label, mode: Mode, retractions: bool) -> str:
-    """The store of a view whose results end in this way.
-
-    retractions: whether results are taken back or replaced, see `retracts`.
-    """
+    """The store of a view with this label. retractions: see `retracts`."""
     if mode is Mode.NTA:
-        return "hash"  # every end is told
+        return "hash"  # every expiry is reported
     if found is Label.STR:
         return "indexed calendar"
     if retractions:
-        return "hash"  # of groups: each end is a retraction
+        return "hash"  # of groups: each expiry is a retraction
     return "calendar" if found is Label.WK else "ring"
 
 
 def view_store(query: plan.Query, mode: Mode) -> str:
-    """The store of a query's view."""
     return store_name(label(query), mode, retracts(query))
 
 
@@ -99,7 +88,7 @@ def _stateful(*inputs: Label) -> Label:
 
 
 def _select(query: plan.StandingSelect) -> tuple[Label, Label, Label]:
-    """Labels of a SELECT, of it before DISTINCT, and of what it reads."""
+    """Labels of a SELECT, of the SELECT before DISTINCT, and of its input."""
     body = label(query.body)
     rows = Label.WK if query.grouped else body
     if not query.distinct:
@@ -108,7 +97,7 @@ def _select(query: plan.StandingSelect) -> tuple[Label, Label, Label]:
 
 
 def _replaced(query: plan.Query) -> bool:
-    """Whether results are values of groups, which new ones replace: to whatever stands above, those are retractions."""
+    """Whether results are values of groups, which new ones replace: the operators above see retractions."""
     if isinstance(query, plan.SetOperation):
         return query.operator == "union" and query.all and (_replaced(query.left) or _replaced(query.right))
     return query.grouped and not query.distinct
@@ -124,7 +113,6 @@ def _merged(query: plan.SetOperation, left: Label, right: Label) -> Label:
 
 
 def lengths(query: plan.Query) -> set[int | None]:
-    """Of all windows below."""
     return {window.length for window in plan.windows(query)}
 
 
@@ -135,7 +123,7 @@ def _edges(query: plan.Query, depth: int, store: str, names: tuple[str, ...]) ->
     if isinstance(query, plan.SetOperation):
         found = label(query)
         yield Edge(depth, query.operator.upper() + (" ALL" if query.all else ""), found, store, _set_note(query, found))
-        # UNION ALL hands on what it gets.
+        # UNION ALL stores nothing.
         kept = "" if query.operator == "union" and query.all else "keyed calendar"
         for side in (query.left, query.right):
             yield from _edges(side, depth + 1, kept, names)

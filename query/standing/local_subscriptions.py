@@ -1,4 +1,4 @@
-"""Subscriptions of a session in process: looking at them brings all of its queries up to date."""
+"""Subscriptions of an in-process session: polling one updates all of its queries."""
 
 import threading
 import time
@@ -8,11 +8,11 @@ from promising.errors import BadQuestion
 from promising.query.standing.engine import Engine, Feed
 from promising.query.standing.subscription import ELSEWHERE, Delta, LiveView, Subscription
 
-WAIT = 0.01  # seconds between two looks at whether anything has changed
+WAIT = 0.01  # seconds between two polls
 
 
 class Watched(Subscription):
-    """A continuous query of this process, as one subscriber sees it."""
+    """A subscription to a continuous query of this process."""
 
     def __init__(self, engine: Engine, feed: Feed) -> None:
         super().__init__(LiveView(feed.schema, feed.keyed, feed.endless), self._next, self._leave)
@@ -29,7 +29,7 @@ class Watched(Subscription):
 
 
 def poll(engine: Engine, subscriptions: Iterable[Subscription], timeout: float | None) -> dict[Subscription, Delta]:
-    """The next change of each, taken into its view, of those that have one."""
+    """Apply the next change of each subscription to its view; those without one are omitted."""
     watched = []
     for one in dict.fromkeys(subscriptions):
         if not isinstance(one, Watched) or one.engine is not engine:
@@ -40,7 +40,7 @@ def poll(engine: Engine, subscriptions: Iterable[Subscription], timeout: float |
 
 
 def _look(engine: Engine, watched: list[Watched], timeout: float | None) -> dict[Feed, Delta]:
-    """What has changed, once anything has or the time is over, of those that are not closed."""
+    """The changes of all open subscriptions, as soon as there is one or the timeout expires."""
     until = None if timeout is None else time.monotonic() + timeout
     while watched := [one for one in watched if not one.closed.is_set()]:
         engine.tick()

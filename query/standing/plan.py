@@ -1,4 +1,4 @@
-"""The logical plan of a standing query: what binding makes of the text, and what operators are built from."""
+"""The logical plan of a standing query, from which operators are built."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -15,54 +15,40 @@ from promising.query.scalar.types import Kind
 
 @dataclass(frozen=True)
 class Window:
-    """The tuples of a stream of the last `length` microseconds that meet all `predicates`; None: all there ever were.
-
-    The predicates' inputs have source `place`, and `conditions` is what they were compiled from.
-    """
+    """Tuples of the last `length` microseconds (None: all ever) that satisfy all `predicates`, with source `place`."""
 
     stream: Stream
     length: int | None
     place: int = 0
     predicates: tuple[Compiled, ...] = ()
-    conditions: tuple[exp.Expression, ...] = ()
+    conditions: tuple[exp.Expression, ...] = ()  # the uncompiled `predicates`
     alias: str = ""
 
 
 @dataclass(frozen=True)
 class Join:
-    """Pairs of tuples with equal keys that meet the `residual`. Inputs of expressions: source 0 left, source 1 right.
-
-    Ids of its results: (seq of left, seq of right).
-    """
+    """Pairs with equal keys that satisfy the `residual`: ids (seq of left, seq of right), sources 0 and 1."""
 
     left: Window
     right: Window
-    keys: tuple[tuple[Compiled, Compiled], ...]
-    """Each pair has one kind."""
+    keys: tuple[tuple[Compiled, Compiled], ...]  # each pair has one kind
     residual: tuple[Compiled, ...] = ()
 
 
 @dataclass(frozen=True)
 class TableJoin:
-    """Tuples with the row of a table that has their key. Source `window.place` is the stream, `place` the table.
-
-    Ids of its results: (seq of the tuple, version number of the row).
-    """
+    """Tuples with the row of their key: ids (seq, row version), sources `window.place` and `place`."""
 
     window: Window
     table: Table
     place: int
-    key: Compiled
-    """Of the stream; of the kind of the table's primary key."""
+    key: Compiled  # of the stream; has the kind of the table's primary key
     residual: tuple[Compiled, ...] = ()
 
 
 @dataclass(frozen=True)
 class Exists:
-    """Tuples of `left` that have (or with `negated`, have not) a tuple of `right` with equal keys.
-
-    Inputs: keys[i][0] over the left (its own places), keys[i][1] over the right window (its own place).
-    """
+    """Tuples of `left` with (`negated`: without) a tuple of `right` of equal keys; each key uses its own places."""
 
     left: "Window | Join"
     right: Window
@@ -75,7 +61,7 @@ Body: TypeAlias = Window | Join | TableJoin | Exists
 
 @dataclass(frozen=True)
 class StandingSelect:
-    """One SELECT: what it reads, and the values it shows.
+    """One SELECT: its input and its output expressions.
 
     Without grouping, `outputs` are over the body's sources. With it, `keys` and `arguments` are, and `outputs` and
     `having` are over group keys, Input(RESULT, "k0"), ..., and aggregates, "a0", ..., as in `query.bound.Bound`.
@@ -93,10 +79,9 @@ class StandingSelect:
 
 @dataclass(frozen=True)
 class SetOperation:
-    """UNION, INTERSECT or EXCEPT of two queries with as many columns of the same kinds."""
+    """UNION, INTERSECT or EXCEPT of two queries with the same number and kinds of columns."""
 
-    operator: str
-    """union, intersect or except."""
+    operator: str  # union, intersect or except
     all: bool
     left: "Query"
     right: "Query"
@@ -107,23 +92,17 @@ Query: TypeAlias = StandingSelect | SetOperation
 
 @dataclass(frozen=True)
 class Standing:
-    """A continuous query."""
-
     root: Query
     names: tuple[str, ...]
     kinds: tuple[Kind, ...]
-    statement: str
-    """In canonical form."""
-    reads: frozenset[str]
-    """Lower-case names of streams, tables and summaries."""
+    statement: str  # in canonical form
+    reads: frozenset[str]  # lower-case names of streams, tables and summaries
     preference: BoundPreference | None = None
-    budget: int | None = None
-    """CPU time a second, in microseconds; None: what there is."""
+    budget: int | None = None  # CPU microseconds per second; None: unlimited
     warnings: tuple[str, ...] = field(default_factory=tuple)
 
 
 def windows(query: Query) -> list[Window]:
-    """All windows of a query, from left to right."""
     if isinstance(query, SetOperation):
         return windows(query.left) + windows(query.right)
     body = query.body

@@ -1,8 +1,8 @@
-"""Counts and sums over many ranges of a few columns at once: what a tuple costs does not rise with their number.
+"""Counts and sums over many ranges of a few columns at once: the cost per tuple is independent of the number of ranges.
 
-The ends of all ranges cut each column into pieces. A tuple is added where its pieces meet, and each range is made of
-sums of such places, O(log ranges) of them along one column: see `query.kernels.range_sums`. Sums of integers are exact;
-those of floats know what their roundings lost, so they are right to the last bit or nearly so in whatever order.
+The bounds of all ranges cut each column into pieces. A tuple is added to the cell where its pieces meet, and a range is
+the sum of O(log ranges) nodes along one column: see `query.kernels.range_sums`. Integer sums are exact. Float sums
+track their rounding error, so they are accurate to about the last bit in any order.
 """
 
 import math
@@ -21,38 +21,35 @@ from promising.query.standing.intervals import LEAST, MOST, Intervals, Term
 KEY_OF_NAN: Final = 0x7FF8000000000000
 KEY_OF_INF: Final = 0x7FF0000000000000
 MOST_PLACES: Final = 1 << 15
-"""Nodes that the ranges of one group may have: more would be dearer to sum up than the tuples of a batch."""
+"""Maximum nodes of one group of ranges: with more, summing nodes would cost more than the tuples of a batch."""
 SLOTS: Final = 1 << 10, 1 << 13
-"""Of a table to look cuts up in, at least and at most: it is to stay in the fastest cache."""
+"""Minimum and maximum slots of a lookup table of cuts: it should stay in the L1 cache."""
 NEAR: Final = 1 << 16
-"""Whole numbers from the first cut to the last, up to which each has a slot of its own."""
-FEW_CUTS: Final = 2
-"""In one slot, for which no larger table is tried."""
+"""Maximum distance of the first and last cut for which every integer has its own slot."""
+FEW_CUTS: Final = 2  # cuts in one slot for which no larger table is tried
 
 Places = NDArray[np.int32]
-Values = tuple[NDArray[Any], NDArray[np.bool_] | None]
-"""Of a column: floats or whole numbers, and which of them are missing if any."""
+Values = tuple[NDArray[Any], NDArray[np.bool_] | None]  # of a column: floats or integers, and the null mask
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The values of `argument` that are there, counted and, of numbers, summed up, over the tuples that meet all terms;
-    without an argument the tuples. Those that arrived before `first` do not belong. No term is one of strings."""
+    """Count and sum of non-null `argument`s (None: tuples) from arrival `first` on that satisfy all terms."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[Term, ...]  # none on strings
     argument: str | None
     kind: Kind | None
     first: int = 0
 
     @property
     def places(self) -> int:
-        """Nodes that it takes alone."""
+        """The number of nodes it needs alone."""
         return _nodes(len(_ends(term.intervals)) for term in self.terms)
 
 
 @dataclass
 class Sums:
-    """By range, (sum, lost, count) of floats and (high, low, count) of everything else."""
+    """By range: (sum, rounding error, count) of floats, (high, low, count) of others."""
 
     floats: NDArray[np.float64]
     ints: NDArray[np.int64]
@@ -67,12 +64,12 @@ class Sums:
 
 
 class Ranges:
-    """Ranges that are asked for together."""
+    """Ranges that are computed together."""
 
     def __init__(self, asked: Sequence[Asked]) -> None:
         self._groups = [_Group(members) for members in _grouped(asked)]
         self._cuts = {name: self._shared(name) for name in {n for group in self._groups for n in group.cuts}}
-        self._sizes = [0, 0]  # rows of floats, and of the others
+        self._sizes = [0, 0]  # rows of floats, and of others
         place: dict[int, int] = {}
         for group in self._groups:
             group.settle(self._cuts)
@@ -81,19 +78,17 @@ class Ranges:
             place.update((number, start + at) for at, number in enumerate(group.members))
             self._sizes[not group.floats] = group.rows.stop
         self._scratch = np.empty((len(self._cuts) + 1, 0), np.int32)
-        self.rows = [place[number] for number in range(len(asked))]
-        """Where in `floats` or `ints` the sums of each are."""
+        self.rows = [place[number] for number in range(len(asked))]  # row of each in `floats` or `ints`
 
     def _shared(self, name: str) -> "Cuts":
         mine = [group.cuts[name] for group in self._groups if name in group.cuts]
         return Cuts(mine[0].kind, set().union(*(cuts.keys.tolist() for cuts in mine)))
 
     def none(self) -> Sums:
-        """The sums of no tuples."""
         return Sums(np.zeros((self._sizes[0], 3)), np.zeros((self._sizes[1], 3), np.int64))
 
     def fold(self, columns: Callable[[str], Values], rows: int, before: Callable[[int], int]) -> Sums:
-        """The sums of some tuples in order of arrival; `before` tells how many of them arrived before a number."""
+        """The sums of some tuples in order of arrival; `before` returns how many of them arrived before a number."""
         known: dict[str, Values] = {}
 
         def values(name: str) -> Values:
@@ -110,14 +105,14 @@ class Ranges:
         return made
 
     def _room(self, rows: int) -> list[Places]:
-        """An array for the pieces of each column, and one for places."""
+        """Scratch arrays: the pieces of each column, and the cells."""
         if rows > self._scratch.shape[1]:
             self._scratch = np.empty((len(self._cuts) + 1, rows), np.int32)
         return [row[:rows] for row in self._scratch]
 
 
 def _grouped(asked: Sequence[Asked]) -> Iterable[list[tuple[int, Asked]]]:
-    """Numbered, those that can share their places: they look at the same columns."""
+    """Numbered, grouped by the same columns, so that each group can share cells."""
     alike: dict[Any, list[tuple[int, Asked]]] = {}
     for number, one in enumerate(asked):
         columns = frozenset(term.column for term in one.terms)
@@ -139,18 +134,17 @@ def _grouped(asked: Sequence[Asked]) -> Iterable[list[tuple[int, Asked]]]:
 
 
 def _ends(intervals: Intervals) -> set[int]:
-    """Where a column is cut: at the first key of each interval, and the first after it."""
+    """The cuts of a column: the first key of each interval, and the first after it."""
     return {low for low, _ in intervals if low > LEAST} | {high + 1 for _, high in intervals if high < MOST}
 
 
 def _nodes(cuts: Iterable[int]) -> int:
-    """Nodes of ranges over columns that are cut so often."""
+    """The number of nodes for columns with these numbers of cuts."""
     return 2 * math.prod(number + 2 for number in cuts)
 
 
 class _Group:
-    """Ranges over the same columns, of one argument: a tree along the column with the most cuts, for each way in which
-    pieces of the others meet."""
+    """Ranges over the same columns and argument: a tree along the most-cut column per combination of other pieces."""
 
     rows: slice
 
@@ -167,7 +161,7 @@ class _Group:
         names = sorted(kinds, key=lambda name: len(ends[name]))
         self.cuts = {name: Cuts(kinds[name], ends[name]) for name in names}
         along = [self.cuts[name].places for name in names]
-        self._long = along.pop() if along else 1  # places of a tree
+        self._long = along.pop() if along else 1  # cells of a tree
         self._width = 2 * self._long
         steps = [1] * len(along)
         for at in range(len(along) - 2, -1, -1):
@@ -179,10 +173,10 @@ class _Group:
         self._ends = np.cumsum([len(some) for some in nodes]).astype(np.int64)
         self._flat = np.array([node for some in nodes for node in some], np.int32)
         self._maps: dict[str, Places] = {}
-        self._places = np.arange(len(self._tree), dtype=np.int32)  # the node of each place
+        self._places = np.arange(len(self._tree), dtype=np.int32)  # the node of each cell
 
     def _nodes(self, one: Asked) -> list[int]:
-        """Whose sum is that of a range."""
+        """The nodes that add up to a range."""
         stretches = {
             term.column: [self.cuts[term.column].stretch(low, high) for low, high in term.intervals]
             for term in one.terms
@@ -195,16 +189,16 @@ class _Group:
         return [sum(base) + node for base in bases for node in tree]
 
     def settle(self, shared: "dict[str, Cuts]") -> None:
-        """Know what the pieces of shared cuts say about the place of a tuple."""
+        """Map the pieces of shared cuts to this group's cells."""
         for name, cuts in self.cuts.items():
             own = cuts.within(shared[name])
             stride = self._strides.get(name)
             self._maps[name] = (self._long + own if stride is None else stride * own).astype(np.int32)
-        if len(self._maps) == 1:  # a place is a piece
+        if len(self._maps) == 1:  # a cell is a piece
             (self._places,) = self._maps.values()
 
     def fold(self, pieces: dict[str, Places], argument: Values | None, room: Places, skipped: int, out: Sums) -> None:
-        """Add the sums of tuples, whose pieces are known, but for the first so many. `room` is for as many places."""
+        """Add the sums of tuples with known pieces, without the first `skipped`. `room`: scratch for as many cells."""
         places = pieces[next(iter(self._maps))] if len(self._maps) == 1 else self._met(pieces, room)
         values, missing = (None, None) if argument is None else argument
         kept: slice | NDArray[np.bool_] = slice(skipped, None)
@@ -226,7 +220,7 @@ class _Group:
             kernels.range_ints(self._tree, self._width, self._ends, self._flat, out.ints[self.rows])
 
     def _met(self, pieces: dict[str, Places], room: Places) -> Places:
-        """Where the pieces of each tuple meet; without columns all tuples do."""
+        """The cell of each tuple; without columns there is only one."""
         room[:] = 0 if self._maps else 1
         for name, nodes in self._maps.items():
             kernels.go_on(pieces[name], nodes, room)
@@ -234,7 +228,7 @@ class _Group:
 
 
 def _covering(first: int, end: int, places: int) -> list[int]:
-    """The fewest nodes of a tree that have these places below them, each once."""
+    """The fewest nodes of a tree that cover these cells exactly once."""
     found = []
     first, end = first + places, end + places
     while first < end:
@@ -250,8 +244,7 @@ def _covering(first: int, end: int, places: int) -> list[int]:
 
 
 class Cuts:
-    """Where a column is cut, and how the piece of a value is found. The last piece but one holds the greatest values,
-    the last what is NULL."""
+    """The cuts of a column, and the lookup of a value's piece; the last piece is NULL."""
 
     def __init__(self, kind: Kind, keys: Iterable[int]) -> None:
         self.kind = kind
@@ -267,18 +260,18 @@ class Cuts:
         return len(self.keys) + 2
 
     def stretch(self, low: int, high: int) -> tuple[int, int]:
-        """The pieces from one key to another, which are cut there."""
+        """The pieces between two keys, both of which are cuts."""
         first = int(np.searchsorted(self.keys, low)) + 1 if low > LEAST else 0
         end = int(np.searchsorted(self.keys, high + 1)) + 1 if high < MOST else len(self.keys) + 1
         return first, end
 
     def within(self, finer: "Cuts") -> NDArray[np.int64]:
-        """In which of these pieces each piece of finer cuts lies."""
+        """The piece that contains each piece of finer cuts."""
         inside = np.searchsorted(self.keys, finer.keys, side="right")
         return np.concatenate([[0], inside, [len(self.keys) + 1]])
 
     def pieces(self, given: Values, out: Places) -> Places:
-        """Of each value, in `out`."""
+        """Writes the piece of each value to `out`."""
         if self._looked_up is None:
             self._looked_up = _Lookup(self.kind, self.keys)
         values, missing = given
@@ -289,7 +282,7 @@ class Cuts:
 
 
 class _Lookup:
-    """Finds how many cuts are not greater than a value, by a table over the stretch in which the cuts lie."""
+    """Finds the number of cuts that are at most a value, by a table over the range of the cuts."""
 
     def __init__(self, kind: Kind, keys: NDArray[np.int64]) -> None:
         self._number = len(keys)
@@ -310,7 +303,7 @@ class _Lookup:
         self._cuts = np.append(points if self._floats else keys, beyond)
 
     def _tabulate(self, points: NDArray[np.float64], first: float, last: float) -> None:
-        """Make a table over a stretch, the smallest that leaves few cuts in a slot; none if that cannot be had."""
+        """Build the smallest table over a range that leaves few cuts per slot; none if impossible."""
         slots, most = SLOTS
         while True:
             with np.errstate(over="ignore", divide="ignore"):
@@ -328,7 +321,7 @@ class _Lookup:
             self._most = cuts
 
     def _slots(self, points: NDArray[np.float64], slots: int) -> NDArray[np.int64]:
-        """The slot of each cut, as the kernels have it."""
+        """The slot of each cut, computed as in the kernels."""
         with np.errstate(over="ignore", invalid="ignore"):
             at: NDArray[np.float64] = (points - self._start) * self._scale
         at = np.where(at < slots - 1, at, slots - 1)

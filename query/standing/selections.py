@@ -1,9 +1,9 @@
-"""Thousands of selections on one stream, indexed together: a tuple is not shown to each of them.
+"""Thousands of selections on one stream, indexed together, so that a tuple is not checked against each.
 
-A batch of arrivals is put in order once for each column that selections ask for, and each selection is then a few
-stretches of an order: O(n log n) a batch and column, O(log n) a selection, whatever it finds. Of a selection with
-conditions on more than one column, the one that the fewest rows of the batch meet is walked through and the others are
-looked up. Only what is no comparison of a column with constants is worked out row by row, on the rows that are left.
+Each batch of arrivals is sorted once per referenced column; a selection is then a few runs of a sorted order: O(n log
+n) per batch and column, O(log n) per selection. Of conditions on several columns, the one that the fewest rows of the
+batch satisfy is scanned and the others are looked up. Only conditions other than comparisons of a column with constants
+are evaluated row by row, on the remaining rows.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -35,8 +35,7 @@ from promising.query.scalar.types import ARROW, Kind
 from promising.query.standing.intervals import Term, keys, terms
 from promising.query.standing.operators.step import Rows
 
-FEWEST = 64
-"""Selections that are dropped before the lists are made anew."""
+FEWEST = 64  # removed selections before the lists are compacted
 
 Seqs = NDArray[np.int64]
 Ints = NDArray[np.int64]
@@ -44,14 +43,14 @@ Places = NDArray[np.int32]
 
 
 class Selections:
-    """The selections of one stream, each known by a number."""
+    """The selections of one stream, identified by number."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.queries: dict[int, _Query] = {}
         self.columns: dict[str, _Column] = {}
         self.lists = _Lists()
-        self._words = np.empty((2, 0), np.uint64)  # where a batch is sorted
+        self._words = np.empty((2, 0), np.uint64)  # scratch to sort a batch
         self._places = np.empty((2, 0), np.int32)
         self._counts = np.empty((8, 256), np.int64)
 
@@ -59,7 +58,7 @@ class Selections:
         return len(self.queries)
 
     def add(self, number: int, predicates: Sequence[Compiled], conditions: Sequence[exp.Expression]) -> None:
-        """A selection by all of these predicates, and what they were compiled from. Amortised O(its conditions)."""
+        """Add a conjunction of predicates and the expressions they were compiled from. Amortised O(its conditions)."""
         if number in self.queries:
             raise ValueError(f"selection {number} is there already")
         found, rest = terms(predicates, conditions)
@@ -74,11 +73,10 @@ class Selections:
         self.queries[number] = _Query(place, tuple(rest), tuple(term.column for term in found))
 
     def plain(self, number: int) -> bool:
-        """Whether the conditions of a selection are comparisons of columns with constants, and nothing else."""
+        """Whether all conditions of a selection are comparisons of columns with constants."""
         return not self.queries[number].rest
 
     def remove(self, number: int) -> None:
-        """Amortised O(its conditions)."""
         query = self.queries.pop(number)
         self.lists.states[query.place] = GONE
         for name in query.columns:
@@ -87,21 +85,18 @@ class Selections:
             self._compact()
 
     def index(self, first: int, ts: Seqs, columns: Callable[[str], pa.Array]) -> "SelectionBatch":
-        """Arrivals `first`, `first + 1`, ... with their times.
-
-        Nothing is looked up before it is asked for; the first time, `columns` gives the columns that are needed.
-        """
+        """Arrivals from `first` on with their times. Lookups are lazy, and read the columns they need by `columns`."""
         return SelectionBatch(self, first, ts, columns)
 
     def sorted(self, found: Seqs, rows: Seqs) -> Places:
-        """These rows, or if there are none named all, in order of their keys; good until the next call."""
+        """These rows, or all if none are given, in order of their keys; valid until the next call."""
         count = len(rows) or len(found)
         if count > self._words.shape[1]:
             self._words, self._places = np.empty((2, count), np.uint64), np.empty((2, count), np.int32)
         return self._places[sort_rows(found, rows, self._words, self._places, self._counts), :count]
 
     def _compact(self) -> None:
-        """Make the lists anew without what is gone. Batches notice, and look up their places again."""
+        """Rebuild the lists without removed selections. Batches detect it, and look up their places again."""
         self.lists = self.lists.compacted()
         for place, number in enumerate(self.lists.numbers.values.tolist()):
             self.queries[number].place = place
@@ -117,20 +112,17 @@ class Selections:
 @dataclass(slots=True)
 class _Query:
     place: int
-    rest: tuple[Compiled, ...]
-    """What its terms do not say."""
+    rest: tuple[Compiled, ...]  # predicates not covered by its terms
     columns: tuple[str, ...]
 
 
 class _Known(Strings):
-    """The strings that selections ask for."""
-
     @property
     def size(self) -> int:
         return int(self._used[0])
 
     def find(self, array: pa.Array) -> Seqs:
-        """The code of each string, -1 for NULL and for one that nobody asks for."""
+        """The code of each string, -1 for NULL and for strings that no selection names."""
         codes = np.empty(len(array), np.int64)
         data, offsets = text(array)
         there = present(array)
@@ -140,7 +132,7 @@ class _Known(Strings):
 
 
 class _Column:
-    """A column that selections ask for; `uses` is how many do."""
+    """A column named by `uses` selections."""
 
     def __init__(self, name: str, kind: Kind, place: int) -> None:
         self.name = name
@@ -157,8 +149,6 @@ class _Column:
 
 
 class _Growing:
-    """An array that is appended to."""
-
     def __init__(self, dtype: Any, values: NDArray[Any] | None = None) -> None:
         self.array: NDArray[Any] = np.zeros(16, dtype) if values is None else values.astype(dtype)
         self.count = 0 if values is None else len(values)
@@ -178,7 +168,7 @@ class _Growing:
 
 
 class _Lists:
-    """Selections, their terms and the intervals of these, as the kernels read them."""
+    """Selections, their terms and intervals, in the layout of the kernels."""
 
     def __init__(self) -> None:
         self.numbers = _Growing(np.int64)
@@ -190,7 +180,7 @@ class _Lists:
         self._high = _Growing(np.int64)
 
     def append(self, number: int, state: int, terms: Iterable[tuple[int, list[tuple[int, int]]]]) -> int:
-        """A selection with terms of these columns. Its place."""
+        """Append a selection with terms on these columns; returns its place."""
         for column, intervals in terms:
             self._columns.extend([column])
             self._low.extend([low for low, _ in intervals])
@@ -215,7 +205,7 @@ class _Lists:
 
     @property
     def terms(self) -> tuple[Ints, Ints, Ints]:
-        """Where the terms of each selection start, the column of each, and where the intervals of each start."""
+        """Offsets of each selection's terms, the column of each term, and offsets of each term's intervals."""
         return self._terms.array, self._columns.array, self._pieces.array
 
     @property
@@ -223,7 +213,6 @@ class _Lists:
         return self._low.array, self._high.array
 
     def compacted(self) -> "_Lists":
-        """The same without selections that are gone."""
         kept = self._states.values != GONE
         terms, pieces = np.diff(self._terms.values), np.diff(self._pieces.values)
         kept_terms = np.repeat(kept, terms)
@@ -239,13 +228,13 @@ class _Lists:
         return made
 
     def renumber(self, column: int, strings: _Known) -> _Known:
-        """Only the strings of a column that are still asked for; the intervals of that column get their new codes."""
+        """Only the strings of a column that are still used; the intervals of that column get the new codes."""
         made = _Known()
         mine = np.repeat(self._columns.values == column, np.diff(self._pieces.values))
         old = self._low.values[mine]
         used = np.unique(old)
         new = made.enter(strings.take(used))
-        # Codes are given in order of first appearance, so those of one term still rise.
+        # Codes follow first appearance, so the codes of one term stay ascending.
         self._low.values[mine] = self._high.values[mine] = new[np.searchsorted(used, old)]
         return made
 
@@ -256,17 +245,13 @@ class _Lists:
 
 
 class SelectionBatch:
-    """Arrivals `first` to `first + size - 1`, and where in their orders the matches of each selection are.
-
-    All selections that there are by then are looked up when one is asked for.
-    """
+    """Arrivals `first` to `first + size - 1` and their matches; a lookup locates all selections that exist by then."""
 
     def __init__(self, owner: Selections, first: int, ts: Seqs, columns: Callable[[str], pa.Array]) -> None:
         self.first = first
         self.ts = ts
         self.size = len(ts)
-        self.failed: dict[int, QueryError] = {}
-        """Selections that the last `lists` or `pairs` left out, since they fail."""
+        self.failed: dict[int, QueryError] = {}  # selections that failed in the last `lists` or `pairs`
         self._owner = owner
         self._arrays: dict[str, pa.Array] = {}
         self._built: dict[str, tuple[_Known | None, int]] = {}
@@ -283,10 +268,7 @@ class SelectionBatch:
         self._columns: Callable[[str], pa.Array] | None = columns
 
     def matches(self, number: int, first: int = 0) -> Seqs:
-        """The arrival numbers of the tuples that a selection takes, rising, of those from arrival `first` on.
-
-        Raises the QueryError of a condition that fails; KeyError for a selection that is not there.
-        """
+        """Ascending numbers of matches, from `first` on. Raises a condition's QueryError, or KeyError if unknown."""
         query = self._owner.queries[number]
         self._located_to(query.place)
         low = self._low(first)
@@ -296,8 +278,7 @@ class SelectionBatch:
         return self._checked(found, query.rest) if query.rest and end else found
 
     def gather(self, numbers: Sequence[int], first: int = 0) -> tuple[Seqs, Seqs]:
-        """As `matches`, of several selections that are `plain`, one after the other: where those of each end, and the
-        matches."""
+        """As `matches`, for several `plain` selections: end offsets, and the concatenated matches."""
         self._locate()
         queries = self._owner.queries
         return self._collected(np.array([queries[number].place for number in numbers], np.int64), first)
@@ -311,25 +292,20 @@ class SelectionBatch:
         return ends, out[:made]
 
     def count(self, number: int) -> int:
-        """At most so many tuples does the selection take. O(1)."""
+        """An upper bound on the matches of a selection. O(1)."""
         place = self._owner.queries[number].place
         self._located_to(place)
         return int(self._sizes[place])
 
     def touched(self) -> Seqs:
-        """The selections that may take a tuple."""
+        """The selections that may have a match."""
         self._locate()
         count = self._lists.count
         found: Seqs = self._lists.numbers.values[(self._sizes[:count] > 0) & (self._lists.states[:count] != GONE)]
         return found
 
     def lists(self, first: int = 0) -> tuple[Seqs, Seqs, Seqs]:
-        """All matches of all selections, from arrival `first` on: numbers of those that have any, where those of each
-        end, and the matches.
-
-        First all whose conditions are comparisons with constants, in one go; then the others. A selection that fails is
-        left out, and in `failed`.
-        """
+        """Selections with matches from arrival `first` on, end offsets, matches; failing selections go to `failed`."""
         self._locate()
         count = self._lists.count
         states, sizes = self._lists.states[:count], self._sizes[:count]
@@ -355,7 +331,7 @@ class SelectionBatch:
         return numbers, ends, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def pairs(self, first: int = 0) -> tuple[Seqs, Seqs]:
-        """As `lists`, with the number of its selection beside each match."""
+        """As `lists`, with the number of its selection for each match."""
         numbers, ends, found = self.lists(first)
         return np.repeat(numbers, np.diff(ends, prepend=0)), found
 
@@ -377,7 +353,7 @@ class SelectionBatch:
             self._locate()
 
     def _locate(self) -> None:
-        """Look up all selections that were not there when it was done last."""
+        """Look up all selections added since the last call."""
         owner = self._owner
         lists = owner.lists
         if self._lists is not lists:
@@ -397,7 +373,7 @@ class SelectionBatch:
         self._columns = None
 
     def _build(self, column: _Column) -> None:
-        """Put the rows in the order of a column, unless that is done; strings anew when others are asked for."""
+        """Sort the rows by a column unless done; strings again when new ones are named."""
         version = (column.strings, column.strings.size if column.strings is not None else 0)
         if self._built.get(column.name) == version:
             return
@@ -437,7 +413,7 @@ class SelectionBatch:
         return array
 
     def _checked(self, found: Seqs, rest: Sequence[Compiled]) -> Seqs:
-        """Those of the tuples that meet the predicates, each asked only of those that met the ones before."""
+        """The tuples that satisfy the predicates, each evaluated only where the previous ones hold."""
         columns = {i: self._array(i.name) for predicate in rest for i in predicate.inputs}
         if len(found) < self.size:
             places = pa.array(found - self.first)

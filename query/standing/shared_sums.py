@@ -1,8 +1,7 @@
-"""Counts and sums of a window for all aggregates that stand on it, folded together: a tuple is not shown to each.
+"""Counts and sums of a window, shared by all aggregates over it, so that a tuple is not added to each.
 
-What has arrived is folded once, when somebody looks. A stretch of arrivals keeps its sums for as long as none of them
-ends; then those that are left are folded anew, since what was rounded cannot be taken out again. Stretches are put
-together as they come, up to a size that is folded in some hundreds of microseconds.
+A run of arrivals retains its sums until one of them expires; then the remaining ones are summed again, since rounded
+sums cannot be subtracted. Runs are merged up to a size that takes some hundreds of microseconds to sum.
 """
 
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ from promising.query.standing.range_sums import Asked, Ranges, Sums, Values
 if TYPE_CHECKING:
     from promising.query.standing.column_cache import StreamRows
 
-LONGEST_STRETCH = 1 << 16
-"""Arrivals up to which stretches are put together."""
+LONGEST_STRETCH = 1 << 16  # maximum arrivals of a merged run
 
 
 @dataclass
 class _Stretch:
-    """Arrivals `first` to `end`, those of them that live dated from `least` to `most`, and their sums."""
+    """Arrivals `first` to `end`, of which the live ones are dated `least` to `most`, and their sums."""
 
     first: int
     end: int
@@ -32,7 +30,7 @@ class _Stretch:
 
 
 class Totals:
-    """The aggregates of one stream over windows of one length, each known by a number."""
+    """The aggregates of one stream over windows of one length, identified by number."""
 
     def __init__(self, rows: "StreamRows", length: int) -> None:
         self._rows = rows
@@ -49,7 +47,7 @@ class Totals:
         return len(self._asked)
 
     def add(self, number: int, asked: list[Asked]) -> None:
-        """Something more to count and sum up. The window is folded anew when somebody looks next."""
+        """Add counts and sums. The next look sums the window from scratch."""
         self._asked[number] = asked
         self._ranges, self._stretches = None, []
 
@@ -58,7 +56,7 @@ class Totals:
         self._ranges, self._stretches = None, []
 
     def of(self, number: int, now: int) -> list[tuple[float, float, int] | tuple[int, int, int]]:
-        """The sums of what lives at a time, one for each that was asked for; see `Sums`."""
+        """The sums at a time, one for each that was asked for; see `Sums`."""
         self.look(now)
         return [
             tuple((self._sums.floats if one.kind == "float" else self._sums.ints)[place].tolist())
@@ -66,11 +64,11 @@ class Totals:
         ]
 
     def places(self, number: int) -> list[int]:
-        """Where in the sums of the last look what this one asked for is."""
+        """The rows of this one's sums in the result of the last `look`."""
         return self._places[number]
 
     def look(self, now: int) -> Sums:
-        """Take in what has arrived and let go of what has ended. The sums of everything that is asked for."""
+        """Add new arrivals and remove expired ones; returns all sums."""
         bound = now - self._length
         if self._ranges is None:
             self._begin()
@@ -79,7 +77,7 @@ class Totals:
         try:
             self._advance(bound)
         except BaseException:
-            self._ranges = None  # what was half done is done anew
+            self._ranges = None  # discard half-done work
             raise
         return self._sums
 
@@ -96,7 +94,6 @@ class Totals:
         self._put_together()
 
     def _begin(self) -> None:
-        """All anew."""
         known = self._rows.first
         every = [
             Asked(one.terms, one.argument, one.kind, one.first if one.first > known else 0)
@@ -111,7 +108,7 @@ class Totals:
         self._end = known
 
     def _let_go(self, bound: int) -> bool:
-        """Of what is dated at the bound or before it. Whether there was any."""
+        """Remove tuples dated at or before the bound; returns whether there were any."""
         if all(stretch.least > bound for stretch in self._stretches):
             return False
         left = [stretch for stretch in self._stretches if stretch.most > bound]
@@ -119,7 +116,7 @@ class Totals:
         return True
 
     def _take_in(self, bound: int) -> list[Sums]:
-        """Arrivals that are new. Their sums."""
+        """Add new arrivals; returns their sums."""
         first = len(self._stretches)
         at = max(self._end, self._rows.first)
         while at < self._rows.end:
@@ -130,10 +127,10 @@ class Totals:
         return [stretch.sums for stretch in self._stretches[first:]]
 
     def _folded(self, first: int, end: int, bound: int) -> _Stretch:
-        """Those of these arrivals that live."""
+        """The live ones of these arrivals."""
         rows, ranges = self._rows, self._ranges
         assert ranges is not None
-        first = max(first, rows.first)  # what was let go of has ended
+        first = max(first, rows.first)  # evicted arrivals have expired
         times, unread = rows.dated(first, end)
         if unread is None and int(times.min(initial=END)) > bound:
             sums = ranges.fold(

@@ -1,4 +1,4 @@
-"""From the tree of a continuous query to its plan: names, kinds and clauses checked, each error at its place."""
+"""Binds the syntax tree of a continuous query to a plan; errors point at their position in the SQL."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,13 +39,13 @@ _REFUSED_INSIDE = {
 
 
 def bind_standing(node: exp.Expression, sql: str, catalog: Catalog) -> plan.Standing:
-    """Resolve the inside of CREATE CONTINUOUS QUERY against the catalog. Changes nothing."""
+    """Resolve the body of CREATE CONTINUOUS QUERY against the catalog. Has no side effects."""
     with catalog.lock:
         return _Whole(sql, catalog).bind(node)
 
 
 def standing_budget(span: nodes.Span, sql: str) -> int:
-    """The BUDGET of a continuous query, in microseconds of CPU time a second."""
+    """The BUDGET of a continuous query, in CPU microseconds per second."""
     try:
         if not span.args.get("unit"):
             raise BadClause("it needs a unit, as in BUDGET 50 MILLISECONDS")
@@ -60,7 +60,6 @@ def standing_budget(span: nodes.Span, sql: str) -> int:
 
 
 def budgeted(node: exp.Expression, span: nodes.Span | None) -> exp.Expression:
-    """The same query with another BUDGET, or with none."""
     made = node.copy()
     for select in nodes.selects(made):
         select.set("budget", None)
@@ -70,7 +69,7 @@ def budgeted(node: exp.Expression, span: nodes.Span | None) -> exp.Expression:
 
 
 class _Whole:
-    """Binds a query that may be put together from several."""
+    """Binds a query with set operations."""
 
     def __init__(self, sql: str, catalog: Catalog) -> None:
         self.sql = sql
@@ -113,7 +112,7 @@ class _Whole:
         return None if span is None else standing_budget(span, self.sql)
 
     def _query(self, node: exp.Expression) -> tuple[plan.Query, list[str]]:
-        """The plan, and the names of its columns: those of the first SELECT."""
+        """The plan, and its column names: those of the first SELECT."""
         if isinstance(node, exp.SetOperation):
             return self._combined(node)
         branch = _Branch(node, self.sql, self.catalog, alone=self.alone)
@@ -158,13 +157,10 @@ class _Whole:
 
 
 def unbounded(what: str) -> str:
-    """Why something needs a window."""
     return f"{what} without WINDOW would have to keep every tuple for ever: add one, as in WINDOW 60 SECONDS"
 
 
 class _Branch(Binder):
-    """Binds one SELECT of a continuous query."""
-
     def __init__(self, node: exp.Expression, sql: str, catalog: Catalog, alone: bool) -> None:
         super().__init__(node, sql, catalog)
         self.alone = alone
@@ -172,8 +168,7 @@ class _Branch(Binder):
         self.reads: set[str] = set()
         self.warnings: list[str] = []
         self.preference: BoundPreference | None = None
-        self.tables: dict[int, Table] = {}
-        """By place in FROM; what is not in it is a stream."""
+        self.tables: dict[int, Table] = {}  # by position in FROM; other positions are streams
 
     def standing(self) -> plan.StandingSelect:
         args = self.node.args
@@ -232,7 +227,7 @@ class _Branch(Binder):
         )
 
     def _untyped(self, made: Compiled) -> Compiled:
-        """Stays without a kind, until it is known what stands beside it in another SELECT."""
+        """Leaves NULL untyped until the kind of the matching column in another SELECT is known."""
         return made
 
     # --- FROM ----------------------------------------------------------------------------------------------------
@@ -254,7 +249,7 @@ class _Branch(Binder):
         alias, name = table.alias or table.name, table.name.lower()
         kind = self.catalog.what(name)
         if kind == "table":
-            # It has a name and a schema, as a stream has; nothing else of it is looked at under that type.
+            # It has a name and a schema, as a stream does; nothing else is used under that type.
             return Source(cast(Stream, self.catalog.tables[name]), alias)
         if kind != "stream":
             known = [s.name for s in self.catalog.streams.values()] + [t.name for t in self.catalog.tables.values()]
@@ -295,7 +290,7 @@ class _Branch(Binder):
         assert chosen is not None
         equal = {id(part): key for part in parts if (key := self._equality(part)) is not None}
         sound = [key for key in equal.values() if not any(value.can_fail for value in key.values)]
-        # One that can fail is asked where the others have decided, as in a query that is asked once.
+        # A key that can fail is evaluated after the others have filtered, as in a one-shot query.
         joined_on = sound or [chosen]
         conditions = {id(key.condition) for key in joined_on}
         places: list[list[tuple[exp.Expression, Compiled]]] = [[], []]
@@ -337,7 +332,7 @@ class _Branch(Binder):
         return plan.TableJoin(self._filtered(at, found), table, place, key, tuple(residual))
 
     def _table_key(self, part: exp.Expression, table: Table, place: int) -> Compiled | None:
-        """What a condition says that the primary key of the table equals, if that is all it says."""
+        """The expression that a condition equates with the table's primary key, if it does nothing else."""
         equality = part.unnest()
         if not isinstance(equality, exp.EQ):
             return None
@@ -425,7 +420,7 @@ class _Branch(Binder):
         return self.catalog.stream(origin.this, self.sql)
 
     def _inner_item(self, item: exp.Expression, scope: "_InnerScope", alias: str) -> None:
-        """What EXISTS selects does not count, but it must mean something."""
+        """The SELECT list of EXISTS is ignored, but it must be valid."""
         if isinstance(item, exp.Star):
             return
         if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
@@ -437,7 +432,7 @@ class _Branch(Binder):
         compile_expression(expression, scope)
 
     def _correlated(self, part: exp.Expression, scope: Scope, place: int) -> tuple[Compiled, Compiled] | None:
-        """The two sides of an equality, that of the outer query first."""
+        """The two sides of an equality, the outer query's first."""
         equality = part.unnest()
         if not isinstance(equality, exp.EQ):
             return None
@@ -452,7 +447,7 @@ class _Branch(Binder):
     # --- clauses -------------------------------------------------------------------------------------------------
 
     def _refuse_state(self, bound: Bound, tests: list[tuple[exp.Exists, bool]]) -> None:
-        """Fails where something would have to be kept for ever."""
+        """Rejects a query whose state would grow without bound."""
         args = self.node.args
         found: list[tuple[str, int | None]] = []
         if len(self.sources) == 2 and not self.tables:
@@ -483,7 +478,7 @@ class _Branch(Binder):
 
 
 class _InnerScope:
-    """The columns of the stream inside of EXISTS and, where it has none of that name, those of the query around it."""
+    """The columns of the stream inside EXISTS; names it lacks resolve to the outer query."""
 
     def __init__(self, sql: str, stream: Stream, alias: str, outer: Scope, place: int) -> None:
         self.sql = sql
@@ -512,7 +507,7 @@ def _types(source: Source) -> dict[str, Kind]:
 
 
 def _existence(part: exp.Expression) -> tuple[exp.Exists, bool] | None:
-    """The EXISTS that a condition is, and whether it is negated."""
+    """The EXISTS of a condition, and whether it is negated."""
     negated = False
     while isinstance(part, exp.Not):
         negated, part = not negated, part.this
@@ -520,7 +515,6 @@ def _existence(part: exp.Expression) -> tuple[exp.Exists, bool] | None:
 
 
 def _one_kind(left: Compiled, right: Compiled) -> tuple[Compiled, Compiled]:
-    """Both as they are compared."""
     if left.kind == right.kind:
         return left, right
     return to_kind(left, "float"), to_kind(right, "float")
@@ -533,7 +527,7 @@ def _kinds(query: plan.Query) -> tuple[Kind, ...]:
 
 
 def _shown_as(query: plan.Query, number: int, kind: Kind) -> plan.Query:
-    """The query with one of its columns as another kind, which it is, or which it widens to."""
+    """The query with one column converted to another kind, the same or a wider one."""
     if isinstance(query, plan.SetOperation):
         return replace(query, left=_shown_as(query.left, number, kind), right=_shown_as(query.right, number, kind))
     outputs = list(query.outputs)
@@ -543,7 +537,7 @@ def _shown_as(query: plan.Query, number: int, kind: Kind) -> plan.Query:
 
 
 def _misled(query: plan.Query) -> bool:
-    """Whether a part of the pairs of a join can give other rows than some of those that all pairs give."""
+    """Whether a subset of a join's pairs can yield rows that are not among the rows of all pairs."""
     if isinstance(query, plan.StandingSelect):
         return query.grouped and _joins(query)
     return _misled(query.left) or _misled(query.right) or (query.operator == "except" and _joins(query.right))

@@ -1,18 +1,16 @@
-"""Where the results of a standing query are kept until they end: one kind for each pattern of their coming and going.
+"""Stores of the live results of a standing query: one per pattern of insertion and expiry.
 
-Results that end in the order in which they come are in a ring. Those that end at a time known from the start are in a
-calendar; if some go before their time as well, it is indexed by their ids. Where every death is told, a hash by ids
-will do. The scan, a list that is gone through at each expiry, is there to be compared with.
+A ring holds results that expire in order of insertion, a calendar those with a known expiry; if some are retracted
+earlier, it is indexed by ids. Where every removal is reported, a hash by ids suffices. The scan is for comparison.
 
-Ids of live results all differ. In every store a result costs O(1) on the way in and, where the table below does not say
-otherwise, O(1) on the way out; memory is proportional to what is live.
+Ids of live results are distinct. An insert costs O(1); memory is proportional to the live results. Removal costs:
 
-    store              a result ends                           a result is retracted
-    ring               O(1); a late one as in the calendar     a look at all
-    calendar           O(1) if its slot is about one tick      a look at all
+    store              a result expires                        a result is retracted
+    ring               O(1); a late one as in the calendar     full scan
+    calendar           O(1) if its slot is about one tick      full scan
     indexed calendar   O(1) if its slot is about one tick      O(1)
-    hash               never by itself                         O(1)
-    scan               a look at all                           a look at all
+    hash               never; the owner removes it             O(1)
+    scan               full scan                               full scan
 """
 
 from abc import ABC, abstractmethod
@@ -30,13 +28,13 @@ from promising.query.standing.deltas import Ids, Times
 
 Places = NDArray[np.int32]
 
-LEAST = 16  # places of a new store
-SLOTS = 4096  # at most, where no window says how far ahead ends can be
+LEAST = 16  # initial capacity
+SLOTS = 4096  # maximum, where no window bounds the expiry
 BEFORE_ALL = -(1 << 62)  # a tick
 
 
 class Store(ABC):
-    """Results of one query."""
+    """The live results of one query."""
 
     name: str
 
@@ -46,23 +44,23 @@ class Store(ABC):
 
     @abstractmethod
     def insert(self, ids: Ids, exp: Times, born: int) -> None:
-        """Take in results of tick `born`. Ticks never go back; ends may be in any order."""
+        """Insert results of tick `born`. Ticks never decrease; expiries may be in any order."""
 
     @abstractmethod
     def expire(self, now: int) -> int:
-        """Let go of what ends at `now` or before, and say how many that were."""
+        """Remove results that end at `now` or before; returns their number."""
 
     @abstractmethod
     def remove(self, ids: Ids) -> int:
-        """Let go of results before their time; raises `NotContained` if one is not there (the others are gone then)."""
+        """Remove results before their expiry; raises `NotContained` if one is missing (the others are removed)."""
 
     @abstractmethod
     def live(self) -> tuple[Ids, Times, Times]:
-        """Ids, ends and ticks of all results, in any order."""
+        """Ids, expiries and ticks of all results, in any order."""
 
     @abstractmethod
     def since(self, tick: int) -> tuple[Ids, Times]:
-        """Ids and ends of the results that came after that tick."""
+        """Ids and expiries of the results inserted after that tick."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -74,7 +72,7 @@ class Store(ABC):
 
     @property
     def touches(self) -> int:
-        """Entries looked at so far; one that comes in, and one that is moved to other arrays, is looked at."""
+        """Entries visited so far, including those inserted and those copied to other arrays."""
         return self._touched
 
     def _rows(self, ids: Ids) -> Ids:
@@ -84,7 +82,7 @@ class Store(ABC):
         return rows
 
     def _look_for(self, wanted: Ids, ids: Ids, exp: Times, start: int, stop: int) -> Places:
-        """Where these ids are, by a look at each entry; -1 if nowhere."""
+        """The places of these ids by a full scan; -1 if missing."""
         places = np.empty(len(wanted), np.int32)
         index = _Index(_power(len(wanted)))
         index.add(np.arange(len(wanted), dtype=np.int32), wanted)
@@ -93,10 +91,7 @@ class Store(ABC):
 
 
 def store_for(name: str, width: int, window: int | None, slot: int = 100_000) -> Store:
-    """An empty store of that name for results with `width` ids that end within `window` of their coming.
-
-    slot: how far apart, in microseconds, the ends in one slot of a calendar may be; best is the time between two ticks.
-    """
+    """An empty store for results of `width` ids that expire within `window`; ideally a calendar `slot` is one tick."""
     made: dict[str, Callable[[], Store]] = {
         "ring": lambda: Ring(width, window, slot),
         "calendar": lambda: Calendar(width, window, slot),
@@ -107,11 +102,12 @@ def store_for(name: str, width: int, window: int | None, slot: int = 100_000) ->
     return made[name]()
 
 
-# --- in the order of coming ------------------------------------------------------------------------------------------
+# --- in order of insertion
+# ---------------------------------------------------------------------------------------------
 
 
 class _Line(Store):
-    """Entries one after the other, from `_start` to `_stop`; what goes at the front leaves room that is used again."""
+    """Contiguous entries from `_start` to `_stop`; space freed at the front is reused."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
@@ -121,7 +117,7 @@ class _Line(Store):
         self._born: Times = np.empty(LEAST, np.int64)
 
     def _reserve(self, capacity: int) -> None:
-        """Move what is there to the front of new arrays."""
+        """Copy the entries to the front of new arrays."""
         held = slice(self._start, self._stop)
         count = self._stop - self._start
         ids = np.empty((capacity, self.width), np.int64)
@@ -142,7 +138,6 @@ class _Line(Store):
         self._touched += len(exp)
 
     def _keep(self, kept: NDArray[np.bool_]) -> None:
-        """Let go of the others."""
         held = slice(self._start, self._stop)
         count = int(np.count_nonzero(kept))
         stop = self._start + count
@@ -157,7 +152,7 @@ class _Line(Store):
             self._reserve(max(2 * count, LEAST))
 
     def _remove(self, ids: Ids) -> Ids:
-        """Those of the ids that are not here."""
+        """Remove ids; returns those not present."""
         places = self._look_for(ids, self._ids, self._exp, self._start, self._stop)
         kept = np.ones(self._stop - self._start, np.bool_)
         kept[places[places >= 0] - self._start] = False
@@ -182,7 +177,7 @@ class _Line(Store):
 
 
 class ScanStore(_Line):
-    """One list, gone through whenever something may have ended."""
+    """One list, scanned by every expiry."""
 
     name = "scan"
 
@@ -203,7 +198,7 @@ class ScanStore(_Line):
 
 
 class Ring(_Line):
-    """First in, first out: entries in order of their ends. Those that come too late for that are in a calendar."""
+    """A FIFO queue of entries in order of expiry. Entries out of order are in a calendar."""
 
     name = "ring"
 
@@ -227,7 +222,7 @@ class Ring(_Line):
 
     def expire(self, now: int) -> int:
         ended = int(np.searchsorted(self._exp[self._start : self._stop], now, side="right"))
-        self._touched += min(ended + 1, self._stop - self._start)  # those that ended, and the first that did not
+        self._touched += min(ended + 1, self._stop - self._start)  # the expired ones, and the first live one
         self._start += ended
         self._shrink()
         return ended + self._late.expire(now)
@@ -261,11 +256,12 @@ class Ring(_Line):
 
 
 class _Circle:
-    """Slots of time that go round, for results by their ends.
+    """Circular time slots, for results by expiry.
 
-    A result that is later than the slot which time has reached is put in that one, and one that ends more than a round
-    ahead is passed over until its time: both cost a look, and are right. Where the number of slots is not fixed, it
-    grows with the number of results, until a slot is as short as `slot`.
+    A result whose slot has passed goes into the current slot. One that ends more than a round ahead is skipped until
+    its
+    time: exact, for an extra visit. Unless fixed, the number of slots grows with the results, down to a width of
+    `slot`.
     """
 
     def __init__(self, window: int | None, slot: int, parts: int | None) -> None:
@@ -274,10 +270,10 @@ class _Circle:
         self._window = window
         self._slot = slot
         self._parts = parts
-        self._now: int | None = None  # the latest time told
+        self._now: int | None = None  # the latest time received
 
     def fit(self, capacity: int) -> int:
-        """As many slots as suit so many results: one more than the window has, and one for what never ends."""
+        """The number of slots for so many results: one more than the window has, and one for results that never end."""
         if self._window is None:
             parts, self.step = self._parts or min(capacity, SLOTS), self._slot
         else:
@@ -287,12 +283,11 @@ class _Circle:
         return parts + 2
 
     def come(self, exp: Times) -> None:
-        """These ends are put in next."""
-        if self._now is None:  # no time told yet: what comes next may end before all of these
+        if self._now is None:  # no time received yet: the next results may end before all of these
             self.swept = min(self.swept, int(exp.min()) // self.step)
 
     def go(self, now: int) -> tuple[int, int]:
-        """Time has come to `now`: the first slot to look at, and how many it has gone through at most."""
+        """Advance to `now`: the first slot to visit, and the maximum number of slots passed."""
         slot, first = now // self.step, self.swept
         if self._now is None:
             self._now, self.swept = now, slot
@@ -302,12 +297,9 @@ class _Circle:
 
 
 class Calendar(Store):
-    """Slots by the time of the end; an expiry looks at the slots that time has gone through since the last one.
+    """Slots by expiry, in pages; an expiry visits the slots passed since the last one. parts: fixes their number.
 
-    Results of a slot are side by side, in pages. What came with the last tick is held once more as it came, until time
-    goes on: that is what subscribers ask for.
-
-    parts: this many slots for a window, however many entries there are.
+    The results of the last tick are also stored in order of insertion until time advances: subscribers ask for them.
     """
 
     name = "calendar"
@@ -316,15 +308,15 @@ class Calendar(Store):
         super().__init__(width)
         self._circle = _Circle(window, slot, parts)
         self._count = 0
-        self._latest = self._before = BEFORE_ALL  # the tick of what came last, and the one before it that brought any
+        self._latest = self._before = BEFORE_ALL  # the last two ticks with inserts
         self._fresh: list[tuple[Ids, Times]] | None = []
         self._arrange(LEAST, np.empty((0, width), np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
     def _arrange(self, capacity: int, ids: Ids, exp: Times, born: Times) -> None:
-        """New pages for that many results, with these in them."""
+        """New pages for that many results, filled with these."""
         self._capacity = capacity
         slots = self._circle.fit(capacity)
-        number = capacity // PAGE + slots + 1  # the first page of each slot may be all but empty
+        number = capacity // PAGE + slots + 1  # the first page of each slot may be almost empty
         self._ids = np.empty((number * PAGE, self.width), np.int64)
         self._exp = np.full(number * PAGE, kernels.FREE, np.int64)
         self._born = np.empty(number * PAGE, np.int64)
@@ -410,7 +402,7 @@ class Calendar(Store):
 
 
 class _Index:
-    """Places by ids: a list of the places in each bucket, twice as many buckets as places."""
+    """Places by ids: buckets of places, twice as many buckets as places."""
 
     def __init__(self, capacity: int) -> None:
         self.lists = np.full(2 * capacity, -1, np.int32), np.empty(capacity, np.int32), np.empty(capacity, np.int32)
@@ -424,10 +416,9 @@ class _Index:
 
 
 class _Shelves(_Circle):
-    """Places by their ends: each slot is a list of the places that end in it."""
+    """Places by expiry: each slot is a list of the places that expire in it."""
 
     def arrange(self, capacity: int) -> None:
-        """Empty slots for that many places."""
         heads = np.full(self.fit(capacity), -1, np.int32)
         self.lists = heads, np.empty(capacity, np.int32), np.empty(capacity, np.int32)
 
@@ -436,7 +427,7 @@ class _Shelves(_Circle):
         kernels.shelve(places, exp, self.step, self.swept, NEVER, *self.lists)
 
     def sweep(self, now: int, exp: Times, count: int) -> tuple[Places, int]:
-        """Takes out and gives what has ended; how many were touched."""
+        """Remove and return what has expired; and the number of entries visited."""
         first, number = self.go(now)
         if not count:
             return np.empty(0, np.int32), 0
@@ -450,7 +441,7 @@ class _Shelves(_Circle):
 
 
 class _Placed(Store):
-    """Entries in places that are used again, found by their end, by their ids, or both."""
+    """Entries in reusable places, found by expiry, by ids, or both."""
 
     def __init__(self, width: int, shelves: _Shelves | None, indexed: bool) -> None:
         super().__init__(width)
@@ -461,7 +452,6 @@ class _Placed(Store):
         self._arrange(LEAST, np.empty((0, width), np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
     def _arrange(self, capacity: int, ids: Ids, exp: Times, born: Times) -> None:
-        """New arrays of that capacity, with these entries in the first places."""
         count = len(exp)
         self._ids = np.empty((capacity, self.width), np.int64)
         self._exp = np.full(capacity, kernels.FREE, np.int64)
@@ -556,8 +546,6 @@ class _Placed(Store):
 
 
 class IndexedCalendar(_Placed):
-    """A calendar whose entries are also found by their ids."""
-
     name = "indexed calendar"
 
     def __init__(self, width: int, window: int | None, slot: int = 100_000, parts: int | None = None) -> None:
@@ -565,7 +553,7 @@ class IndexedCalendar(_Placed):
 
 
 class HashStore(_Placed):
-    """Entries found by their ids alone: who uses it tells of every death, also of those by time."""
+    """Entries found by ids only: the owner reports every removal, including expiries."""
 
     name = "hash"
 
@@ -574,7 +562,7 @@ class HashStore(_Placed):
 
 
 def _power(number: int) -> int:
-    """The least power of two that is no less."""
+    """The least power of two that is at least `number`."""
     return 1 << max(number - 1, 0).bit_length()
 
 

@@ -1,4 +1,4 @@
-"""One stream as standing queries read it: what arrived since the last tick, indexed once for all of them."""
+"""One stream as standing queries read it: the arrivals since the last tick, indexed once for all of them."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ from promising.query.standing.shared_sums import Totals
 
 """The time of a stream that has none yet."""
 
-LARGEST = 1 << 16  # tuples up to which batches are put together
-ENDLESS = 1 << 16  # tuples that queries without WINDOW can look back on
+LARGEST = 1 << 16  # maximum tuples of a merged batch
+ENDLESS = 1 << 16  # tuples of history that queries without WINDOW can read
 
 _numbers = count()
 
@@ -32,21 +32,18 @@ class Reader:
 
     def __init__(self, source: "StreamSource", window: Window, columns: frozenset[str], first: int) -> None:
         self.source = source
-        self.first = first
-        """The first arrival that could be read."""
+        self.first = first  # the first readable arrival
         self.window = window
         self.columns = columns
         self.number = next(_numbers)
-        self.taken = 0
-        """Arrivals up to this number have been taken in."""
-        self.late = 0
-        """Tuples that had ended before they arrived."""
+        self.taken = 0  # arrivals before this number have been applied
+        self.late = 0  # tuples that had expired before they arrived
         self._indexed = bool(window.predicates)
         if self._indexed:
             source.selections.add(self.number, window.predicates, window.conditions)
 
     def of(self, batch: SelectionBatch, now: int, first: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Arrivals of a batch from number `first` on that belong, and their times."""
+        """Matching arrivals of a batch from number `first` on, and their times."""
         first = max(first, self.first)
         if self._indexed:
             ids = batch.matches(self.number, first)
@@ -61,7 +58,7 @@ class Reader:
         return ids, times
 
     def since(self, first: int, now: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The live arrivals from number `first` on that belong, and their times."""
+        """The live matching arrivals from number `first` on, and their times."""
         parts = [self.of(batch, now, first) for batch in self.source.since(first)]
         if not parts:
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -80,10 +77,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class News:
-    """What is new in several selections, one after the other: arrivals, when each ends, and the rows that they show.
-
-    `ends` is where those of each selection end. `missed`: there was more, which nobody can look up any more.
-    """
+    """New results of several selections with end offsets `ends`; `missed`: some can no longer be looked up."""
 
     ids: NDArray[np.int64]
     exp: NDArray[np.int64]
@@ -93,11 +87,7 @@ class News:
 
 
 class Alike:
-    """Selections of one stream that show the same columns as they are, over windows of one length.
-
-    What is new in them since the same arrival is looked up in one go, and each has its stretch of that: what a further
-    one costs is what it finds, and a slice.
-    """
+    """Selections with equal plain columns and window length; looked up together, each costs its results and a slice."""
 
     def __init__(self, source: "StreamSource", length: int | None, columns: tuple[str, ...], schema: pa.Schema) -> None:
         self.source = source
@@ -107,11 +97,11 @@ class Alike:
 
     @property
     def changed(self) -> int:
-        """The last tick in which anything came or ended."""
+        """The last tick in which a tuple arrived or expired."""
         return self.source.changed.get(self._length, 0)
 
     def since(self, numbers: list[int], first: int) -> News:
-        """From arrival `first` on; of readers by their numbers, which are `plain` and can read what came then."""
+        """New results from arrival `first` on, for readers by number; they are `plain` and can read from there."""
         source, length = self.source, self._length
         ends, ids, times = self._found(numbers, first)
         if length is None:
@@ -126,7 +116,7 @@ class Alike:
         return News(ids, exp, rows, ends.tolist(), length is None and first < source.oldest)
 
     def _found(self, numbers: list[int], first: int) -> tuple[NDArray[np.int64], ...]:
-        """Where the arrivals of each reader end, these, and their times."""
+        """End offsets by reader, the arrivals, and their times."""
         batches = self.source.since(first)
         if not batches:
             return np.zeros(len(numbers), np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
@@ -136,39 +126,32 @@ class Alike:
             return *parts[0], times[0]
         sizes = np.array([np.diff(ends, prepend=0) for ends, _ in parts])
         owners = np.concatenate([np.repeat(np.arange(len(numbers)), size) for size in sizes])
-        order = np.argsort(owners, kind="stable")  # by reader, and by arrival as before
+        order = np.argsort(owners, kind="stable")  # by reader, then by arrival
         ids = np.concatenate([ids for _, ids in parts])
         return np.cumsum(sizes.sum(axis=0)), ids[order], np.concatenate(times)[order]
 
 
 class StreamSource:
-    """A stream's arrivals in batches, for as long as the longest window needs them."""
+    """A stream's arrivals in batches, retained for the longest window."""
 
     def __init__(self, stream: Stream, number: int) -> None:
         self.stream = stream
         self.rows = StreamRows(stream)
         self.selections = Selections(self.rows)
-        self.totals: dict[int, Totals] = {}
-        """By length of a window, the aggregates over it."""
-        self.batches: list[SelectionBatch] = []
-        """What is held, in order of arrival."""
-        self.fresh: SelectionBatch | None = None
-        """What came with this tick."""
-        self.problem: PromisingError | None = None
-        """Why nothing could be taken in, last time."""
-        self.opened = self.rows.end
-        """Arrivals when it was opened."""
+        self.totals: dict[int, Totals] = {}  # by window length
+        self.batches: list[SelectionBatch] = []  # in order of arrival
+        self.fresh: SelectionBatch | None = None  # the arrivals of this tick
+        self.problem: PromisingError | None = None  # why the last read failed
+        self.opened = self.rows.end  # arrivals when opened
         self.clock = BEGINNING
-        self.number = number
-        """The tick that was last taken in."""
-        self.changed: dict[int | None, int] = {}
-        """By length of a window, the last tick in which a tuple of it came or ended."""
+        self.number = number  # the last tick applied
+        self.changed: dict[int | None, int] = {}  # by window length, the last tick with an arrival or expiry
         self._alike: WeakValueDictionary[tuple[object, ...], Alike] = WeakValueDictionary()
-        self._woke: tuple[int, int] | None = None  # wall clock and own clock when something last came
+        self._woke: tuple[int, int] | None = None  # wall clock and stream clock at the last arrival
         self._columns: Counter[str] = Counter()
         self._lengths: Counter[int | None] = Counter()
-        self._ends: dict[int, int] = {}  # by length of a window, when the next of its tuples ends
-        self._before = BEGINNING  # the clock, one tick ago
+        self._ends: dict[int, int] = {}  # by window length, the next expiry
+        self._before = BEGINNING  # the clock one tick ago
         self._set_clock()
 
     # --- time ----------------------------------------------------------------------------------------------------
@@ -178,7 +161,7 @@ class StreamSource:
             self.clock = max(self.clock, self.rows.time)
 
     def _go_on(self, wall: int, silence: int) -> None:
-        """While nothing comes, time goes on as it does on the wall."""
+        """While no tuples arrive, time follows the wall clock."""
         if self._woke is None or self.fresh is not None or self.clock == BEGINNING:
             self._woke = wall, self.clock
             return
@@ -187,7 +170,7 @@ class StreamSource:
             self.clock = max(self.clock, clock + wall - since)
 
     def _ended(self, length: int) -> bool:
-        """Whether any tuple of a window has ended with this tick."""
+        """Whether any tuple of a window expired with this tick."""
         end = self._ends.get(length)
         if end is None:
             end = self._next_end(length, self._before)
@@ -195,27 +178,26 @@ class StreamSource:
         return end <= self.clock
 
     def _next_end(self, length: int, after: int) -> int:
-        """When the next tuple of a window ends."""
         live = [batch.ts[batch.ts > after - length] for batch in self.batches]
         return min((int(times.min()) + length for times in live if len(times)), default=NEVER)
 
     @property
     def waiting(self) -> int:
-        """Arrivals that are not taken in yet."""
+        """Arrivals not applied yet."""
         with self.stream.reading() as log:
             return log.arrived - self.rows.end
 
     # --- arrivals ------------------------------------------------------------------------------------------------
 
     def pull(self, number: int, wall: int | None = None, silence: int = 0) -> None:
-        """Take in what has arrived. With the wall clock, a stream that was silent for so long ages by it."""
+        """Read new arrivals. With the wall clock, a stream that was silent for `silence` follows it."""
         self.number = number
         self.fresh = None
         self._before = self.clock
         self.problem = None
         try:
             first, end = self.rows.pull()
-        except (PromisingError, OSError, MemoryError) as problem:  # it is there to be read next time
+        except (PromisingError, OSError, MemoryError) as problem:  # the next tick retries
             told = f"stream {self.stream.name!r} cannot be read: {problem}"
             self.problem = problem if isinstance(problem, PromisingError) else StorageUnavailable(told)
             return
@@ -235,11 +217,11 @@ class StreamSource:
         return self.selections.index(first, self.rows.times(first, end), lambda name: self.rows.take(name, ids))
 
     def settle(self, forget: bool) -> None:
-        """Put small batches together and, to `forget`, let go of those that no window reaches any more."""
+        """Merge small batches and, with `forget`, evict those outside all windows."""
         batches = self.batches
         while len(batches) > 1 and 2 * batches[-1].size >= batches[-2].size:
             first, end = batches[-2].first, batches[-1].first + batches[-1].size
-            if end - first > LARGEST or first + batches[-2].size != batches[-1].first:  # some between are gone
+            if end - first > LARGEST or first + batches[-2].size != batches[-1].first:  # some between were evicted
                 break
             batches[-2:] = [self._batch(first, end)]
         if not forget:
@@ -261,12 +243,12 @@ class StreamSource:
     # --- readers -------------------------------------------------------------------------------------------------
 
     def since(self, first: int) -> list[SelectionBatch]:
-        """The batches that have the arrivals from number `first` on."""
+        """The batches with the arrivals from number `first` on."""
         held = self.batches if self.fresh is None or first < self.fresh.first else [self.fresh]
         return [batch for batch in held if batch.first + batch.size > first]
 
     def alike(self, length: int | None, columns: tuple[str, ...], schema: pa.Schema) -> "Alike":
-        """Those that show these columns, over windows of this length."""
+        """The group of selections with these columns and window length."""
         key = length, columns, tuple(schema.names)
         found = self._alike.get(key)
         if found is None:
@@ -274,7 +256,7 @@ class StreamSource:
         return found
 
     def enter(self, window: Window, inputs: Iterable[Input]) -> Reader:
-        """A new reader, with everything of its window that there still is."""
+        """A new reader, with what is still available of its window."""
         names = frozenset(i.name for i in inputs if i.source == window.place)
         since = self.clock - window.length if window.length is not None else self.clock
         readable = self.rows.reach(names, since)
@@ -289,7 +271,7 @@ class StreamSource:
     def leave(self, reader: Reader) -> None:
         self._columns.subtract(reader.columns)
         self._lengths[reader.window.length] -= 1
-        self._lengths += Counter()  # drops those at zero
+        self._lengths += Counter()  # drops zeros
         for known in (self.changed, self._ends, self.totals):
             if reader.window.length not in self._lengths:
                 known.pop(reader.window.length, None)  # type: ignore[arg-type]  # None is never there
@@ -298,13 +280,11 @@ class StreamSource:
         self.rows.forget(unused)
 
     def totals_of(self, window: Window) -> Totals:
-        """The aggregates over windows as long as this one."""
         assert window.length is not None
         return self.totals.setdefault(window.length, Totals(self.rows, window.length))
 
     @property
     def oldest(self) -> int:
-        """The first arrival that is held."""
         return self.batches[0].first if self.batches else self.rows.end
 
     @property

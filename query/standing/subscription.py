@@ -1,4 +1,4 @@
-"""What a subscriber has: the changes as they come, and the view they add up to."""
+"""The subscriber's side: a stream of changes, and the view that they add up to."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,36 +12,36 @@ from promising.errors import Unsupported
 from promising.query.standing.deltas import Ids, Times
 
 ELSEWHERE = "a subscription of another session; each session polls its own"
-CHUNKS = 64  # pieces of a view before they are put together
+CHUNKS = 64  # chunks of a view before they are concatenated
 
 
 class Delta(NamedTuple):
-    """What changed in a view since the last one.
+    """The changes of a view since the previous delta.
 
-    Retractions come first, then inserts; a retraction of what is not there says nothing. In the view of a GROUP BY
-    results go by their group, column 0 of `ids`: an insert replaces the group's row.
+    Retractions apply before inserts; retracting an absent result has no effect. In the view of a GROUP BY, column 0 of
+    `ids` is the group: an insert replaces the group's row.
     """
 
     tick: int
     watermark: int
-    """The view stands at this time: what ends at it or before is gone."""
+    """The view is current as of this time: results that end at or before it have expired."""
     reset: bool
-    """Forget everything that came before."""
+    """Discard the view first."""
     inserts: pa.Table
     ids: Ids
     exp: Times
-    """When each insert ends."""
+    """When each insert expires."""
     retractions: Ids
     token: str
     """Resumes after this change."""
     shed: float = 0.0
-    """Results given up for want of CPU so far, as expected."""
+    """Expected number of results dropped so far for lack of CPU."""
     lag: int = 0
-    """Microseconds of event time that have arrived and are not in the view yet."""
+    """Microseconds of event time that have arrived and are not yet in the view."""
 
 
 def keys_of(ids: Ids) -> NDArray[np.generic]:
-    """Ids as one column of things that can be compared."""
+    """Ids as one comparable column."""
     if ids.shape[1] == 1:
         return np.ascontiguousarray(ids[:, 0])
     rows = np.ascontiguousarray(ids)
@@ -50,7 +50,7 @@ def keys_of(ids: Ids) -> NDArray[np.generic]:
 
 @dataclass
 class LiveView:
-    """The rows of a standing query, from its changes.
+    """The rows of a standing query, built from its changes.
 
     >>> view = LiveView(pa.schema([("item", pa.int64())]), keyed=False)
     >>> ids, exp = np.array([[1], [2]]), np.array([30, 50])
@@ -65,15 +65,13 @@ class LiveView:
 
     schema: pa.Schema
     keyed: bool
-    endless: bool = False
-    """Whether nothing ever ends, so that there is no view to keep."""
+    endless: bool = False  # nothing ever expires, so no view is stored
     watermark: int | None = None
     _rows: list[pa.Table] = field(default_factory=list)
     _ids: list[Ids] = field(default_factory=list)
     _exp: list[Times] = field(default_factory=list)
 
     def apply(self, delta: Delta) -> None:
-        """Take in a change."""
         if delta.reset:
             self._rows, self._ids, self._exp = [], [], []
         self.watermark = delta.watermark
@@ -99,7 +97,7 @@ class LiveView:
             self._keep(left)
 
     def _gather(self) -> None:
-        """All in one piece, without what has ended."""
+        """Concatenate the chunks, without expired rows."""
         if not self._rows:
             return
         if len(self._rows) > 1:
@@ -116,7 +114,7 @@ class LiveView:
         self._ids, self._exp = [self._ids[0][which]], [self._exp[0][which]]
 
     def snapshot(self) -> pa.Table:
-        """The rows as they stand at the watermark, in no particular order."""
+        """The rows as of the watermark, in no particular order."""
         if self.endless:
             raise Unsupported(
                 "a query without WINDOW has no view, since nothing leaves it; read its changes, or give it a WINDOW"
@@ -129,17 +127,13 @@ class LiveView:
 
 
 class Subscription:
-    """A standing query as one subscriber sees it: iterate over its changes, or look at the view.
-
-    take: gives the next change, or None if there is none by now. close: lets go of it.
-    """
+    """A subscription: iterate over its changes, or read the view. `take` returns None on timeout."""
 
     def __init__(self, view: LiveView, take: Callable[[float | None], Delta | None], close: Callable[[], None]) -> None:
         self._view = view
         self._take = take
         self._close = close
-        self.token: str | None = None
-        """Stands for what has been seen: `subscribe` with it goes on from there."""
+        self.token: str | None = None  # the position: `subscribe` with it resumes there
 
     @property
     def schema(self) -> pa.Schema:
@@ -147,22 +141,21 @@ class Subscription:
 
     @property
     def watermark(self) -> int | None:
-        """The time at which the view stands; None before the first change."""
+        """The time as of which the view is current; None before the first change."""
         return self._view.watermark
 
     def poll(self, timeout: float | None = 0.0) -> Delta | None:
-        """The next change, taken into the view; None if there is none within `timeout` seconds (None: wait for it)."""
+        """Apply the next change to the view; None if there is none within `timeout` seconds (None: no limit)."""
         delta = self._take(timeout)
         return None if delta is None else self.told(delta)
 
     def told(self, delta: Delta) -> Delta:
-        """Take in the next change."""
         self._view.apply(delta)
         self.token = delta.token
         return delta
 
     def snapshot(self) -> pa.Table:
-        """The rows of the view as it was after the last change."""
+        """The rows of the view after the last change."""
         return self._view.snapshot()
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Views: what a standing query shows, kept tick by tick, and what changed in it since a subscriber last looked."""
+"""Views: the results of a standing query, updated each tick, and their changes since a subscriber's last position."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -27,13 +27,13 @@ from promising.query.standing.stores import store_for
 from promising.query.standing.stream_source import Alike, Reader, StreamSource
 from promising.summaries.kernels.clock import work_ns
 
-REMEMBERED = 1 << 16  # retractions kept for those who come back
-SLOT = 100_000  # microseconds that a slot of a calendar is long at most: about a tick
+REMEMBERED = 1 << 16  # retractions stored for subscribers that resume
+SLOT = 100_000  # maximum microseconds of a calendar slot: about a tick
 
 
 @dataclass(frozen=True)
 class Seen:
-    """How far a subscriber has come: the tick, the time, and the arrivals of each stream."""
+    """A subscriber's position: the tick, the time, and the arrivals of each stream."""
 
     tick: int
     now: int
@@ -42,7 +42,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Changes:
-    """Results that came, with their ends, and results that went before their time."""
+    """Inserted results with their expiries, and results retracted before theirs."""
 
     reset: bool
     ids: Ids
@@ -51,7 +51,7 @@ class Changes:
 
 
 class View(ABC):
-    """A standing query at work; it may go by several names."""
+    """A running standing query; several names may share it."""
 
     keyed = False
     endless = False
@@ -63,10 +63,8 @@ class View(ABC):
         self.names: set[str] = set()
         self.failed: PromisingError | None = None
         self.counters = Counters()
-        self.cpu = 0
-        """Nanoseconds spent."""
-        self.grant = 0
-        """Nanoseconds of CPU that it may have on probes, saved up."""
+        self.cpu = 0  # nanoseconds spent
+        self.grant = 0  # accrued nanoseconds of CPU for probes
         self.came = 0
         self.went = 0
         self.schema = pa.schema(
@@ -76,17 +74,17 @@ class View(ABC):
     @property
     @abstractmethod
     def now(self) -> int:
-        """The time to which it has come."""
+        """The time up to which it is current."""
 
     @property
     @abstractmethod
     def tick(self) -> int:
-        """The last one that was taken in."""
+        """The last tick applied."""
 
     @property
     @abstractmethod
     def changed(self) -> int:
-        """The last tick in which anything came, went or ended, or may have."""
+        """The last tick in which anything was, or may have been, inserted, retracted or expired."""
 
     @property
     def readers(self) -> list[Reader]:
@@ -95,7 +93,6 @@ class View(ABC):
     _readers: list[Reader]
 
     def open(self, sources: Callable[[plan.Window], StreamSource]) -> None:
-        """Enter the streams."""
         self._readers = []
         try:
             for select in selects(self.standing.root):
@@ -125,21 +122,21 @@ class View(ABC):
 
     @property
     def lag(self) -> int:
-        """Microseconds of event time that have arrived and are not in the view yet."""
+        """Microseconds of event time that have arrived and are not yet in the view."""
         latest = [s.stream.latest for s in self.sources if s.stream.latest is not None]
         return max(0, max(latest) - self.now) if latest and self.now != BEGINNING else 0
 
     @abstractmethod
     def fill(self, number: int) -> None:
-        """Take in all that the windows hold."""
+        """Apply the current content of the windows."""
 
     @abstractmethod
     def since(self, seen: Seen | None, *, same: bool) -> Changes:
-        """What changed. `same`: the ticks of `seen` are those of this process; else only its arrivals count."""
+        """The changes since a position. `same`: `seen` has ticks of this process; else only its arrivals count."""
 
     @property
     def alike(self) -> Alike | None:
-        """What those are read together with who have been told all up to the last tick."""
+        """The group whose subscribers at the last tick are read together."""
         return None
 
     @abstractmethod
@@ -147,12 +144,12 @@ class View(ABC):
         """The rows of live results."""
 
     def followed(self, table: Table) -> list[int]:
-        """The last change of a table that it has taken in, wherever it looks at it."""
+        """The last change of a table that it has applied, for each place that reads it."""
         return []
 
     @property
     def watermark(self) -> int:
-        """The view is right at this time."""
+        """The view is correct as of this time."""
         return self.now
 
     @property
@@ -172,7 +169,7 @@ class View(ABC):
 
 
 class Selecting(View):
-    """A plain selection: its results are the tuples that its batches name, so nothing else is kept."""
+    """A plain selection: its results are the matches of the batches, so it stores nothing."""
 
     def __init__(self, standing: plan.Standing, mode: Mode) -> None:
         super().__init__(standing, mode)
@@ -262,7 +259,7 @@ class Planned(View):
         self.keyed = isinstance(root, plan.StandingSelect) and root.grouped and not root.distinct
         self._retracted: deque[tuple[int, Ids]] = deque()
         self._held = 0
-        self._forgot = 0  # the last tick whose retractions are not remembered any more
+        self._forgot = 0  # the last tick whose retractions were discarded
         self._time = BEGINNING
         bodies = [select.body for select in selects(root)]
         self._tables = list({id(b.table): b.table for b in bodies if isinstance(b, plan.TableJoin)}.values())
@@ -288,31 +285,31 @@ class Planned(View):
             leaf.arrive(*reader.since(0, self.now))
             reader.taken = reader.source.rows.end
         self._advance(number, self.now, None)
-        if self.mode is Mode.ITA:  # it has been given what lives now, so this is the time that it tells
+        if self.mode is Mode.ITA:  # it was given only live tuples, so this is their time
             self._advance(number, self.now, None, forced=True)
         self.tick = self.changed = number
 
     def time(self) -> int:
-        """Now, by the streams it reads."""
+        """Now, by the clocks of its streams."""
         return max([self.now, *(source.clock for source in self.sources)])
 
     def step(self, number: int, allowance: Callable[[], bool] | None = None) -> None:
-        """Take in what the sources have got with this tick."""
+        """Apply this tick's arrivals."""
         self._timed(lambda: self._step(number, self.time(), allowance))
         self.tick = number
 
     def more(self, number: int, allowance: Callable[[], bool]) -> None:
-        """Go on with work that was left over."""
+        """Continue deferred work."""
         self._timed(lambda: self._advance(number, self.now, allowance))
 
     def _timed(self, work: Callable[[], None]) -> None:
-        """Work that is paid for; if it fails, so has the query."""
+        """Run work on the query's CPU account; an error fails the query."""
         began = work_ns()
         try:
             work()
         except PromisingError as problem:
             self.failed = problem
-        except Exception as problem:  # a fault of ours: it must not stop the others
+        except Exception as problem:  # an internal error must not stop the others
             self.failed = InternalError(f"the query failed with {type(problem).__name__}: {problem}")
             self.failed.__cause__ = problem
         except BaseException:
@@ -358,7 +355,7 @@ class Planned(View):
             self.changed = number
 
     def _apply(self, ids: Ids, exp: Times, kinds: np.ndarray, number: int) -> None:
-        """Results of one tick: first those that went, then those that came, which may be the same."""
+        """Apply one tick: retractions first, then insertions, which may be the same results."""
         came = kinds == POS
         if not came.all():
             gone = ids[~came]
@@ -395,7 +392,7 @@ class Planned(View):
         return Changes(False, ids[new], exp[new], none)
 
     def _empty_groups(self, retracted: Ids) -> Ids:
-        """Of the versions that went, one for each group that has no other now."""
+        """One retracted version of each group that has no live version."""
         groups = np.unique(retracted[:, 0])
         ids, _, _ = self._store.live()
         gone = groups[~np.isin(groups, ids[:, 0])]
@@ -403,7 +400,7 @@ class Planned(View):
 
     @property
     def positional(self) -> bool:
-        """Whether a result is known by its tuples in any process, so that arrivals alone tell what is new."""
+        """Whether tuples identify a result across processes, so that arrivals alone determine what is new."""
         root = self.standing.root
         if not isinstance(root, plan.StandingSelect) or not isinstance(root.body, plan.Join) or may_wait(self.standing):
             return False
@@ -449,12 +446,11 @@ class Planned(View):
 
 
 def may_wait(standing: plan.Standing) -> bool:
-    """Whether a query may put off work: one that was given a budget, or says what it wants first."""
+    """Whether a query may defer work: it has a budget or a preference."""
     return standing.budget is not None or standing.preference is not None
 
 
 def selects(query: plan.Query) -> Iterator[plan.StandingSelect]:
-    """Every SELECT, from left to right."""
     if isinstance(query, plan.SetOperation):
         yield from selects(query.left)
         yield from selects(query.right)
@@ -463,7 +459,7 @@ def selects(query: plan.Query) -> Iterator[plan.StandingSelect]:
 
 
 def needed(select: plan.StandingSelect) -> frozenset[Input]:
-    """The columns that a SELECT looks at, of whatever it reads."""
+    """All columns that a SELECT uses."""
     body = select.body
     used: list[Compiled | None] = [*select.outputs, *select.keys, *select.arguments, select.having]
     used += [p for window in plan.windows(select) for p in window.predicates]
@@ -479,7 +475,7 @@ def needed(select: plan.StandingSelect) -> frozenset[Input]:
 
 
 def gather(expressions: tuple[Compiled, ...], at: dict[int, tuple[Reader, np.ndarray]]) -> dict[Input, pa.Array]:
-    """The columns that expressions take, at arrivals of each place."""
+    """The input columns of expressions at these arrivals."""
     out: dict[Input, pa.Array] = {}
     for wanted in {i for e in expressions for i in e.inputs}:
         reader, ids = at[wanted.source]

@@ -1,1 +1,1 @@
-"""What a plan is made of: each step takes in what changed below it and tells what changes above."""
+"""Operators of a standing plan: each step applies the changes of its inputs and emits the changes of its output."""

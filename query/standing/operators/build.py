@@ -1,4 +1,4 @@
-"""From a plan to the steps that carry it out."""
+"""Builds the steps of a standing plan."""
 
 from collections.abc import Callable
 from typing import Final
@@ -31,22 +31,19 @@ RULES: Final[dict[tuple[str, bool], Rule]] = {
 
 
 def build(standing: plan.Standing, mode: Mode, leaf: MakeLeaf) -> Step:
-    """The steps of a standing query; `leaf` makes the one of each window, from left to right, all of this mode."""
+    """The steps of a standing query; `leaf` makes one per window, from left to right, all in this mode."""
     made = Builder(standing, leaf).query(standing.root)
     assert made.mode is mode
-    # Without retractions results are tuples, which do not change, or groups that are told of whenever they do.
+    # Without retractions, results are immutable tuples, or groups that emit every change.
     return KeptNode(made) if mode is Mode.ITA and label(standing.root) is Label.STR else made
 
 
 class Builder:
-    """Makes the steps of one standing query."""
-
     def __init__(self, standing: plan.Standing, leaf: MakeLeaf) -> None:
         self._standing = standing
         self._leaf = leaf
 
     def query(self, query: plan.Query) -> Step:
-        """The steps of a part of it."""
         if isinstance(query, plan.StandingSelect):
             return self._select(query)
         if query.operator != "union":
@@ -89,7 +86,7 @@ class Builder:
 
 
 def branches(query: plan.Query) -> list[plan.Query]:
-    """What a UNION ALL of UNION ALLs puts together."""
+    """The inputs of nested UNION ALLs."""
     if isinstance(query, plan.SetOperation) and query.operator == "union" and query.all:
         return branches(query.left) + branches(query.right)
     return [query]

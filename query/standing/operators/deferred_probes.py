@@ -1,4 +1,4 @@
-"""Probes of a join that has less time than it needs: the most promising ones first."""
+"""Deferred probes of a join that has less CPU time than it needs: the most promising first."""
 
 from collections.abc import Sequence
 
@@ -9,16 +9,16 @@ from promising.query.kernels.standing_join import earlier_partners
 from promising.query.preference import BoundPreference
 from promising.query.standing.operators.entry_store import Entries, Places
 
-MOST = 1 << 14  # probes that are put in order at once
-CHUNK = 256  # probes that are done before the time is asked for again
+MOST = 1 << 14  # probes ordered at once
+CHUNK = 256  # probes between two checks of the remaining time
 NO_PLACES: Places = np.empty(0, np.int32)
 
 
 class Waiting:
-    """Tuples of both sides that have come in and have not looked for their partners yet.
+    """Tuples of both sides that have arrived and have not been joined yet.
 
-    A tuple looks only for partners that came in before it, so that each pair is found once, in whatever order the
-    probes are done. Its promise is how many partners its key has, times `fade` for each tick that it has waited.
+    A tuple probes only partners that arrived before it, so each pair is found exactly once in any order of probes. Its
+    promise is the number of partners of its key, times `fade` for each tick that it has waited.
     """
 
     def __init__(self, sides: tuple[Entries, Entries], preference: BoundPreference | None) -> None:
@@ -28,7 +28,7 @@ class Waiting:
         self._order = [side.extra(np.int64) for side in sides]
         self._flag = [side.extra(np.uint8) for side in sides]
         self._places = [NO_PLACES, NO_PLACES]
-        self._came = [np.empty(0, np.int64), np.empty(0, np.int64)]  # in which tick
+        self._came = [np.empty(0, np.int64), np.empty(0, np.int64)]  # arrival ticks
         self._next = 1
         self._random = np.random.default_rng(0)
 
@@ -36,15 +36,14 @@ class Waiting:
         return len(self._places[0]) + len(self._places[1])
 
     def order(self, number: int) -> NDArray[np.int64]:
-        """When each entry of a side came in, as compared to the others."""
+        """The order of arrival of a side's entries."""
         return self._sides[number].extras[self._order[number]]  # type: ignore[return-value]  # made as int64
 
     def flags(self, number: int) -> NDArray[np.uint8]:
-        """Which entries of a side wait."""
+        """Which entries of a side are waiting."""
         return self._sides[number].extras[self._flag[number]]  # type: ignore[return-value]  # made as uint8
 
     def enter(self, number: int, places: Places, tick: int, waits: bool) -> None:
-        """Entries that came in just now."""
         self.order(number)[places] = np.arange(self._next, self._next + len(places))
         self._next += len(places)
         self.flags(number)[places] = waits
@@ -53,7 +52,7 @@ class Waiting:
             self._came[number] = np.concatenate((self._came[number], np.full(len(places), tick)))
 
     def over(self, gone: Sequence[Places]) -> float:
-        """Entries of each side that have ended: how many pairs will not be found because they did."""
+        """The number of pairs lost because these entries of each side expired."""
         if not len(self):
             return 0.0
         lost = 0.0
@@ -69,7 +68,7 @@ class Waiting:
         return lost + sum(self.leave(number, places) for number, places in enumerate(gone))
 
     def leave(self, number: int, places: Places) -> float:
-        """Entries that are gone: how many partners those of them have that still waited."""
+        """The number of partners of those removed entries that were still waiting."""
         if not len(places) or not len(self._places[number]):
             return 0.0
         flags = self.flags(number)
@@ -85,11 +84,11 @@ class Waiting:
         self._places[number], self._came[number] = self._places[number][kept], self._came[number][kept]
 
     def moved(self, number: int, places: Places) -> None:
-        """Entries have new places."""
+        """Apply the new places of entries."""
         self._places[number] = places[self._places[number]]
 
     def pairs(self, number: int, places: Places, filled: bool = True) -> tuple[Places, Places]:
-        """Entries with their partners that came in before; only as many, if not to be `filled` in."""
+        """Entries with their earlier partners; arrays of the right size only, unless `filled`."""
         side, other = self._sides[number], self._sides[1 - number]
         given = places, side.links, self.order(number), other.heads, other.links, self.order(1 - number)
         room = earlier_partners(*given, NO_PLACES, NO_PLACES)
@@ -99,12 +98,12 @@ class Waiting:
         return mine, theirs
 
     def told(self, number: int, mine: Places, theirs: Places) -> NDArray[np.bool_]:
-        """Which pairs have been found: those whose later entry does not wait."""
+        """Which pairs have been found: those whose later entry is not waiting."""
         later = self.order(number)[mine] > self.order(1 - number)[theirs]
         return np.asarray(np.where(later, self.flags(number)[mine], self.flags(1 - number)[theirs]) == 0)
 
     def best(self, tick: int) -> list[tuple[int, Places]]:
-        """The best of what waits, in chunks of one side each. Those without partners wait no longer."""
+        """The most promising waiting entries, in chunks of one side each. Entries without partners stop waiting."""
         promises: list[NDArray[np.float64]] = []
         for number, side in enumerate(self._sides):
             counts = self._sides[1 - number].counts[side.codes_at(self._places[number])]
@@ -131,10 +130,10 @@ class Waiting:
         return chunks
 
     def done(self, number: int, places: Places) -> None:
-        """These have found their partners."""
+        """Mark entries as joined."""
         self.flags(number)[places] = 0
 
     def sweep(self) -> None:
-        """Forget those that are done."""
+        """Remove joined entries from the queue."""
         for number in (0, 1):
             self._keep(number, self.flags(number)[self._places[number]] != 0)

@@ -1,4 +1,4 @@
-"""DISTINCT: each row once."""
+"""DISTINCT."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,10 @@ NOT_YET = BEGINNING  # the end of a spare that is none
 
 
 class DistinctNode(Step):
-    """One result of its input for each different row; NULL equals NULL.
+    """One result of the input for each distinct row; NULL equals NULL.
 
-    `retracted`: results of the input may go before their time, so all of them are held. If not, only what is shown is,
-    and for each at most one more that outlives it (distinct*).
+    `retracted`: the input may retract results, so all of them are stored. Otherwise only the shown result of each row
+    is stored, and at most one that outlives it (distinct*).
     """
 
     def __init__(self, child: Step, retracted: bool) -> None:
@@ -55,7 +55,7 @@ class DistinctNode(Step):
 
 
 class Outliving:
-    """What distinct* holds: for each row what is shown of it, and of those that outlive that the last to end."""
+    """The state of distinct*: for each row the shown result and, of those that outlive it, the last to expire."""
 
     def __init__(self, child: Step) -> None:
         self.mode = child.mode
@@ -66,7 +66,7 @@ class Outliving:
         self._spare_times: NDArray[np.int64] = np.full((LEAST, 2), NOT_YET, np.int64)
 
     def apply(self, time: int, came: Deltas, codes: Codes) -> tuple[list[Deltas], NDArray[np.int64]]:
-        """Take in what came: what changes above, and when results ended."""
+        """Apply changes: the output changes, and when results expired."""
         parts: list[Deltas] = []
         self._codes(self.coder.size)
         ended = self.shown.expire(time)

@@ -1,4 +1,4 @@
-"""What a step of a standing query holds: entries by key, by their end, and by the results that they are."""
+"""The state of a step: entries indexed by key, by expiry and by result."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -17,7 +17,6 @@ from promising.query.standing.deltas import Ids, Times
 Places = NDArray[np.int32]
 Codes = NDArray[np.int32]
 State = tuple[Any, Any, Any, Any, Any, Any, Any]
-"""As kernels take it."""
 
 A = TypeVar("A", bound=np.generic)
 
@@ -27,19 +26,19 @@ ANY_SLOT = 1 << 62
 
 
 def slot_width(length: int | None) -> int:
-    """Of a calendar whose entries live for at most `length`, so that its slots go round at most once: a power of 2."""
+    """Slot width, a power of 2, of a calendar whose entries live at most `length`: slots go round at most once."""
     return 1 << max(0, (2 * (length or 0) // SLOTS).bit_length())
 
 
 class Entries:
-    """Entries that came and have not ended yet. O(1) for each that comes, ends, is removed or looked up.
+    """Live entries. Each insert, expiry, removal and lookup costs O(1).
 
-    Memory is proportional to the most entries there were since the last `shrink`. A place stays an entry's until it is
-    taken out, and what was there can be read until the next insert.
+    Memory is proportional to the maximum number of entries since the last `shrink`. An entry keeps its place until
+    removed, and stays readable until the next insert.
     """
 
     def __init__(self, width: int, slot: int, indexed: bool) -> None:
-        """`slot` is the width of a slot of the calendar, a power of 2; only if `indexed` are results looked up."""
+        """`slot`: width of a calendar slot, a power of 2. `indexed`: results can be looked up by id."""
         self.width = width
         self.indexed = indexed
         self.ids: Ids = np.empty((LEAST, width), np.int64)
@@ -51,12 +50,11 @@ class Entries:
         self._meta: NDArray[np.int64] = np.zeros(METAS, np.int64)
         self._meta[FREE], self._meta[SLOT], self._meta[SHIFT] = -1, ANY_SLOT, slot.bit_length() - 1
         self._meta[ENDLESS] = NEVER
-        self.extras: list[NDArray[np.generic]] = []
-        """More about each entry, by place."""
+        self.extras: list[NDArray[np.generic]] = []  # additional values of each entry, by place
         self.codes(LEAST)
 
     def extra(self, dtype: DTypeLike) -> int:
-        """Room for one more value of each entry; its number in `extras`."""
+        """Add a value per entry; returns its index in `extras`."""
         self.extras.append(np.zeros(len(self.ids), dtype))
         return len(self.extras) - 1
 
@@ -69,11 +67,11 @@ class Entries:
 
     @property
     def counts(self) -> NDArray[np.int32]:
-        """Entries of each code."""
+        """Entries per code."""
         return self.heads[:, 1]
 
     def codes(self, count: int) -> None:
-        """There are codes up to `count` from now on."""
+        """Make room for codes below `count`."""
         if count <= len(self.heads):
             return
         wider = np.empty((max(count, 2 * len(self.heads)), 2), np.int32)
@@ -85,7 +83,7 @@ class Entries:
         return self.ids, self.times, self.links, self.heads, self._slots, self._index, self._meta
 
     def insert(self, ids: Ids, ts: Times, exp: Times, codes: Codes) -> Places:
-        """Take in results, none of which is there; their codes are below what `codes` was told."""
+        """Insert results that are not present; their codes are below the last `codes`."""
         places = np.empty(len(codes), np.int32)
         if not len(codes):
             return places
@@ -111,20 +109,20 @@ class Entries:
         kernels.reseat(self.ids, self.links, self._meta[TOP], self._index)
 
     def expire(self, now: int) -> Places:
-        """Take out what ends at `now` or before; where it was."""
+        """Remove entries that end at `now` or before; returns their places."""
         if not len(self) or int(self._meta[SLOT]) > now >> int(self._meta[SHIFT]):
             return np.empty(0, np.int32)
         places = np.empty(len(self), np.int32)
         return places[: kernels.expire(*self._state(), now, places)]
 
     def find(self, ids: Ids) -> Places:
-        """Where the results are, -1 for those that are not there."""
+        """The places of results, -1 for those not present."""
         places = np.empty(len(ids), np.int32)
         kernels.find(self.ids, self._index, ids, places)
         return places
 
     def remove(self, ids: Ids) -> Places:
-        """Take out results, all of which are there; where they were."""
+        """Remove results, all of which are present; returns their places."""
         places = self.find(ids)
         if len(places) and places.min() < 0:
             missing = ids[int(np.argmin(places))].tolist()
@@ -133,12 +131,12 @@ class Entries:
         return places
 
     def remove_at(self, places: Places) -> None:
-        """Take out the entries at these places, which all differ."""
+        """Remove the entries at these distinct places."""
         if len(places):
             kernels.remove(*self._state(), places)
 
     def codes_at(self, places: Places) -> Codes:
-        """The codes of entries, of those that were taken out since the last insert too."""
+        """The codes of entries, including those removed since the last insert."""
         codes: Codes = self.links[places, CODE]
         past = codes < 0
         codes[past] = -1 - codes[past]
@@ -146,22 +144,21 @@ class Entries:
 
     @property
     def notes(self) -> NDArray[np.int32]:
-        """A number that the owner keeps with each entry, 0 for a new one."""
+        """The owner's number for each entry, initially 0."""
         return self.links[:, NOTE]
 
     def members(self, codes: Codes) -> tuple[NDArray[np.int32], Places]:
-        """All entries of these codes: the number among `codes`, and the place."""
+        """All entries of these codes: the index into `codes`, and the place."""
         room = kernels.members_of(codes, self.heads)
         which, places = np.empty(room, np.int32), np.empty(room, np.int32)
         kernels.members(codes, self.heads, self.links, which, places)
         return which, places
 
     def all(self) -> Places:
-        """Where there are entries."""
         return np.flatnonzero(self.links[: self._meta[TOP], CODE] >= 0).astype(np.int32)
 
     def recode(self, kept: NDArray[np.int64], numbers: Codes) -> None:
-        """Only the codes of `kept` are left, all others have no entries; `numbers` is the new one of each."""
+        """Retain only the codes of `kept`, renumbered by `numbers`; the others have no entries."""
         kernels.recode(self.links, self._meta[TOP], numbers)
         heads = self.heads
         self.heads = np.empty((0, 2), np.int32)
@@ -169,7 +166,7 @@ class Entries:
         self.heads[: len(kept)] = heads[kept]
 
     def shrink(self) -> Places | None:
-        """Give memory back if most of it is not used: the new place of each old one, None if all is as it was."""
+        """Release memory if most of it is unused: the new place of each old one, None if nothing moved."""
         if len(self.ids) <= 16 * LEAST or 8 * len(self) > len(self.ids):
             return None
         old = self.all()
@@ -185,14 +182,14 @@ class Entries:
         if self.indexed:
             self._reseat(size)
         self.extras = [_wider(extra, size) for extra in extras]
-        # As they came: a chain starts with what came last.
+        # In order of insertion: a chain starts with the newest entry.
         moved[old] = self.insert(ids, times[:, 0].copy(), times[:, 1].copy(), codes)
         self.notes[: len(old)] = notes
         return moved
 
 
 def _wider(array: NDArray[A], size: int) -> NDArray[A]:
-    """The same with room for `size`; links of new places are those of none."""
+    """A copy with capacity `size`; links of new places are empty."""
     out = np.empty((size, *array.shape[1:]), array.dtype)
     out[: len(array)] = array
     out[len(array) :] = -1 if array.ndim == 2 else 0
@@ -200,32 +197,30 @@ def _wider(array: NDArray[A], size: int) -> NDArray[A]:
 
 
 class Coder:
-    """Dense numbers of keys, of any kinds. NULL is a key like others."""
+    """Dense codes of keys of any kinds. NULL is a key like any other."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self.kinds = tuple(kinds)
         self._keys = GroupKeys(self.kinds)
         self._table = GroupTable(self._keys.width)
-        self._look = LEAST  # keys at which dead ones are looked for
+        self._look = LEAST  # number of keys at which to search for unused ones
         self._marks = np.zeros(LEAST, np.uint8)
 
     @property
     def size(self) -> int:
-        """Codes are below it."""
+        """All codes are below it."""
         return self._table.size if self.kinds else 1
 
     def enter(self, arrays: Sequence[pa.Array], rows: int) -> Codes:
-        """The code of each row; new ones get the next numbers."""
+        """The code of each row; new keys get the next codes."""
         if not self.kinds or not rows:
             return np.zeros(rows, np.int32)
         return self._table.enter(self._keys.encode(arrays, rows))
 
     def decode(self, codes: NDArray[np.integer]) -> list[pa.Array]:
-        """The key columns of these codes."""
         return self._keys.decode(self._table.stored[codes])
 
     def different(self, codes: Sequence[Codes]) -> Codes:
-        """Each code once."""
         every = np.concatenate(codes) if len(codes) != 1 else codes[0]
         if not len(every):
             return every
@@ -236,11 +231,11 @@ class Coder:
 
     @property
     def crowded(self) -> bool:
-        """Whether it is time to ask which codes are in use, and to `renumber` if half of them are not."""
+        """Whether to check for unused codes, and to `renumber` if at least half are."""
         return self.size >= self._look and bool(self.kinds)
 
     def renumber(self, used: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Codes] | None:
-        """Forget the keys that are not used, if they are most: the codes that stay, in order, and the new numbers."""
+        """Drop unused keys if they are the majority: the remaining codes in order, and the new number of each."""
         kept = np.flatnonzero(used[: self.size])
         self._look = max(LEAST, 2 * len(kept), self.size + self.size // 2 if 2 * len(kept) > self.size else 0)
         if 2 * len(kept) > self.size:
@@ -256,5 +251,5 @@ class Coder:
 
     @property
     def nbytes(self) -> int:
-        """About what it holds; strings not counted."""
+        """Approximate size, without strings."""
         return self.size * (8 * self._keys.width + 16)

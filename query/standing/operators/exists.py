@@ -1,4 +1,4 @@
-"""EXISTS and NOT EXISTS: tuples that have a partner, or have none."""
+"""EXISTS and NOT EXISTS."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from promising.query.standing.operators.step import Body, Tick, chosen, missing,
 
 
 class ExistsNode(Body):
-    """Results of the left with (`negated`: without) a tuple of the right that has equal keys; a NULL equals nothing."""
+    """Results of the left with (`negated`: without) a tuple of the right that has equal keys; NULL equals nothing."""
 
     def __init__(self, left: Body, right: Leaf, keys: Sequence[tuple[Compiled, Compiled]], negated: bool) -> None:
         self.left, self.right = left, right
@@ -32,7 +32,7 @@ class ExistsNode(Body):
             return told(tick, self.mode, [], self.width, 0, NO_ENDS)
         coder = self._held.coder
         _, came = split(left)
-        # A NULL of the left has a code as well: none of the right has it.
+        # A NULL of the left gets a code too; no tuple of the right has it.
         mine = coder.enter(self.left.evaluate(self._keys[0], came.ids), len(came))
         _, came = split(right)
         arrays = self.right.evaluate(self._keys[1], came.ids)

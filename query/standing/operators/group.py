@@ -1,4 +1,4 @@
-"""GROUP BY: aggregates that are kept up as tuples come and go."""
+"""GROUP BY: incrementally maintained aggregates."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ ONE: Codes = np.zeros(1, np.int32)
 
 
 class Told:
-    """The value of one aggregate that each group was last told with."""
+    """The last reported value of one aggregate, by group."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -61,10 +61,9 @@ class Told:
         return pa.array(values, mask=missing).view(ARROW[self.kind])
 
     def same(self, groups: Codes, array: pa.Array) -> NDArray[np.bool_]:
-        """Where the value is what it was."""
         new, there = self._raw(array)
         old = self._values[groups]
-        if self.kind == "float":  # by their bits: a NaN is what it was
+        if self.kind == "float":  # compare bits, so that NaN equals itself
             old, new = old.view(np.int64), np.ascontiguousarray(new).view(np.int64)
         equal = old == new
         out: NDArray[np.bool_] = (self._there[groups] == there) & (equal | (there == 0))
@@ -79,10 +78,10 @@ class Told:
 
 
 class GroupNode(Step):
-    """One result for each group that has tuples and that HAVING is true for: (number of the group, its version).
+    """One result for each non-empty group that satisfies HAVING: (group number, version).
 
-    A group that changes is retracted and comes anew with the next version; one that does not, is not heard of. Without
-    keys there is one group from the first tick on, whether it has tuples or not.
+    A changed group is retracted and inserted with the next version; an unchanged one emits nothing. Without keys there
+    is one group from the first tick on, even if empty.
     """
 
     width = 2
@@ -117,8 +116,8 @@ class GroupNode(Step):
         self._key_inputs = [Input(RESULT, f"k{at}", key.kind) for at, key in enumerate(self.keys)]
         self._inputs = [Input(RESULT, f"a{at}", one.result_kind) for at, one in enumerate(self.aggregates)]
         bare = {one for one in self._inputs if any(is_column(output, one) for output in self.outputs)}
-        self._all_shown = bare == set(self._inputs)  # then a change of an aggregate is one of the row
-        self._numbers = np.zeros(LEAST, np.int64)  # rising with the code
+        self._all_shown = bare == set(self._inputs)  # then every change of an aggregate changes the row
+        self._numbers = np.zeros(LEAST, np.int64)  # increases with the code
         self._versions = np.zeros(LEAST, np.int64)
         self._shown = np.zeros(LEAST, np.bool_)
         self._known = 0
@@ -171,7 +170,6 @@ class GroupNode(Step):
         return groups
 
     def _grow(self) -> None:
-        """Room for new groups, and a number for each."""
         size = self.coder.size
         if size == self._known:
             return
@@ -185,7 +183,7 @@ class GroupNode(Step):
         self._known = size
 
     def _tell(self, groups: Codes, time: int) -> list[Deltas]:
-        """What changes above, given the groups that changed."""
+        """The output changes, given the groups that changed."""
         shown = self._shown[groups]
         alive = self.entries.counts[groups] > 0 if self.keys else np.ones(len(groups), np.bool_)
         gone = [groups[shown & ~alive]]
@@ -225,7 +223,6 @@ class GroupNode(Step):
         return parts
 
     def _aggregates(self, groups: Codes) -> list[pa.Array]:
-        """The aggregates of these groups as they stand."""
         members: tuple[NDArray[np.int32], Places] | None = None
         out: list[pa.Array] = []
         for one, aggregate, argument in zip(self._running, self.aggregates, self.arguments, strict=True):
@@ -247,7 +244,7 @@ class GroupNode(Step):
         return columns
 
     def _unchanged(self, groups: Codes, columns: dict[Input, pa.Array], shown: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Groups whose outputs are what they were, though an aggregate is not."""
+        """Groups whose outputs are unchanged although an aggregate has changed."""
         same = shown.copy()
         old = dict(columns)
         old.update((one, known.get(groups)) for one, known in zip(self._inputs, self._told, strict=True))
@@ -276,7 +273,6 @@ class GroupNode(Step):
         return [one.evaluate(columns, len(ids)) for one in self.outputs]
 
     def _tidy(self) -> None:
-        """Give memory back that is not used any more."""
         self.entries.shrink()
         if not self.coder.crowded:
             return
@@ -303,7 +299,6 @@ class GroupNode(Step):
 
 
 def is_column(output: Compiled, one: Input) -> bool:
-    """Whether an output is this column and nothing else."""
     if output.inputs != {one} or output.can_fail:
         return False
     mark = pa.nulls(1, ARROW[one.kind])

@@ -1,4 +1,4 @@
-"""The join of two windows on equal keys."""
+"""The equi-join of two windows."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ NO_ENDS: Times = np.empty(0, np.int64)
 
 
 class Side:
-    """One window of a join: what is live of it, by key."""
+    """One window of a join: its live tuples by key."""
 
     def __init__(self, node: Leaf, keys: Sequence[Compiled], mode: Mode) -> None:
         self.node = node
@@ -26,10 +26,10 @@ class Side:
 
 
 class JoinNode(Body):
-    """Pairs of tuples with equal keys that meet the residual; a NULL equals nothing.
+    """Pairs of tuples with equal keys that satisfy the residual; NULL equals nothing.
 
-    The NOTE of an entry counts the results that end with it, so that the time is told only when results end. Tuples
-    that end look at no partners, except in `nta`.
+    The NOTE of an entry counts the results that expire with it, so that the time is emitted only when results expire.
+    Expiring tuples probe no partners, except in `nta`.
     """
 
     def __init__(
@@ -41,8 +41,7 @@ class JoinNode(Body):
         preference: BoundPreference | None = None,
     ) -> None:
         self.preference = preference
-        self.waiting: Waiting | None = None
-        """Probes to be done, from the first tick on that had a budget."""
+        self.waiting: Waiting | None = None  # deferred probes, from the first tick with a budget on
         self._given_up = 0.0
         self._deferred = False
         self.mode = left.mode
@@ -90,7 +89,7 @@ class JoinNode(Body):
         return told(tick, self.mode, parts, self.width, time, ends)
 
     def _expire(self, time: int) -> Times:
-        """Take out what is over: when results ended with it."""
+        """Remove expired entries: when results expired with them."""
         ends: list[Times] = []
         gone = [side.entries.expire(time) for side in self.sides]
         if self.waiting is not None:
@@ -103,7 +102,7 @@ class JoinNode(Body):
         return np.concatenate(ends) if ends else NO_ENDS
 
     def _catch_up(self, tick: Tick) -> list[Deltas]:
-        """Do probes that wait, the best first, for as long as that is allowed."""
+        """Do deferred probes, the most promising first, while the allowance lasts."""
         assert self.waiting is not None
         parts: list[Deltas] = []
         while self.pending and (tick.allowance is None or tick.allowance()):
@@ -117,7 +116,7 @@ class JoinNode(Body):
         return parts
 
     def _enter(self, number: int, new: Deltas) -> Places:
-        """Take in arrivals whose keys are not NULL."""
+        """Insert arrivals whose keys are not NULL."""
         side = self.sides[number]
         arrays = side.node.evaluate(side.keys, new.ids)
         absent = missing(arrays, len(new))
@@ -130,10 +129,10 @@ class JoinNode(Body):
         return side.entries.insert(new.ids, new.ts, new.exp, codes)
 
     def _retract(self, tick: Tick, number: int, went: Deltas) -> list[Deltas]:
-        """Take tuples out, and with them the results they are part of."""
+        """Remove tuples, and the results that contain them."""
         side = self.sides[number]
         places = side.entries.find(went.ids)
-        there = places >= 0  # those without a key never came in
+        there = places >= 0  # tuples without a key were never inserted
         places = places[there]
         side.entries.remove_at(places)
         if not len(places):
@@ -147,7 +146,6 @@ class JoinNode(Body):
         return self._probe(tick, number, mine, theirs, int(went.kinds[0]))
 
     def _probe(self, tick: Tick, number: int, mine: Places, theirs: Places, kind: int) -> list[Deltas]:
-        """The results of pairs of entries of one side with entries of the other."""
         tick.counters.probes += len(mine)
         if not len(mine):
             return []
@@ -163,7 +161,7 @@ class JoinNode(Body):
         return [made]
 
     def pairs(self, number: int, places: Places) -> tuple[Places, Places]:
-        """Entries of one side with those of the other that have their key."""
+        """Entries of one side with all partners of the other."""
         side, other = self.sides[number].entries, self.sides[1 - number].entries
         room = kernels.partner_count(places, side.links, other.heads)
         mine, theirs = np.empty(room, np.int32), np.empty(room, np.int32)
@@ -179,7 +177,6 @@ class JoinNode(Body):
         return rows_of(ids, ts, exp, kind)
 
     def _tidy(self) -> None:
-        """Give memory back that is not used any more."""
         for number, side in enumerate(self.sides):
             moved = side.entries.shrink()
             if moved is not None and self.waiting is not None:

@@ -1,4 +1,4 @@
-"""Where tuples of a stream come in."""
+"""Leaves: where tuples of a stream enter a plan."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from promising.query.standing.operators.step import Body, Rows, Tick, handed, ro
 
 
 class Leaf(Body):
-    """The tuples of a window. Only `nta` holds them, to say when they end."""
+    """The tuples of a window. Only `nta` stores them, to report their expiry."""
 
     width = 1
 
@@ -23,12 +23,12 @@ class Leaf(Body):
         self._held = Entries(1, slot_width(length), False) if mode is Mode.NTA else None
 
     def at(self, place: int) -> None:
-        """Inputs of this source are its columns."""
+        """Bind inputs of this source to its columns."""
         self.place = place
         self.sources = {place: (self.rows, 0)}
 
     def arrive(self, seqs: NDArray[np.int64], ts: Times) -> None:
-        """Tuples for the next tick."""
+        """Queue tuples for the next tick."""
         if len(seqs):
             self._arrived.append((seqs, ts))
 

@@ -1,9 +1,8 @@
-"""Steps whose results hang on how many tuples of a value there are on either side: DISTINCT, INTERSECT, EXCEPT, EXISTS.
+"""Operators that depend on the multiplicity of values on both sides: DISTINCT, INTERSECT, EXCEPT, EXISTS.
 
-For each value, `n` is how many results the left has of it, `m` how many the right has. Whatever changed in a tick, the
-values it touched are brought to the number of results they should have. A result is a result of the left. Where it
-needs one of the right too (INTERSECT, EXISTS) it ends with the earlier of the two, so that it need not be retracted,
-and comes again if there is another.
+A value has `n` results on the left and `m` on the right. After each tick, every value that changed is brought to its
+target number of results. A result is a result of the left. Where it also needs one of the right (INTERSECT, EXISTS), it
+expires with the earlier of the two, so that no retraction is needed, and is inserted again if another pair exists.
 """
 
 from collections.abc import Sequence
@@ -21,15 +20,14 @@ from promising.query.standing.operators.step import Step, rows_of, split
 
 Rule = Literal["distinct", "intersect", "intersect all", "except", "except all", "exists", "not exists"]
 
-PAIRED: Final[frozenset[Rule]] = frozenset({"intersect", "intersect all"})
-"""A result holds one of the right for itself."""
+PAIRED: Final[frozenset[Rule]] = frozenset({"intersect", "intersect all"})  # a result uses up one entry of the right
 
-FIRST, LAST = 1, -1  # which ends are chosen
+FIRST, LAST = 1, -1  # which expiry is chosen
 NO_ENDS: Times = np.empty(0, np.int64)
 
 
 def target(rule: Rule, n: NDArray[np.int64], m: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many results there should be."""
+    """The number of results that should be shown."""
     if rule == "distinct":
         return np.asarray(n > 0, np.int64)
     if rule == "intersect":
@@ -44,10 +42,10 @@ def target(rule: Rule, n: NDArray[np.int64], m: NDArray[np.int64]) -> NDArray[np
 
 
 class Counted:
-    """What such a step holds: the left, the right, and what is shown.
+    """The state: the left, the right, and the shown results.
 
-    NOTE of an entry of the left, or of one of the right that a result holds for itself: the place of the result plus
-    one. NOTE of a result: the place of its left; its extra: the place of its right, or -1.
+    NOTE of an entry of the left, or of a used entry of the right: the place of the result plus one. NOTE of a result:
+    the place of its left; its extra: the place of its right, or -1.
     """
 
     def __init__(self, rule: Rule, kinds: Sequence[Kind], left: Step, right: Step | None) -> None:
@@ -66,10 +64,7 @@ class Counted:
         return self.shown.extras[self._mate]  # type: ignore[return-value]  # made as int32
 
     def apply(self, time: int, left: Deltas, right: Deltas, codes: tuple[Codes, Codes]) -> tuple[list[Deltas], Times]:
-        """Take in changes of both sides, `codes` being those of what came.
-
-        Returns what changes above, and when results ended.
-        """
+        """Apply changes; `codes` are those of the insertions. Returns output changes, and when results expired."""
         parts: list[Deltas] = []
         touched: list[Codes] = []
         ended = self.shown.expire(time)
@@ -112,7 +107,7 @@ class Counted:
         if self.rule not in ("exists", "not exists") or entries is self.left:
             return entries.remove(ids)
         places = entries.find(ids)
-        places = places[places >= 0]  # those without a key never came in
+        places = places[places >= 0]  # tuples without a key were never inserted
         entries.remove_at(places)
         return places
 
@@ -121,7 +116,7 @@ class Counted:
         return rows_of(self.shown.ids[results], times[:, 0].copy(), times[:, 1].copy(), kind)
 
     def _release(self, results: Places) -> None:
-        """The tuples of results that are gone can be shown again."""
+        """The tuples of removed results can be shown again."""
         self.left.notes[self.shown.notes[results]] = 0
         if self.rule in PAIRED:
             self.right.notes[self._mates[results]] = 0
@@ -132,7 +127,7 @@ class Counted:
         self.shown.remove_at(results)
 
     def _settle(self, codes: Codes, parts: list[Deltas]) -> None:
-        """Show as many results of these values as there should be."""
+        """Bring these values to their target number of results."""
         n, m, now = (entries.counts[codes].astype(np.int64) for entries in (self.left, self.right, self.shown))
         need = target(self.rule, n, m) - now
         fewer = need < 0
@@ -160,7 +155,6 @@ class Counted:
         parts.append(rows_of(ids, ts, exp, POS))
 
     def _tidy(self) -> None:
-        """Give memory back that is not used any more."""
         moved = self.shown.shrink()
         if moved is not None:
             for entries in (self.left, self.right) if self.rule in PAIRED else (self.left,):
@@ -194,7 +188,7 @@ class Counted:
 
 
 def _chosen(codes: Codes, wanted: NDArray[np.int64], entries: Entries, which: int, unnoted: bool) -> Places:
-    """As many entries of each code as are wanted, by their ends; with `unnoted`, of those that are not shown."""
+    """The wanted number of entries of each code, chosen by expiry; with `unnoted`, of those not shown."""
     out = np.empty(int(wanted.sum()), np.int32)
     most = int(entries.counts[codes].max()) if len(codes) else 0
     made = choose(codes, wanted, entries.heads, entries.links, entries.times, int(unnoted), which, most, out)

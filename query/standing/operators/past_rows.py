@@ -1,4 +1,4 @@
-"""Rows as they were when their results came."""
+"""Rows as of the insertion of their results."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +10,10 @@ from promising.query.standing.operators.step import Step, Tick, split
 
 
 class KeptNode(Step):
-    """The results of its input, each with the row that it came with until it is told to have ended.
+    """The results of its input, each stored with its row until the end is reported.
 
-    In `ita` a view shows what was last told, and the steps below may be ahead of it: a result is over there, its group
-    has other values by now, and its row of a table is forgotten.
+    In `ita` the steps below may be ahead of the view: a result may have expired there, its group may have new values,
+    and its row of a table may be deleted.
     """
 
     def __init__(self, child: Step) -> None:
@@ -42,7 +42,6 @@ class KeptNode(Step):
         return deltas
 
     def _tidy(self) -> None:
-        """Give memory back that is not used any more."""
         moved = self._held.shrink()
         if moved is not None:
             old = np.flatnonzero(moved >= 0)

@@ -1,4 +1,4 @@
-"""What a SELECT without groups shows."""
+"""The output columns of a SELECT without groups."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from promising.query.standing.operators.step import Body, Step, Tick
 
 
 class ProjectNode(Step):
-    """The outputs of a body's results, which pass as they are; no edge of its own is counted."""
+    """The outputs over a body's unchanged results; it is not counted as an edge."""
 
     def __init__(self, body: Body, outputs: Sequence[Compiled]) -> None:
         self.body = body

@@ -1,4 +1,4 @@
-"""Aggregates of groups that tuples come to and leave again, each with the least state that allows it."""
+"""Incremental aggregates of groups under insertion and removal, each with minimal state."""
 
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ A = TypeVar("A", bound=np.generic)
 
 
 def grown(state: NDArray[A], size: int) -> NDArray[A]:
-    """The same with room for `size` groups, zeros where it is new."""
+    """The state with room for `size` groups, zero where new."""
     if len(state) >= size:
         return state
     wider = np.zeros((max(size, 2 * len(state)), *state.shape[1:]), state.dtype)
@@ -27,7 +27,7 @@ def grown(state: NDArray[A], size: int) -> NDArray[A]:
 
 
 class Argument:
-    """The values of one argument, kept with each entry."""
+    """The values of one argument, stored with each entry."""
 
     def __init__(self, entries: Entries, kind: Kind) -> None:
         self.kind = kind
@@ -51,15 +51,15 @@ class Argument:
 
 
 class Running(ABC):
-    """One aggregate of every group."""
+    """One aggregate, for every group."""
 
     @abstractmethod
     def came(self, groups: Codes, places: Places, size: int) -> None:
-        """Entries that are there now; there are `size` groups."""
+        """Add entries; there are now `size` groups."""
 
     @abstractmethod
     def went(self, groups: Codes, places: Places) -> None:
-        """Entries that are gone."""
+        """Remove entries."""
 
     @abstractmethod
     def values(self, groups: Codes) -> pa.Array:
@@ -67,7 +67,7 @@ class Running(ABC):
 
     @abstractmethod
     def keep(self, kept: NDArray[np.int64]) -> None:
-        """Only these groups are left, under their numbers in this list."""
+        """Retain only these groups, renumbered by their index in this list."""
 
     @property
     def nbytes(self) -> int:
@@ -75,8 +75,6 @@ class Running(ABC):
 
 
 class AggregateRows(Running):
-    """count(*)."""
-
     def __init__(self, entries: Entries) -> None:
         self._entries = entries
 
@@ -91,7 +89,7 @@ class AggregateRows(Running):
 
 
 class Counting(Running):
-    """count(x), and what others know of how many values there are."""
+    """count(x); a base class for aggregates that need the number of values."""
 
     def __init__(self, argument: Argument) -> None:
         self.argument = argument
@@ -113,7 +111,7 @@ class Counting(Running):
 
 
 class IntSums(Counting):
-    """sum or avg of integers, exactly."""
+    """Exact sum or avg of integers."""
 
     def __init__(self, argument: Argument, mean: bool) -> None:
         super().__init__(argument)
@@ -149,7 +147,7 @@ class IntSums(Counting):
 
 
 class FloatSums(Counting):
-    """sum or avg of floats: what roundings lost is known, and made good before it could show."""
+    """sum or avg of floats. The rounding error is tracked and corrected before it could show."""
 
     def __init__(self, argument: Argument, mean: bool, entries: Entries) -> None:
         super().__init__(argument)
@@ -192,7 +190,7 @@ class FloatSums(Counting):
 
 
 class Extremes(Counting):
-    """min or max of numbers, truth values and times. A group looks through its tuples when its best one leaves."""
+    """min or max of numbers, booleans and times. A group rescans its tuples when its extreme is removed."""
 
     def __init__(self, argument: Argument, least: bool, entries: Entries) -> None:
         super().__init__(argument)
@@ -231,7 +229,7 @@ class Extremes(Counting):
 
 
 def worked_out(aggregate: Aggregate, which: NDArray[np.int32], groups: int, values: pa.Array) -> pa.Array:
-    """The aggregate of values by group, from the start."""
+    """The aggregate of values by group, computed from scratch."""
     assert aggregate.kind is not None
     accumulator = aggregate.accumulator(True)
     accumulator.add(groups, which, Column(values, aggregate.kind))
@@ -239,7 +237,7 @@ def worked_out(aggregate: Aggregate, which: NDArray[np.int32], groups: int, valu
 
 
 def running(aggregate: Aggregate, argument: Argument | None, entries: Entries) -> Running | None:
-    """The aggregate kept up tuple by tuple; None if it has to be worked out anew from all tuples of a group."""
+    """The incremental aggregate; None if it must be recomputed from all tuples of a group."""
     if not kept_up(aggregate):
         return None
     if argument is None:
@@ -253,7 +251,6 @@ def running(aggregate: Aggregate, argument: Argument | None, entries: Entries) -
 
 
 def kept_up(aggregate: Aggregate) -> bool:
-    """Whether an aggregate can be kept up tuple by tuple."""
     if aggregate.function in ("min", "max"):
         return aggregate.kind != "string"
     return aggregate.function in ("count", "sum", "avg")

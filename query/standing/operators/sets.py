@@ -1,4 +1,4 @@
-"""INTERSECT and EXCEPT, with ALL or without."""
+"""INTERSECT and EXCEPT, with or without ALL."""
 
 import pyarrow as pa
 
@@ -8,7 +8,7 @@ from promising.query.standing.operators.step import Step, Tick, split, told
 
 
 class SetNode(Step):
-    """Results of the left, as many of each row as the operation says; NULL equals NULL."""
+    """Results of the left, with the multiplicity that the operation defines; NULL equals NULL."""
 
     def __init__(self, left: Step, right: Step, rule: Rule) -> None:
         self.children = (left, right)

@@ -1,4 +1,4 @@
-"""Steps of a standing query: each tick, one pulls its inputs and hands on what changed."""
+"""Steps of a standing plan: in each tick, a step pulls its inputs and emits its changes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -16,77 +16,73 @@ from promising.query.standing.deltas import POS, Counters, Deltas, Ids, Mode, Ti
 
 
 class Rows(Protocol):
-    """Where the columns of a stream's tuples, or of a table's versions, are."""
+    """The columns of a stream's tuples or of a table's versions."""
 
     def take(self, column: str, ids: NDArray[np.int64]) -> pa.Array:
-        """Values at these numbers, in any order, of the Arrow type of their kind."""
+        """Values at these numbers, in any order, in the Arrow type of their kind."""
         ...
 
 
 @dataclass(slots=True)
 class Tick:
-    """One round of work. `forced` (`ita` only): no arrivals are taken in, time alone goes on to `now`."""
+    """One round of work. `forced` (`ita` only): only advances the time to `now`, without arrivals."""
 
     now: int
     number: int
     counters: Counters
     forced: bool = False
-    allowance: Callable[[], bool] | None = None
-    """Of joins that have a budget: whether more may be done now. None: everything."""
+    allowance: Callable[[], bool] | None = None  # for joins with a budget: whether more work is allowed
 
 
 class Step(ABC):
-    """A step. Its results are known by `width` numbers each.
+    """A step. `width` numbers identify a result.
 
-    A receiver ends what it holds at `Deltas.time` first, then takes the retractions, then what came: a result that
-    ended, or was retracted, may come again in the same tick.
+    A receiver first expires what ends by `Deltas.time`, then applies retractions, then insertions: an expired or
+    retracted result may be inserted again in the same tick.
     """
 
     width: int
     mode: Mode
     children: "tuple[Step, ...]" = ()
-    kinds: tuple[Kind, ...] = ()
-    """Of its outputs."""
-    span: int | None = None
-    """The longest that a result lives, if that is known."""
-    clock: int | None = None
-    """The latest time it heard of; `ita` only."""
+    kinds: tuple[Kind, ...] = ()  # of its outputs
+    span: int | None = None  # maximum lifetime of a result, if known
+    clock: int | None = None  # latest time received; `ita` only
 
     @abstractmethod
     def step(self, tick: Tick) -> Deltas:
-        """What changed since the last tick."""
+        """The changes since the last tick."""
 
     def values(self, ids: Ids) -> list[pa.Array]:
-        """The output columns of results that are there, or were when the tick began."""
+        """The output columns of results that are live, or were when the tick began."""
         raise TypeError(f"{type(self).__name__} has no outputs of its own")
 
     @property
     def nbytes(self) -> int:
-        """Of what this step and those below hold."""
+        """Bytes held by this step and those below."""
         return self.own_bytes() + sum(child.nbytes for child in self.children)
 
     def state(self) -> int:
-        """Entries that this step and those below hold."""
+        """Entries held by this step and those below."""
         return self.own_entries() + sum(child.state() for child in self.children)
 
     @property
     def shed(self) -> float:
-        """Results given up for lack of time, below too."""
+        """Results dropped for lack of time, here and below."""
         return sum(child.shed for child in self.children)
 
     @property
     def pending(self) -> bool:
-        """Whether work was left over that the next tick goes on with, here or below."""
+        """Whether deferred work remains, here or below."""
         return any(child.pending for child in self.children)
 
     @property
     def deferred(self) -> bool:
-        """Whether work was ever left over, so that results may have come later than their tuples."""
+        """Whether work was ever deferred, so that results may be later than their tuples."""
         return any(child.deferred for child in self.children)
 
     @property
     def reads_tables(self) -> bool:
-        """Whether results can change without tuples, or time."""
+        """Whether results can change without arrivals or time."""
         return any(child.reads_tables for child in self.children)
 
     def own_bytes(self) -> int:
@@ -96,10 +92,7 @@ class Step(ABC):
         return 0
 
     def pull(self, tick: Tick) -> tuple[list[Deltas], int | None]:
-        """What the children say, and the time to work at; None: nothing is to be done.
-
-        In `ita` the time is the latest that a child heard of, and the others are brought up to it.
-        """
+        """The children's changes and the time, in `ita` the latest that a child received; None: nothing to do."""
         parts = [child.step(tick) for child in self.children]
         if self.mode is not Mode.ITA:
             return parts, tick.now
@@ -109,26 +102,25 @@ class Step(ABC):
         told = [part.time for part in parts if part.time is not None]
         if not told:
             return parts, None
-        time = max([*told, *clocks(self)])  # also of steps that say nothing
+        time = max([*told, *clocks(self)])  # also of steps that sent nothing
         self.clock = time
         if len(parts) > 1:
             late = replace(tick, now=time, forced=True)
             for at, (child, part) in enumerate(zip(self.children, parts, strict=True)):
                 if part.time is None or part.time < time:
                     both = net([part, child.step(late)], time)
-                    over = both.exp <= time  # whoever hears this time ends them, whatever happened to them before
+                    over = both.exp <= time  # every receiver of this time expires them, whatever happened before
                     parts[at] = chosen(both, ~over) if over.any() else both
         return parts, time
 
 
 class Body(Step):
-    """A step whose results are tuples put together: an expression finds their columns by source."""
+    """A step whose results are combined tuples: expressions find columns by source."""
 
     sources: dict[int, tuple[Rows, int]]
-    """By place in FROM: where the columns are, and which column of the ids has the numbers."""
+    """By position in FROM: the columns, and which column of the ids has the numbers."""
 
     def columns(self, inputs: Iterable[Input], ids: Ids) -> dict[Input, pa.Array]:
-        """Columns of results, gathered."""
         found: dict[Input, pa.Array] = {}
         numbers: dict[int, NDArray[np.int64]] = {}
         for one in inputs:
@@ -139,17 +131,13 @@ class Body(Step):
         return found
 
     def evaluate(self, expressions: Sequence[Compiled], ids: Ids) -> list[pa.Array]:
-        """Expressions over the sources, for each result."""
         if not len(ids):
             return [pa.array([], ARROW[one.kind]) for one in expressions]
         columns = self.columns(frozenset[Input]().union(*(one.inputs for one in expressions)), ids)
         return [one.evaluate(columns, len(ids)) for one in expressions]
 
     def meets(self, predicates: Sequence[Compiled], ids: Ids) -> NDArray[np.bool_]:
-        """Which results meet all predicates; each looks only at those that met the ones before.
-
-        A column is gathered once, when the first predicate asks for it.
-        """
+        """Which results satisfy all predicates, each evaluated where the previous ones hold. Gathers a column once."""
         left: NDArray[np.int64] | None = None  # all
         columns: dict[Input, pa.Array] = {}
         for predicate in predicates:
@@ -168,13 +156,13 @@ class Body(Step):
 
 
 def clocks(node: Step) -> list[int]:
-    """The latest times that a step and those below have heard of."""
+    """The latest times received by a step and those below."""
     below = [time for child in node.children for time in clocks(child)]
     return below if node.clock is None else [node.clock, *below]
 
 
 def truth(found: pa.Array) -> NDArray[np.bool_]:
-    """Where a condition is true, neither false nor NULL."""
+    """Where a condition is true: neither false nor NULL."""
     if pa.types.is_null(found.type):
         return np.zeros(len(found), np.bool_)
     out: NDArray[np.bool_] = found.fill_null(False).to_numpy(zero_copy_only=False)
@@ -193,7 +181,7 @@ def missing(arrays: Sequence[pa.Array], rows: int) -> NDArray[np.bool_] | None:
 
 
 def split(deltas: Deltas) -> tuple[Deltas, Deltas]:
-    """What went, and what came."""
+    """The retractions, and the insertions."""
     if not len(deltas):
         return deltas, deltas
     came = deltas.kinds == POS
@@ -204,17 +192,16 @@ def split(deltas: Deltas) -> tuple[Deltas, Deltas]:
 
 def chosen(deltas: Deltas, rows: NDArray[np.bool_] | NDArray[np.integer]) -> Deltas:
     if rows.dtype == np.bool_:
-        rows = np.flatnonzero(rows)  # once, and not for each column
+        rows = np.flatnonzero(rows)  # once instead of for each column
     return Deltas(deltas.ids[rows], deltas.ts[rows], deltas.exp[rows], deltas.kinds[rows], deltas.time)
 
 
 def rows_of(ids: Ids, ts: Times, exp: Times, kind: int, time: int | None = None) -> Deltas:
-    """Changes of one kind."""
     return Deltas(ids, ts, exp, np.full(len(ts), kind, np.int8), time)
 
 
 def net(parts: list[Deltas], time: int | None) -> Deltas:
-    """Changes one after the other. A result that came and went again within them is left out."""
+    """The concatenation of changes, without results that are inserted and removed within it."""
     parts = [part for part in parts if len(part)] or parts[:1]
     whole = joined(parts, time)
     if len(parts) == 1 or bool((parts[-1].kinds == POS).all()):
@@ -230,7 +217,7 @@ def net(parts: list[Deltas], time: int | None) -> Deltas:
 
 
 def handed(tick: Tick, deltas: Deltas) -> Deltas:
-    """The same, counted."""
+    """Counts the changes, and returns them."""
     if len(deltas):
         came = int(np.count_nonzero(deltas.kinds == POS))
         tick.counters.positives += came
@@ -239,10 +226,10 @@ def handed(tick: Tick, deltas: Deltas) -> Deltas:
 
 
 def told(tick: Tick, mode: Mode, parts: list[Deltas], width: int, time: int, ends: Times) -> Deltas:
-    """Changes of a step with its time. `ends` are when results ended that went over this edge.
+    """Output changes of a step with its time. `ends`: when results expired on this edge.
 
-    The time is told only where it matters: something is handed on, or ended. `time` has a message for each distinct
-    end, `piggyback` one where nothing is handed on that could carry it, `ita` and `nta` none.
+    The time is sent only with other changes or where something expired. `time` sends a message for each distinct
+    expiry, `piggyback` one where no change can carry it, `ita` and `nta` none.
     """
     parts = [part for part in parts if len(part)]
     said: int | None = time

@@ -1,4 +1,4 @@
-"""Tuples with the row of a table that has their key."""
+"""The join of a stream with a table on its primary key."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,11 @@ Versions = NDArray[np.int64]
 
 
 class TableJoinNode(Body):
-    """Pairs of a tuple and a version of a row; a NULL equals nothing.
+    """Pairs of a tuple and a row version; NULL equals nothing.
 
-    If the table is not retroactive, a tuple stays with the row that was there when it arrived, and nothing of the
-    stream is held, except in `nta` and for the ends of results. If it is, the tuples of the window are held by key:
-    rows that go take their results along, rows that come find the tuples that are there.
+    Without RETROACTIVE, a tuple keeps the row that was current when it arrived, and no tuples are stored, except in
+    `nta` and for the expiry of results. With it, the tuples of the window are stored by key: deleted rows retract their
+    results, new rows join the stored tuples.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class TableJoinNode(Body):
 
     @property
     def seen(self) -> int:
-        """The last change of the table that results are right for; of a table that is not retroactive, any is."""
+        """The last change of the table that the results reflect; any, if the table is not retroactive."""
         return self._seen if self.table.retroactive else self.table.changes
 
     @property
     def _versions(self) -> Versions:
-        """Of the row that each tuple is shown with, -1 for none."""
+        """The version of the row that each tuple is shown with, -1 for none."""
         return self._held.extras[self._version]  # type: ignore[return-value]  # made as int64
 
     def step(self, tick: Tick) -> Deltas:
@@ -67,14 +67,14 @@ class TableJoinNode(Body):
         if parts and self.mode not in (Mode.NTA, Mode.ITA):
             for part in parts:
                 self._ends.add(part.exp[part.kinds == POS])
-        if time is None and parts:  # `ita`: a table that changed while no tuple came
+        if time is None and parts:  # `ita`: the table changed while no tuple arrived
             time = tick.now if self.clock is None else self.clock
         self._tidy()
         return told(tick, self.mode, parts, self.width, time if time is not None else 0, ends)
 
     def _retract(self, went: Deltas) -> list[Deltas]:
         places = self._held.find(went.ids)
-        there = places >= 0  # those without a key, or a row, never came in
+        there = places >= 0  # tuples without a key or a row were never inserted
         places, went = places[there], chosen(went, there)
         versions = self._versions[places]
         self._held.remove_at(places)
@@ -85,7 +85,7 @@ class TableJoinNode(Body):
         return [Deltas(ids, went.ts[shown], went.exp[shown], went.kinds[shown], None)]
 
     def _changed(self) -> list[Deltas]:
-        """Results that come and go because rows did."""
+        """Results inserted and retracted because rows changed."""
         with self.table.lock:
             born, died = self.table.since(self._seen)
             self._seen = self.table.changes
@@ -103,7 +103,7 @@ class TableJoinNode(Body):
         return parts
 
     def _of(self, versions: Versions) -> tuple[Places, Versions]:
-        """The tuples that have the keys of these versions, and which of them."""
+        """The tuples that have the keys of these versions, and the version of each."""
         if not len(versions):
             return np.empty(0, np.int32), versions
         keys = self.table.take(self.table.key, versions)
@@ -139,7 +139,7 @@ class TableJoinNode(Body):
         return self._met(places[versions >= 0])
 
     def _met(self, places: Places) -> list[Deltas]:
-        """Results of tuples with the rows they were given, if they meet the residual."""
+        """Results of tuples with their rows, if they satisfy the residual."""
         if not len(places):
             return []
         made = self._results(places, POS)
@@ -174,21 +174,21 @@ class TableJoinNode(Body):
 
 
 class Ends:
-    """The distinct times at which results end."""
+    """The distinct times at which results expire."""
 
     def __init__(self) -> None:
         self._sorted: Times = np.empty(0, np.int64)
         self._new: list[Times] = []
-        self._first = 0  # of those that are still to come
+        self._first = 0  # index of the first pending one
 
     def add(self, ends: Times) -> None:
         if len(ends):
             self._new.append(ends)
 
     def over(self, now: int) -> Times:
-        """Those that are over now and were not before."""
+        """The times that have passed since the last call."""
         if self._new:
-            # Most come in order, so that what is there stays as it is.
+            # Most arrive in order, so the existing prefix is unchanged.
             new = np.unique(np.concatenate(self._new))
             left = self._sorted[self._first :]
             at = int(np.searchsorted(left, new[0]))

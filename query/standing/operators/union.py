@@ -11,7 +11,7 @@ from promising.query.standing.operators.step import Step, Tick, handed
 
 
 class UnionNode(Step):
-    """Results of all branches: the number of the branch, then the branch's ids, then zeros."""
+    """Results of all branches: branch number, the branch's ids, zero padding."""
 
     def __init__(self, branches: Sequence[Step]) -> None:
         self.children = tuple(branches)

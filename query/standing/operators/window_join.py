@@ -1,4 +1,4 @@
-"""The join of two windows on equal keys, where nothing is put off and no end is told one by one."""
+"""The equi-join of two windows without deferred probes and without individual expiry messages."""
 
 from collections.abc import Sequence
 
@@ -20,10 +20,10 @@ NO_CODES: Codes = np.empty(0, np.int32)
 
 
 class JoinWindow:
-    """The tuples of one side, from the first that lives to the last that came. O(1) for each on the way in and out.
+    """The tuples of one side, from the oldest live one to the newest. O(1) per tuple inserted and removed.
 
-    A tuple that ends before one that came earlier is held until that one ends as well, which is within the length of
-    the window; while there is one, each expiry looks at all. Memory is proportional to what is held.
+    A tuple that expires before an earlier arrival is retained until that one expires too, at most one window length;
+    while there is such a tuple, each expiry scans all. Memory is proportional to what is stored.
     """
 
     def __init__(self, node: Leaf, keys: Sequence[Compiled]) -> None:
@@ -43,18 +43,17 @@ class JoinWindow:
         return self.records.nbytes + self.codes.nbytes + self.heads.nbytes
 
     def reserve(self, tuples: int, codes: int) -> None:
-        """Have room for that many more tuples, and for codes up to `codes`."""
+        """Make room for that many more tuples, and for codes below `codes`."""
         if codes > len(self.heads):
             self.heads = _longer(self.heads, 2 * codes)
         if len(self) + tuples > len(self.records):
             self._move(len(self) + tuples)
 
     def append(self, new: Deltas, codes: Codes) -> None:
-        """Take in tuples; there is room for them."""
         kernels.append(new.ids, new.ts, new.exp, codes, self.records, self.codes, self.heads, self.meta)
 
     def expire(self, now: int) -> Times:
-        """Let go of what ends at `now` or before: when results ended with it."""
+        """Remove tuples that end at `now` or before: when results expired with them."""
         held = len(self)
         if not held:
             return NO_ENDS
@@ -65,7 +64,7 @@ class JoinWindow:
         return ends
 
     def _move(self, needed: int) -> None:
-        """To new records, with room for twice as many as are needed."""
+        """Copy to new arrays of at least twice the needed size."""
         size = LEAST
         while size < 2 * needed:
             size *= 2
@@ -80,7 +79,6 @@ class JoinWindow:
         return np.arange(self.meta[START], self.meta[STOP])
 
     def recode(self, kept: NDArray[np.int64], numbers: Codes) -> None:
-        """Only the codes of `kept` are left; `numbers` is the new one of each."""
         at = self._held & (len(self.records) - 1)
         self.codes[at] = numbers[self.codes[at]]
         self.heads = _longer(self.heads[kept], max(LEAST, 2 * len(kept)))
@@ -94,11 +92,7 @@ def _longer(heads: NDArray[np.int64], size: int) -> NDArray[np.int64]:
 
 
 class WindowJoinNode(Body):
-    """Pairs of tuples with equal keys that meet the residual; a NULL equals nothing.
-
-    Each tuple knows how many results end with it, so that the time is told only when results end. Tuples that end look
-    at no partners.
-    """
+    """Pairs with equal keys that satisfy the residual; NULL equals nothing. Expiring tuples probe no partners."""
 
     def __init__(
         self, left: Leaf, right: Leaf, keys: Sequence[tuple[Compiled, Compiled]], residual: Sequence[Compiled] = ()
@@ -125,7 +119,7 @@ class WindowJoinNode(Body):
         return told(tick, self.mode, found, 2, time, np.concatenate(ends))
 
     def _meet(self, tick: Tick, time: int, left: Deltas, right: Deltas) -> list[Deltas]:
-        """Take in arrivals of both sides: their results with what is there, and with one another."""
+        """Insert arrivals of both sides: their results with stored tuples, and with each other."""
         a, b = self.left, self.right
         left, mine = self._coded(a, left)
         right, theirs = self._coded(b, right)
@@ -153,7 +147,7 @@ class WindowJoinNode(Body):
         return [found]
 
     def _coded(self, window: JoinWindow, new: Deltas) -> tuple[Deltas, Codes]:
-        """Arrivals whose keys are not NULL, and the codes of these."""
+        """Arrivals whose keys are not NULL, with their codes."""
         if not len(new):
             return new, NO_CODES
         arrays = window.node.evaluate(window.keys, new.ids)
@@ -164,7 +158,7 @@ class WindowJoinNode(Body):
         return new, self.coder.enter(arrays, len(new))
 
     def _tidy(self) -> None:
-        """Forget keys that no tuple has any more."""
+        """Drop keys without tuples."""
         if not self.coder.crowded:
             return
         a, b = (window.heads[: self.coder.size, 1] for window in (self.left, self.right))
