@@ -61,8 +61,7 @@ class Estimated:
     """One row per group seen: those of the exact part first, then in order of first appearance.
 
     `value`, `lower` and `upper` are by aggregate; a null bound is unknown. Each interval individually has the requested
-    confidence. `hits` counts sampled rows by group. If `exact`, nothing is left to sample and the bounds equal the
-    value.
+    confidence. `hits` counts sampled rows by group. If `exact`, nothing is left to sample: the bounds are the value.
     """
 
     keys: list[pa.Array]
