@@ -18,7 +18,7 @@ from benchmarks.harness import Effort, Figure, Report, give_back
 from promising.query import Answer, Session
 from promising.testing import streams
 
-SHORTEST, LONGEST = 0.001, 1.0
+SHORTEST_BUDGET, LONGEST_BUDGET = 0.001, 1.0
 """Seconds."""
 ALLOWED, SHARE = 0.010, 0.05
 """A query may overshoot by so many seconds, or by this share of its budget."""
@@ -78,13 +78,15 @@ def run(report: Report, effort: Effort) -> None:
 
 
 def _budgets(session: Session, kinds: dict[str, str], queries: int, n: int) -> list[Figure]:
-    first = _over(session, next(iter(kinds.values())), SHORTEST, 0)
+    first = _over(session, next(iter(kinds.values())), SHORTEST_BUDGET, 0)
     for sql in kinds.values():
-        for budget in (SHORTEST, 30 * SHORTEST):
+        for budget in (SHORTEST_BUDGET, 30 * SHORTEST_BUDGET):
             _over(session, sql, budget, 0)
     give_back()
     rng = np.random.default_rng(1)
-    budgets = SHORTEST * (LONGEST / SHORTEST) ** ((np.arange(queries) + rng.random(queries)) / queries)
+    budgets = SHORTEST_BUDGET * (LONGEST_BUDGET / SHORTEST_BUDGET) ** (
+        (np.arange(queries) + rng.random(queries)) / queries
+    )
     rng.shuffle(budgets)
     names = [list(kinds)[i % len(kinds)] for i in range(queries)]
     over = np.array(

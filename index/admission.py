@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from promising.errors import TooFarAhead, TooOld
 from promising.index.geometry import Geometry
+from promising.index.instants import BEGINNING
 from promising.index.time_text import instant, readable, rounded
-
-BEGINNING = -(1 << 62)  # a watermark so early that nothing is too old
 
 Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.errors import BadCollapse, BadGranularity
-
-AFTER_ALL = 1 << 62
-LONGEST = 1 << 61  # leaves room to subtract a reach from any int64 timestamp we accept
+from promising.index.instants import END, FARTHEST
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Geometry:
             raise BadCollapse(f"COLLAPSE needs a rate of at least 2 (zones per granularity), got {self.rate}")
         if self.depth < 1:
             raise BadCollapse(f"COLLAPSE needs a depth of at least 1 (granularities), got {self.depth}")
-        if self.depth > 62 or self.granularity * self.rate**self.depth >= LONGEST:
+        if self.depth > 62 or self.granularity * self.rate**self.depth >= FARTHEST:
             raise BadCollapse(
                 f"COLLAPSE({self.rate}, {self.depth}) of {self.granularity} microseconds reaches back further than time"
                 " goes; lower the rate, the depth or the granularity"
@@ -85,7 +83,7 @@ class Geometry:
 def zone_starts(times: NDArray[np.int64], zones: list[tuple[int, int]]) -> NDArray[np.int64]:
     """The start of each time's zone; 0 for times before all of them."""
     out = np.zeros(len(times), np.int64)
-    above = AFTER_ALL
+    above = END
     for horizon, length in zones:
         inside = (times >= horizon) & (times < above)
         out[inside] = times[inside] // length * length

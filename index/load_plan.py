@@ -6,9 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from promising.index.geometry import Geometry
+from promising.index.instants import BEGINNING, END
 from promising.index.options import Options, Sizes
-
-EVER = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class LoadPlan:
         floors = [time for time in (min(reach, default=None), self.oldest) if time is not None]
         ordering = max((one for one in made if one.structured), key=lambda one: (one.reach, one.name), default=None)
         if ordering is None or watermark is None:
-            return Shape(watermark, max(floors, default=None), None, 1, 64, [(-EVER, EVER)])
+            return Shape(watermark, max(floors, default=None), None, 1, 64, [(BEGINNING, END)])
         sizes = ordering.sizes
         return Shape(
             watermark,

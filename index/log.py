@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from promising.errors import CeilingReached, StorageError, UnknownName, WrongType
 from promising.index.chunks import Chunk
 from promising.index.columns import Columns
+from promising.index.instants import BEGINNING, END
 from promising.index.kernels.seal import extent, time_range
 from promising.index.schema import Column, Schema
 
@@ -57,6 +58,10 @@ class TupleLog(Columns):
         """Of the same chunks: arrivals before each, its run (-1 if in memory) and its place there."""
         at = np.fromiter((c.start for c in self._chunks), np.int64, len(self._chunks)) // CHUNK
         return self.bases[at], self._tiers.run[at], self._tiers.place[at]
+
+    def first_after(self, time: int) -> int:
+        """The first arrival of a chunk that may have a tuple dated later."""
+        return next((chunk.base for chunk in self._chunks if chunk.latest > time), self.arrived)
 
     def count_from(self, oldest: int | None) -> int:
         if oldest is None:
@@ -126,7 +131,7 @@ class TupleLog(Columns):
         return rows
 
     def _begin(self) -> Chunk:
-        chunk = Chunk(heappop(self._free), self.arrived, 0, 1 << 62, -(1 << 62))
+        chunk = Chunk(heappop(self._free), self.arrived, 0, END, BEGINNING)
         self._chunks.append(chunk)
         self.bases[chunk.start // CHUNK] = self.arrived
         return chunk

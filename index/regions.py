@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.errors import BadWindow
+from promising.index import instants
 
-EVER = (-(1 << 62), 1 << 62)
+EVER = instants.EVER
 Window = tuple[int, int] | None
 
 

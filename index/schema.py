@@ -25,6 +25,7 @@ from promising.errors import (
     ValueTooLong,
     WrongType,
 )
+from promising.index.instants import FARTHEST
 
 TYPES: dict[str, pa.DataType] = {
     "int": pa.int64(),
@@ -36,7 +37,6 @@ TYPES: dict[str, pa.DataType] = {
 KEY_TYPES = ("int", "string")
 AS_IT_IS = {"int": np.dtype(np.int64), "timestamp": np.dtype(np.int64), "float": np.dtype(np.float64)}
 LONGEST_STRING = 1 << 15
-FARTHEST = 1 << 61  # microseconds: 73,000 years either way
 
 Batch: TypeAlias = Mapping[str, Any] | pa.Table | pa.RecordBatch
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from promising.errors import TokenExpired, UnknownName
 from promising.index import log as tuple_log
+from promising.index.instants import BEGINNING, END
 from promising.index.kernels.gather import admit, granularities, touched
 from promising.index.postings import Postings
 from promising.index.regions import Guess
@@ -49,8 +50,8 @@ class Snapshot:
             self.size = int(used[near].sum())
             self.whole = bool((inside | ~near).all())  # whether all of the `size` tuples belong
             self.everything = bool(inside.all())  # whether every tuple of the log belongs
-            self._earliest = int(earliest[near].min(initial=1 << 62))
-            self._latest = int(latest[near].max(initial=-(1 << 62)))
+            self._earliest = int(earliest[near].min(initial=END))
+            self._latest = int(latest[near].max(initial=BEGINNING))
             self.tuples = self._count(used, earliest, latest, inside, near & ~inside)
             """Number of tuples that belong, with certain bounds."""
             state = None if summary is None else summary.state

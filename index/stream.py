@@ -24,6 +24,7 @@ from promising.errors import (
 )
 from promising.index.admission import Retention, judge
 from promising.index.geometry import Geometry
+from promising.index.instants import FARTHEST
 from promising.index.journal import Journal
 from promising.index.kernels.seal import extent
 from promising.index.ledger import Ledger
@@ -33,7 +34,7 @@ from promising.index.log import CHUNK, TupleLog
 from promising.index.options import Options
 from promising.index.prepared_load import Attached, Load
 from promising.index.regions import Appended
-from promising.index.schema import FARTHEST, Batch, Column, Schema, tuples_of
+from promising.index.schema import Batch, Column, Schema, tuples_of
 from promising.index.stream_image import creation, definition, definitions, restore, stream_image
 from promising.index.stream_summaries import StreamSummaries
 from promising.index.summary import SummaryState

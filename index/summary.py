@@ -10,6 +10,7 @@ from promising.errors import StorageError
 from promising.index.coarse import Coarse
 from promising.index.fine import Fine
 from promising.index.geometry import Geometry
+from promising.index.instants import BEGINNING
 from promising.index.log import TupleLog
 from promising.index.options import Options, Sizes
 from promising.index.postings import Postings
@@ -45,7 +46,7 @@ class SummaryState:
 
     @property
     def oldest(self) -> int:
-        oldest = self.horizons[-1] if self.horizons else -(1 << 62)
+        oldest = self.horizons[-1] if self.horizons else BEGINNING
         return oldest if self.floor is None else max(oldest, self.floor)
 
     @property

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from promising.errors import UnknownName
 from promising.index.asked_keys import check_keys
+from promising.index.instants import BEGINNING
 from promising.index.log import TupleLog
 from promising.index.prepared_load import Sum
 from promising.index.regions import Matches, Region, Regions, Window, check_window
@@ -31,7 +32,7 @@ class BareState:
 
     @property
     def oldest(self) -> int:
-        oldest = self.horizons[-1] if self.horizons else -(1 << 62)
+        oldest = self.horizons[-1] if self.horizons else BEGINNING
         return oldest if self.floor is None else max(oldest, self.floor)
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.index.instants import BEGINNING, END
 from promising.index.kernels.seal import extent, filter_keys, order_by_bucket, sketch_keys
 from promising.index.log import TupleLog
 from promising.index.options import Sizes
@@ -166,8 +167,8 @@ class CoarseZone:
     bits: NDArray[np.uint8]
     cells: NDArray[np.int64]
     tuples: Tuples
-    first: int = 1 << 62
-    last: int = -(1 << 62)
+    first: int = END
+    last: int = BEGINNING
     f2: NDArray[np.float64] | None = field(default=None, compare=False)
     taken: NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(TAKEN), 2), np.int64), compare=False)
 

@@ -1,1 +1,1 @@
-"""Spark: history in, streams in, and queries that outgrow one machine. Start at `bulk.py`."""
+"""Spark: bulk loads, streaming writes, and queries too large for one machine. Start at `bulk.py`."""

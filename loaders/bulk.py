@@ -1,15 +1,15 @@
-"""History in: files of tuples become a package, prepared by Spark, which a service takes in at once.
+"""Bulk load: Spark turns files of tuples into a package, which a service attaches atomically.
 
-    listing     which files there are, and what their fields are
-    checking    every row is read, mapped and checked; bad ones go to the quarantine
-    planning    tuples are counted by cell, and the cells packed into parts
+    listing     find the files and their fields
+    checking    read, map and check every row; bad rows are quarantined
+    planning    count tuples by cell, and pack the cells into parts
     writing     each task writes a part: tuples in order of zone, bucket and key, and the sums of every summary
-    sealing     what other attempts have left is removed, and the manifest written
-    committing  the service takes the package in, all of it or nothing
-    cleaning    the parts are removed; the manifest stays, so that the same load again is known for what it is
+    sealing     remove leftovers of other attempts, and write the manifest
+    committing  the service attaches the package, all or nothing
+    cleaning    remove the parts; the manifest stays, so that a repeated load is recognized
 
-Whatever happens before the service has answered, nothing of the load is in the stream, and the same load once more does
-what is left of it: a package that is finished is attached, one that is not is thrown away and made anew.
+Until the service has answered, nothing of the load is in the stream. Repeating the load completes it: a finished
+package is attached, an unfinished one is deleted and rebuilt.
 """
 
 import json
@@ -49,8 +49,8 @@ from promising.loaders.column_mapping import BARE, FAULT, ORIGINAL, SOURCE, ZONE
 from promising.loaders.service_protocol import Service
 from promising.loaders.spark_jobs import Progress, Stages
 
-ARROW_ROWS = 100_000  # of a batch that goes to a task in Python
-NOTE = "load.json"  # beside a package: what it was made of
+ARROW_ROWS = 100_000  # per batch for a Python task
+NOTE = "load.json"  # beside a package: its sources
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -59,16 +59,15 @@ SETTINGS = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
 }
-SHOWN = 3  # refused rows that an error shows
+SHOWN = 3  # refused rows shown by an error
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a load.
+    """The outcome of a load.
 
-    rows: read from the sources. accepted: now in the stream. refused: rows left out, by reason; those that were never
-    good are in the quarantine, with their file and their text, those too old are not. duplicate: the same load had been
-    done before, and nothing was added now. resumed: the package was there already.
+    rows: rows read. accepted: rows now in the stream. refused: rows by reason; invalid ones are quarantined, with file
+    and text, those too old are not. duplicate: loaded before, nothing added. resumed: the package existed.
     """
 
     stream: str
@@ -102,18 +101,16 @@ def bulk_load(
     quarantine: str | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Load files into a stream: every good row once, whatever is tried again.
+    """Load files into a stream; idempotent: repeating it adds every valid row exactly once.
 
-    source: files, folders or patterns, as Spark reads them: CSV with a header, JSON with an object a line, or Parquet.
-    staging: a folder, or a URL that fsspec knows, which the executors can write to and the service can read from.
-    mapping: columns of the stream to fields of the files; those of the same name need none.
-    format: csv, json or parquet, if the names of the files do not tell. options: of Spark's reader, such as `sep`.
-    time_unit: what whole numbers count since 1970, s, ms, us or ns. time_zone: of times that do not say theirs.
-    token: the name of this load. None makes one of what is loaded: the files by path, size and date, the stream and the
-        mapping; so the same call again adds nothing twice.
-    quarantine: where rows that cannot be loaded go, as JSON with their reason, in a folder by the name of the token;
-        None is beside the package. It is a path of Spark.
-    on_progress: is told how far it is. If it raises, the load stops.
+    source: files, folders or patterns, as in Spark: CSV with a header, JSON with one object per line, or Parquet.
+    staging: a folder or fsspec URL that the executors can write to and the service can read from.
+    mapping: columns of the stream to fields of the files; unnecessary for equal names.
+    format: csv, json or parquet, if the file names do not show it. options: of Spark's reader, for example `sep`.
+    time_unit: of integers since 1970: s, ms, us or ns. time_zone: of times without one.
+    token: the name of this load; by default derived from the files (path, size, date), the stream and the mapping.
+    quarantine: a Spark path for invalid rows, as JSON, in a folder named by the token; by default beside the package.
+    on_progress: receives progress. If it raises, the load stops.
     """
     with shipping.undisturbed(shipping.classic(spark)):
         job = Job(spark, service, stream, staging, quarantine, Times(time_unit, time_zone), on_progress)
@@ -121,8 +118,6 @@ def bulk_load(
 
 
 class Job:
-    """One load."""
-
     def __init__(
         self,
         spark: Any,
@@ -190,7 +185,7 @@ class Job:
     # --- what is there already ---------------------------------------------------------------------------------------
 
     def _check_note(self, url: str, asked: str, token: str) -> None:
-        """A token stands for one load: what lies there under it must have been prepared for this one."""
+        """A token names one load: an existing package under it must be of this load."""
         folder = _folder(url)
         if NOTE in folder.names():
             note = json.loads(folder.read_all(NOTE))
@@ -202,14 +197,14 @@ class Job:
                 )
 
     def _attach(self, url: str, token: str, resumed: bool) -> Attached | None:
-        """Have the service take in what is there; None if that was thrown away because it cannot be taken in."""
+        """Attach the existing package; None if it was deleted because it cannot be attached."""
         self._stages.begin("committing")
         try:
             return self._service.attach(self._stream, url, token)
         except (BadPackage, DataDamaged):
             if not resumed:
                 raise
-            remove(url)  # made for a stream that has changed, or taken in once by a service that has forgotten it
+            remove(url)  # built for a stream that has changed, or attached to a service that has since lost it
             return None
         except (Unavailable, DeadlineExceeded) as problem:
             raise type(problem)(
@@ -235,7 +230,7 @@ class Job:
         note = {"load": asked, "files": len(files), "first": files[0].path}
         _folder(url).write(NOTE, json.dumps(note).encode())
         if kind != "parquet":
-            rows = rows.persist(StorageLevel.DISK_ONLY)  # text is parsed once
+            rows = rows.persist(StorageLevel.DISK_ONLY)  # so that text is parsed once
         try:
             self._build(url, token, plan, rows, faults, files)
         finally:
@@ -306,7 +301,7 @@ class Job:
         return Seen(good, found["latest"], refused)
 
     def _set_aside(self, rows: Any, token: str, faults: Faults) -> dict[str, int]:
-        """Write bad rows with their reasons to the quarantine, and count them."""
+        """Write invalid rows with their reasons to the quarantine, and count them."""
         reason = _named([reason for reason, _ in faults.known])
         column = _named([column for _, column in faults.known])
         bad = rows.where(f"{FAULT} IS NOT NULL").selectExpr(
@@ -337,7 +332,6 @@ class Job:
         return f"all {rows:,} rows were refused: {said}. They are in {where}: {shown}{hint}"
 
     def _count(self, kept: Any, cells: parts.Cells) -> Any:
-        """Tuples by cell."""
         found = self._stages.run(
             lambda: kept.selectExpr(f"CAST({cells.sql} AS INT) AS cell").groupBy("cell").count().toArrow()
         )
@@ -346,7 +340,7 @@ class Job:
         return counts
 
     def _write(self, url: str, plan: LoadPlan, shape: Shape, kept: Any, cells: parts.Cells, counts: Any) -> list[Entry]:
-        """Have every part written; returns the entry of the attempt that counts, for each."""
+        """Write all parts; returns the entry of each part's successful attempt."""
         from pyspark.sql import functions  # noqa: PLC0415
 
         shipping.ship(self._spark)
@@ -362,35 +356,31 @@ class Job:
     def _refused_to(self, token: str) -> str:
         if self._quarantine is not None:
             return f"{self._quarantine.rstrip('/')}/{token}"
-        base = self._staging if "://" in self._staging else f"file://{self._staging}"  # Hadoop takes no %20 for a blank
+        base = self._staging if "://" in self._staging else f"file://{self._staging}"  # Hadoop does not decode %20
         return f"{base}/{token}.quarantine"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a look at all rows tells."""
-
     good: int
     latest: int
     refused: dict[str, int]
 
 
 def part_task(url: str, plan: LoadPlan, shape: Shape) -> Callable[[Any], Any]:
-    """What a task does with its tuples."""
     return shipping.remote("promising.loaders.load_parts", "write", url, plan.to_json(), shape.to_json())
 
 
 def _session(spark: Any) -> Any:
-    """A session with the settings of the one given, but for those that a load depends on."""
+    """A copy of the session, except for settings that a load depends on."""
     session = spark.newSession()
     for name, setting in {**spark.conf.getAll, **SETTINGS}.items():
-        with suppress(PySparkException, Py4JError):  # those that are fixed when Spark starts
+        with suppress(PySparkException, Py4JError):  # settings fixed at Spark's start
             session.conf.set(name, setting)
     return session
 
 
 def _named(texts: Sequence[str]) -> str:
-    """The text for a fault, in SQL."""
     quoted = (text.replace("\\", "\\\\").replace("'", "\\'") for text in texts)
     cases = " ".join(f"WHEN {number} THEN '{text}'" for number, text in enumerate(quoted))
     return f"CASE {FAULT} {cases} END"
@@ -414,7 +404,7 @@ def _keep_only(folder: Place, names: set[str]) -> None:
 
 
 def _clean(url: str) -> None:
-    """Remove the parts. The service has what it needs; a file that cannot be removed harms nobody."""
+    """Remove the parts. The service has what it needs, so a file that cannot be removed is harmless."""
     with suppress(PromisingError, OSError):
         _keep_only(_folder(url), {MANIFEST, NOTE})
 

@@ -1,7 +1,6 @@
-"""Fields of files as columns of a stream, in Spark SQL: each row gets its values, or the number of what is wrong.
+"""Maps fields of files to columns of a stream, in Spark SQL: each row gets its values, or the number of its fault.
 
-Nothing runs row by row in Python. A row is as good here as it is for live ingest: what the stream would refuse is
-refused, with the same name for the reason; on top come lines that are none, and times that nobody can read.
+Nothing runs row by row in Python. Rows are checked as in live ingest; unparsable lines and times are refused, too.
 """
 
 import difflib
@@ -13,8 +12,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from promising.errors import BadSettings, DuplicateColumn, MissingColumn, UnknownColumn, WrongType
+from promising.index.instants import FARTHEST
 from promising.index.load_plan import LoadPlan
-from promising.index.schema import FARTHEST, LONGEST_STRING
+from promising.index.schema import LONGEST_STRING
 from promising.loaders.input_files import CORRUPT, Fields, quoted
 
 SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "string": "STRING", "bool": "BOOLEAN", "timestamp": "BIGINT"}
@@ -22,17 +22,17 @@ UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 HOUR = 3_600_000_000
 FAULT, SOURCE, ORIGINAL = "fault", "source", "original"
-ZONED, BARE = "zoned", "bare"  # whether a row has a time with a time zone, and one without
+ZONED, BARE = "zoned", "bare"  # whether a row has a time with, and one without, a time zone
 
 
 def value(place: int) -> str:
-    """The name that the column at a place of the stream has on the way; its own may be anything."""
+    """The internal name of the stream's column at a place; its own may contain anything."""
     return f"c{place}"
 
 
 @dataclass
 class Faults:
-    """What can be wrong with a row, by number: the reason, and the column that it is about."""
+    """Possible faults of a row, by number: the reason and the column."""
 
     known: list[tuple[str, str]] = field(default_factory=list)
 
@@ -44,10 +44,9 @@ class Faults:
 
 @dataclass(frozen=True)
 class Times:
-    """How times are to be understood.
+    """How times are interpreted.
 
-    unit: what whole numbers count since 1970: s, ms, us or ns. zone: of times that do not say theirs; None is UTC, but
-    not for some of them while others do say.
+    unit: of integers since 1970: s, ms, us or ns. zone: of times without one; None is UTC, if no others have a zone.
     """
 
     unit: str | None = None
@@ -66,15 +65,12 @@ class Times:
 
     @property
     def shifts(self) -> bool:
-        """Whether clocks of the zone are set forward and back, as far as we know."""
+        """Whether the zone may have daylight saving time."""
         return self.zone is not None and self.zone not in ("UTC", "Z", "GMT") and self.zone[0] not in "+-"
 
 
 def match(plan: LoadPlan, fields: Fields, given: Mapping[str, str]) -> dict[str, str]:
-    """The field for each column of the stream: the one that is given, else the one of that name, whatever its case.
-
-    Raises an error that names what does not match, and what could be meant.
-    """
+    """The field of each column: as given, else by case-insensitive name. Errors suggest what may be meant."""
     names = list(fields.kinds)
     columns = {name.lower(): name for name in plan.types}
     said: dict[str, str] = {}
@@ -103,9 +99,9 @@ def match(plan: LoadPlan, fields: Fields, given: Mapping[str, str]) -> dict[str,
 
 
 def checked(plan: LoadPlan, groups: Sequence[Fields], given: Mapping[str, str], times: Times) -> tuple[Any, Faults]:
-    """Rows with the columns of the stream as `c0, c1, ...`, times as microseconds, and a fault, null if all is well.
+    """Rows with the stream's columns as `c0, c1, ...`, times in microseconds, and a fault, null if valid.
 
-    Beside them, of a row with a fault, the file and its text; and whether its times have a time zone.
+    In addition, the file and text of a faulty row, and whether its times have a time zone.
     """
     faults = Faults()
     mapped = [_mapped(plan, group, given, times, faults) for group in groups]
@@ -154,19 +150,16 @@ def _mapped(plan: LoadPlan, group: Fields, given: Mapping[str, str], times: Time
 
 @dataclass(frozen=True)
 class _Column:
-    """One column of the stream, and the field that it comes from."""
-
     name: str
     kind: str
     field: str
     source: str
     raw: str  # the field in SQL
-    v: str  # the value in SQL, once it has been worked out
+    v: str  # the computed value in SQL
     key: bool
     time: bool
 
     def value(self, times: Times) -> str:
-        """The value in SQL, null if there is none."""
         made = getattr(self, f"_{self.kind}")(times)
         if made is None:
             raise WrongType(
@@ -176,7 +169,7 @@ class _Column:
         return str(made)
 
     def tests(self, times: Times, plan: LoadPlan) -> list[tuple[str, str]]:
-        """What is wrong with a row, and how that is called; the first that holds counts."""
+        """Conditions for faults, and their names; the first that holds counts."""
         v, raw = self.v, self.raw
         found = []
         if self.key and self.kind == "int" and self.source in ("string", "float", "double"):
@@ -210,7 +203,7 @@ class _Column:
 
     def _float(self, times: Times) -> str | None:
         raw = self.raw
-        if self.source == "string":  # Java also reads 1d and 1f as numbers
+        if self.source == "string":  # Java also parses 1d and 1f
             odd = " OR ".join(f"{raw} LIKE '%{letter}'" for letter in "dDfF")
             odd = f"({odd}) AND lower({raw}) NOT LIKE '%inf'"
             return f"CASE WHEN {odd} THEN NULL ELSE try_cast({raw} AS DOUBLE) END"
@@ -218,7 +211,7 @@ class _Column:
 
     def _int(self, times: Times) -> str | None:
         raw = self.raw
-        if self.source == "string":  # 12.0 is a whole number, too
+        if self.source == "string":  # 12.0 is an integer, too
             whole = f"CASE WHEN trim({raw}) RLIKE '^[+-]?[0-9]+[.]0*$' THEN split_part(trim({raw}), '.', 1) END"
             return f"coalesce(try_cast({raw} AS BIGINT), try_cast({whole} AS BIGINT))"
         if self.source in WHOLE:
@@ -243,7 +236,7 @@ class _Column:
             return _counted(f"CAST({raw} AS BIGINT)", times.unit)
         if self.source != "string":
             return None
-        # Spark takes a time of day for one of today.
+        # Spark parses a time of day as one of today.
         read = f"unix_micros(CASE WHEN substring({raw}, 5, 1) = '-' THEN try_cast({raw} AS TIMESTAMP) END)"
         if times.zone is not None:
             read = f"CASE WHEN substring({raw}, 12) RLIKE '[^0-9:. ]' THEN {read} ELSE {self._moved(read, times)} END"
@@ -253,13 +246,13 @@ class _Column:
         return f"coalesce({_counted(f'try_cast({raw} AS BIGINT)', times.unit)}, {exact}, {read})"
 
     def _moved(self, micros: str, times: Times) -> str:
-        """A time on the clocks of a zone, read as if it were UTC, as the instant that it is."""
+        """The instant of a local time in the zone that was parsed as UTC."""
         if times.zone in (None, "UTC", "Z", "GMT"):
             return micros
         return f"unix_micros(to_utc_timestamp(timestamp_micros({micros}), '{times.zone}'))"
 
     def _ambiguous(self, times: Times) -> str:
-        """Whether the clocks of the zone never showed that time, or showed it twice."""
+        """Whether the local time was skipped or repeated in the zone."""
         shown = self._timestamp(Times(times.unit, None))
         back = [
             f"unix_micros(from_utc_timestamp(timestamp_micros({self.v} + {shift}), '{times.zone}'))"
@@ -293,7 +286,7 @@ def _by_name(name: str, fields: Sequence[str]) -> str | None:
 
 
 def near(name: str, known: Any) -> str:
-    """The end of a message: the known name nearest to `name`, or all that are known."""
+    """A message suffix: the nearest known name, or all known ones."""
     alike = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1)
     if alike:
         return f"; did you mean {next(k for k in known if k.lower() == alike[0])}?"

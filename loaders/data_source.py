@@ -1,24 +1,23 @@
-"""The data source `promising` of Spark: its options, its schema, and what is checked before any task runs.
+"""The Spark data source `promising`: its options, its schema, and the checks before any task runs.
 
-Options of both directions: `address` (host:port) and `stream`, which are required; `token`, `ca`, `certificate` and
-`key` as for `promising.connect`, whose files are read on the driver.
+Common options: `address` (host:port) and `stream`, both required; `token`, `ca`, `certificate` and `key` as for
+`promising.connect`, whose files are read on the driver.
 
-Writing: `strict` (true: rows too old, or too far ahead of the clock, fail the job; else they are counted and left out);
-`job` (a name of your own for a batch job: the same job run again under it adds what is missing, and nothing twice).
+Writing: `strict` (true: rows that are too old or too far ahead of the clock fail the job; else they are dropped and
+counted); `job` (a name for a batch job, which makes it idempotent: running it again adds only what is missing).
 
-Reading: `columns` (names between commas); `start` and `end` (event times from, and before: ISO 8601, in UTC unless they
-have a zone); `keys` (values that columns may have, as JSON: `{"item_id": [7, 9]}`); `preference` (desc, asc, weighted:
-regions in the order of what they promise, and after a blank the key it is about, if several are summarised: `desc
-item_id`); `limit` (rows to stop after). Only regions that can hold such rows are read.
+Reading: `columns` (names separated by commas); `start` and `end` (event times, inclusive and exclusive: ISO 8601, by
+default in UTC); `keys` (values of columns, as JSON: `{"item_id": [7, 9]}`); `preference` (desc, asc, weighted: regions
+in order of promise, followed by the key if several have summaries: `desc item_id`); `limit` (rows to stop after). Only
+regions that can hold matching rows are read.
 
-`pushdown` (true: filters of the query on times, whole numbers and keys do the same) is for a DataFrame that is loaded
-for one query: Spark 4.3 reads it through the filters of the first query in every other, and so loses rows.
+`pushdown` (true: the query's filters on times, integers and keys have the same effect) is for a DataFrame that is used
+for one query only: Spark 4.3 applies the filters of the first query to every other one, and so loses rows.
 
-A DataFrame shows the stream as it was when Spark first planned a query over it; load it again to see what came since.
+A DataFrame shows the stream as of when Spark first planned a query over it; load it again to see later tuples.
 
-Timestamps of a stream are microseconds in UTC. Spark's TIMESTAMP is an instant, and comes in and out as that instant
-whatever the time zone of the session is. TIMESTAMP_NTZ, what a clock on the wall shows, is taken for a clock in UTC; to
-read it, ask for it with `spark.read.schema(...)`.
+Timestamps of a stream are microseconds in UTC. Spark's TIMESTAMP is an instant, whatever the session's time zone, and
+is preserved. TIMESTAMP_NTZ, a local time, is taken as UTC; to read it, request it with `spark.read.schema(...)`.
 """
 
 import json
@@ -48,18 +47,16 @@ FITTING: dict[str, tuple[type[types.DataType], ...]] = {
     "bool": (types.BooleanType,),
     "timestamp": (types.TimestampType, types.TimestampNTZType),
 }
-"""Types of Spark that a column of each type of a stream can be written from; the first is the one it is read as."""
+"""Spark types that a column of each stream type can be written from; it is read as the first."""
 CONNECTING = ("address", "stream", "token", "ca", "certificate", "key")
 WRITING = (*CONNECTING, "strict", "job")
 READING = (*CONNECTING, "columns", "start", "end", "keys", "preference", "limit", "pushdown")
-SPARKS = ("checkpointlocation", "queryname")  # that Spark puts among the options itself
+SPARKS = ("checkpointlocation", "queryname")  # which Spark itself adds to the options
 
 T = TypeVar("T")
 
 
 class ServiceOptions(Ingesting, Scanning, Protocol):
-    """What the data source needs of a service."""
-
     def load_plan(self, stream: str) -> "LoadPlan": ...
 
     def execute(self, sql: str) -> Any: ...
@@ -67,7 +64,7 @@ class ServiceOptions(Ingesting, Scanning, Protocol):
 
 @dataclass(frozen=True)
 class Shape:
-    """A stream as a reader sees it: types by column, the event time, the columns that have summaries."""
+    """A stream as seen by a reader: types by column, the event time, the columns with summaries."""
 
     types: dict[str, str]
     time: str
@@ -75,7 +72,7 @@ class Shape:
 
 
 class Source(DataSource):
-    """Where the data source meets Spark; `connection` is what is left open."""
+    """Implements Spark's interface; `connection` is abstract."""
 
     @classmethod
     def name(cls) -> str:
@@ -83,7 +80,7 @@ class Source(DataSource):
 
     @abstractmethod
     def connection(self) -> Callable[[], AbstractContextManager[ServiceOptions]]:
-        """What opens a session on the service, here or, pickled, in a task."""
+        """Opens a session on the service, here or, pickled, in a task."""
 
     def schema(self) -> types.StructType:
         self._known(READING, "read")
@@ -250,7 +247,7 @@ class Source(DataSource):
 
 
 def _matched(schema: types.StructType, columns: Mapping[str, T], stream: str) -> dict[str, str]:
-    """The stream's columns that a schema has, in its order, each with the name that it has there."""
+    """The stream's columns in a schema, in its order, each with its name there."""
     names: dict[str, str] = {}
     for given in schema.names:
         own = _named(given, columns, stream)
@@ -261,7 +258,7 @@ def _matched(schema: types.StructType, columns: Mapping[str, T], stream: str) ->
 
 
 def _named(given: str, columns: Mapping[str, T], stream: str) -> str:
-    """A column's own name, whatever its case is."""
+    """The stream's column of that name, case-insensitive."""
     for own in columns:
         if own.lower() == given.lower():
             return own

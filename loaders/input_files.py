@@ -1,8 +1,7 @@
-"""The files of a load: which they are, of what format, and their fields. Nothing of their content is trusted here.
+"""The files of a load: paths, format and fields. Their content is not trusted here.
 
-Files are found the way Spark finds them, so whatever path Spark can read can be loaded: of this machine, HDFS, an
-object store, with `*` and `{a,b}` in it. A folder stands for all files in and below it, but for those whose name starts
-with `_` or `.`, which Spark itself uses for what is no data.
+Files are found as by Spark: local, on HDFS or in an object store, with `*` and `{a,b}`. A folder includes all files
+below it, except names that start with `_` or `.`, which Spark uses for metadata.
 """
 
 import csv
@@ -29,15 +28,15 @@ SUFFIXES = {
 }
 FORMATS = ("csv", "json", "parquet")
 PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".xz")
-HEAD = 1 << 16  # bytes of a text file that its fields are told from
-COMPARED = 1 << 16  # bytes at either end that files of equal size are compared by, before all of them is read
-LINES = 500  # of a JSON file that its fields are told from
-CORRUPT = "#corrupt"  # the column of lines that cannot be parsed
+HEAD = 1 << 16  # bytes of a text file from which its fields are inferred
+COMPARED = 1 << 16  # bytes compared at both ends of files of equal size, before their whole content
+LINES = 500  # of a JSON file from which its fields are inferred
+CORRUPT = "#corrupt"  # the column of unparsable lines
 
 
 @dataclass(frozen=True)
 class File:
-    """A file as it was when the load was planned."""
+    """A file as of when the load was planned."""
 
     path: str
     size: int
@@ -46,7 +45,7 @@ class File:
 
 @dataclass(frozen=True)
 class Fields:
-    """Rows of files that have the same fields: `kinds` by name the Spark type, `names` the column that has it."""
+    """Rows of files with equal fields: by name, the Spark type in `kinds` and the column in `names`."""
 
     rows: Any
     kinds: dict[str, str]
@@ -56,7 +55,7 @@ class Fields:
 
 
 def find(spark: Any, sources: str | Sequence[str]) -> list[File]:
-    """Every file of the sources, in order. What is missing, empty or given twice is an error that names it."""
+    """All files of the sources, in order. A source that is missing, empty or repeated raises an error that names it."""
     sources = [sources] if isinstance(sources, str) else [str(source) for source in sources]
     if not sources:
         raise BadSource("no source is given: name at least one file or folder to load")
@@ -80,7 +79,7 @@ def find(spark: Any, sources: str | Sequence[str]) -> list[File]:
 
 
 def changed(spark: Any, files: Sequence[File]) -> str | None:
-    """The first file that is not what it was, or not there any more; None if all are."""
+    """The first file that has changed or disappeared, if any."""
     for file in files:
         try:
             path = spark._jvm.org.apache.hadoop.fs.Path(file.path)
@@ -93,7 +92,7 @@ def changed(spark: Any, files: Sequence[File]) -> str | None:
 
 
 def format_of(files: Sequence[File], given: str | None) -> str:
-    """The one format of all files, by their names if it is not given."""
+    """The common format of all files, by name unless given."""
     if given is not None:
         if given not in FORMATS:
             raise BadSource(f"unknown format {given!r}; it is one of {', '.join(FORMATS)}")
@@ -113,7 +112,7 @@ def format_of(files: Sequence[File], given: str | None) -> str:
 
 
 def read(spark: Any, files: Sequence[File], kind: str, options: Mapping[str, str]) -> list[Fields]:
-    """The rows of the files, those with equal fields together."""
+    """The rows of the files, grouped by equal fields."""
     try:
         reader = {"csv": _read_csv, "json": _read_json, "parquet": _read_parquet}[kind]
         return reader(spark, files, options)
@@ -122,7 +121,7 @@ def read(spark: Any, files: Sequence[File], kind: str, options: Mapping[str, str
 
 
 def token_of(stream: str, files: Sequence[File], more: Any) -> str:
-    """The same for the same files, unchanged, loaded into the same stream in the same way."""
+    """Equal for the same unchanged files, loaded into the same stream in the same way."""
     told = [stream, [[file.path, file.size, file.changed] for file in files], more]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -159,7 +158,7 @@ def _file(status: Any) -> File:
 
 
 def _refuse_copies(spark: Any, files: Sequence[File]) -> None:
-    """Two files of equal content are one file that somebody copied: its rows would count twice."""
+    """Files of equal content are probably copies, whose rows would count twice."""
     sizes = Counter(file.size for file in files)
     ends: dict[Any, list[File]] = defaultdict(list)
     for file in files:
@@ -201,7 +200,6 @@ def _digest(spark: Any, file: File) -> str:
 
 
 def _head(spark: Any, file: File, encoding: str) -> str:
-    """The beginning of a text file, unpacked."""
     jvm = spark._jvm
     stream = _open(spark, file)
     try:
@@ -221,7 +219,7 @@ def _head(spark: Any, file: File, encoding: str) -> str:
 
 
 def _read_csv(spark: Any, files: Sequence[File], options: Mapping[str, str]) -> list[Fields]:
-    """A field without anything is null, one with nothing in quotes an empty text; a quote in quotes is doubled."""
+    """An empty field is null, a quoted empty one an empty string; quotes within quotes are doubled."""
     separator, quote = options.get("sep", ","), options.get("quote", '"')
     groups: dict[tuple[str, ...], list[File]] = defaultdict(list)
     for file in files:
@@ -258,7 +256,7 @@ def _read_json(spark: Any, files: Sequence[File], options: Mapping[str, str]) ->
             try:
                 row = json.loads(line)
             except ValueError:
-                continue  # it is quarantined when it is read
+                continue  # quarantined when it is read
             if isinstance(row, dict):
                 names.update(dict.fromkeys(row))
     if not names:
@@ -290,12 +288,11 @@ def _read_parquet(spark: Any, files: Sequence[File], options: Mapping[str, str])
 
 
 def quoted(name: str) -> str:
-    """A name as Spark SQL takes it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _paths(files: Sequence[File]) -> list[str]:
-    """Paths of files, which Spark must not take for patterns."""
+    """Paths escaped, so that Spark does not take them for patterns."""
     return [re.sub(r"([\[\]{}*?\\])", r"\\\1", file.path) for file in files]
 
 

@@ -1,8 +1,8 @@
-"""Which tuple goes into which part of a load, and how a task writes the part that it was given.
+"""Assigns tuples to the parts of a load, and writes the part of a task.
 
-Cells of the main summary, in order of zone and bucket, are packed into parts of about equal size. Most cells are in one
-part; one that is too large for that is cut by a hash of its tuples. So no part is more than half as large again as the
-mean, whatever the skew: `packed` keeps all between 0.8 and 1.2 of the goal, but the last one, which has what is left.
+Cells of the main summary, ordered by zone and bucket, are packed into parts of similar size. Most cells are in one
+part; one that is too large is split by a hash of its tuples. So no part exceeds the mean by more than half, whatever
+the skew: `packed` keeps all within 0.8 to 1.2 of the goal, except the last, which has the remainder.
 """
 
 import json
@@ -18,23 +18,23 @@ from promising.index.load_plan import LoadPlan, Shape
 from promising.index.schema import TYPES
 from promising.loaders.column_mapping import value
 
-SMALLEST, LARGEST = 1 << 19, 1 << 20  # tuples of a part, about
-MOST_CELLS = 1 << 17  # that are told apart; beyond, neighbours count as one
-FULL = 1 << 21  # tuples after which a task begins another part, should its own be so much larger than planned
+SMALLEST, LARGEST = 1 << 19, 1 << 20  # approximate tuples per part
+MOST_CELLS = 1 << 17  # beyond this, neighbouring cells are merged
+FULL = 1 << 21  # tuples after which a task starts another part, if its own is far larger than planned
 SLACK = 0.2
 ENTRIES = "rows BIGINT, entry STRING"
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a load: `sql` gives a tuple's number, from 0 to `count` - 1, neighbours in order."""
+    """The cells of a load: `sql` computes a tuple's cell, from 0 to `count` - 1, neighbours in order."""
 
     sql: str
     count: int
 
 
 def cells(plan: LoadPlan, shape: Shape, latest: int) -> Cells:
-    """The cells that the tuples up to `latest` can be in."""
+    """The cells that tuples up to `latest` can be in."""
     if shape.key is None:
         return Cells("0", 1)
     time = value(list(plan.types).index(plan.time))
@@ -51,7 +51,7 @@ def cells(plan: LoadPlan, shape: Shape, latest: int) -> Cells:
     sql = f"shiftright(CASE {' '.join(cases)} ELSE 0 END, {together})"
     if bits:
         key = value(list(plan.types).index(shape.key))
-        # Spark SQL has no literal for the least BIGINT: the parser reads its digits before the sign.
+        # Spark SQL cannot express the least BIGINT as a literal: it parses the digits before the sign.
         hashed = f"xxhash64(CAST('{plan.seed}' AS BIGINT), {key})"
         sql = f"{sql} * {1 << bits} + shiftrightunsigned({hashed}, {64 - bits})"
     return Cells(sql, zones << bits)
@@ -59,14 +59,14 @@ def cells(plan: LoadPlan, shape: Shape, latest: int) -> Cells:
 
 @dataclass(frozen=True)
 class Packed:
-    """Where on a line of `parts` units each cell begins, and how long it is there: 0 for a cell within one part."""
+    """Where each cell begins on a line of `parts` units, and its length: 0 for a cell within one part."""
 
     begins: NDArray[np.float64]
     lengths: NDArray[np.float64]
     parts: int
 
     def sql(self, cells: Cells, columns: int) -> str:
-        """The part of a tuple. The same for the same tuple, so that a task that is tried again does as before."""
+        """The part of a tuple. Deterministic, so that a retried task gets the same tuples."""
         begins = ",".join(f"{begin:.9g}" for begin in self.begins)
         part = f"get(CAST(split('{begins}', ',') AS ARRAY<DOUBLE>), CAST({cells.sql} AS INT))"
         if self.lengths.any():
@@ -79,7 +79,6 @@ class Packed:
 
 
 def packed(counts: NDArray[np.int64], cores: int) -> Packed:
-    """Pack cells of so many tuples into parts."""
     total = int(counts.sum())
     goal = min(max(total // (4 * cores), SMALLEST), LARGEST)
     goal = max(1, -(-total // max(1, round(total / goal))))
@@ -98,10 +97,9 @@ def packed(counts: NDArray[np.int64], cores: int) -> Packed:
 
 
 def write(place: str, plan: str, shape: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the tuples of a task as a part of the package in `place`; what comes back is its entry.
+    """Write the tuples of a task as a part of the package in `place`; yields its entry.
 
-    Another attempt at the same task writes files of other names, and nobody hears of them unless it is the one that
-    counts.
+    Every attempt at a task writes to other file names; only the entry of the successful one is used.
     """
     from pyspark import TaskContext  # noqa: PLC0415
 

@@ -1,7 +1,6 @@
-"""A query worked out by Spark: the service says what to read, executors read it from where it lies.
+"""Runs a query on Spark: the service plans what to read, executors read it at its source.
 
-The answer is the service's, of the moment when the scan was planned. With a share below one it is exactly the rows of
-that answer that have one of the most promising keys.
+The answer is the service's as of planning; with a share below one, exactly its rows with the most promising keys.
 """
 
 import json
@@ -21,20 +20,19 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "false",
 }
-"""What the text of a statement is written for; the caller's session keeps its own."""
-TASKS = 4  # a core: tasks that end early make up for those that do not
-LEAST = 1 << 20  # bytes that are worth a task of their own
-ARRIVALS = 1 << 16  # that are fetched from memory at once
+"""The statement is written for these settings; the caller's session retains its own."""
+TASKS = 4  # per core: short tasks balance long ones
+LEAST = 1 << 20  # bytes that justify a task
+ARRIVALS = 1 << 16  # fetched from memory at once
 
 
 @dataclass
 class Figures:
-    """What a query read of the columns it uses, and what there was.
+    """What a query reads of its columns, and the total.
 
-    bytes_planned, bytes_total, groups_read, groups_total: of cold files. tuples_warm: arrivals asked of the service.
-    expected_rows: before further conditions; expected_share: the part of the whole answer that they are.
-    `bytes_read` is what executors have read so far, footers, tuples in memory and repeated tasks included: all of it
-    once the answer has been taken.
+    bytes_planned, bytes_total, groups_read, groups_total: of cold files. tuples_warm: tuples fetched from the service.
+    expected_rows: before further conditions; expected_share: their share of the whole answer. bytes_read: read by
+    executors so far, including footers, tuples in memory and repeated tasks; final when the answer is complete.
     """
 
     bytes_planned: int
@@ -52,10 +50,10 @@ class Figures:
 
 
 def scale_out(spark: Any, connect: Connect, sql: str, *, share: float = 1.0) -> tuple[Any, Figures]:
-    """The answer to a SELECT as a DataFrame, and figures. Nothing is read before the DataFrame is asked for its rows.
+    """The answer to a SELECT as a lazy DataFrame, and figures.
 
     connect: opens a session on the service, here and, pickled, in the executors.
-    share: below 1, the most promising keys only, as many as make that share of the expected output.
+    share: below 1, only the most promising keys, as many as make up that share of the expected output.
     """
     with undisturbed(classic(spark)):
         with connect() as service:
@@ -93,7 +91,6 @@ def _figures(plan: ScanPlan, counter: Any) -> Figures:
 
 
 def _frame(spark: Any, scan: Scan, connect: Connect, counter: Any, cores: int) -> Any:
-    """All tuples of a scan."""
     from pyspark.sql import types  # noqa: PLC0415
 
     kinds = {
@@ -113,7 +110,7 @@ def _frame(spark: Any, scan: Scan, connect: Connect, counter: Any, cores: int) -
 
 
 def _tasks(scan: Scan, cores: int) -> list[list[dict[str, Any]]]:
-    """Pieces and stretches of arrivals, shared out so that no task has much more to read than another."""
+    """Pieces and ranges of arrivals, distributed evenly over tasks."""
     width = sum(8 if scan.types[name] != "string" else 32 for name in scan.columns)
     total = scan.bytes + width * sum(last - first for first, last in scan.warm)
     size = max(total // (TASKS * cores), LEAST)
@@ -135,7 +132,7 @@ def _tasks(scan: Scan, cores: int) -> list[list[dict[str, Any]]]:
 
 
 def _whole(pieces: list[Piece]) -> Iterator[Piece]:
-    """One piece a file: its footer is read once, and in which order does not matter where all is read."""
+    """One piece per file, so that its footer is read once; order does not matter if everything is read."""
     files: dict[str, list[Piece]] = {}
     for piece in pieces:
         files.setdefault(piece.path, []).append(piece)
@@ -152,7 +149,6 @@ def _cut(piece: Piece, size: int) -> Iterator[Piece]:
 
 
 def _only(spark: Any, frame: Any, plan: ScanPlan, key: str | None) -> Any:
-    """The tuples that have a wanted key."""
     if plan.hashes is None:
         return frame
     from pyspark.sql import functions as f  # noqa: PLC0415

@@ -1,6 +1,6 @@
-"""Reading what a scan names, in an executor: row groups of cold files, and tuples that the service has in memory.
+"""Reads a scan in an executor: row groups of cold files, and tuples in the service's memory.
 
-Of a file only the footer and the column chunks asked for are read, and each is checked before it is decoded.
+Of a file, only the footer and the requested column chunks are read; each is verified before it is decoded.
 """
 
 import json
@@ -21,28 +21,22 @@ from promising.index.storage.cold_place import Place, place
 from promising.index.storage.disk import Disk
 
 BYTES = 8 << 20  # read at once
-ROWS = 1 << 13  # of a batch for Spark: their strings fit an array with 32-bit offsets, however long they are
-FILES = 16  # whose footers are kept
+ROWS = 1 << 13  # per batch for Spark: their strings, however long, fit 32-bit offsets
+FILES = 16  # footers cached
 FOOTERS: dict[tuple[str, int], Footer] = {}
 
 
 class Scanning(Protocol):
-    """What scans need of a service."""
-
     def plan_scan(self, sql: str, *, share: float = 1.0) -> ScanPlan: ...
 
     def fetch(self, stream: str, first: int, last: int, columns: list[str]) -> Iterator[pa.Table]: ...
 
 
-Connect = Callable[[], AbstractContextManager[Scanning]]
-"""Opens a session on the service, here or, pickled, in a task."""
+Connect = Callable[[], AbstractContextManager[Scanning]]  # opens a session on the service, here or, pickled, in a task
 
 
 def read_piece(piece: Piece, scan: Scan, count: Callable[[int], object] = lambda read: None) -> Iterator[pa.Table]:
-    """The tuples of a piece that belong, with the columns of the scan, types as streams have them.
-
-    count: is told how many bytes were read, each time some were.
-    """
+    """Matching tuples of a piece, in the scan's columns and the stream's types. `count` gets the bytes of each read."""
     folder, _, name = piece.path.rpartition("/")
     found = place(Disk(), folder if "://" in folder else Path(folder or "/"))
     run = Run(0, name, piece.path, piece.entry)
@@ -68,13 +62,13 @@ def read_piece(piece: Piece, scan: Scan, count: Callable[[int], object] = lambda
 
 
 def read_warm(service: Scanning, scan: Scan, first: int, last: int) -> Iterator[pa.Table]:
-    """The tuples of a stretch of arrivals that belong."""
+    """The matching tuples of a range of arrivals."""
     for table in service.fetch(scan.stream, first, last, scan.columns):
         yield belonging(table, scan)
 
 
 def belonging(table: pa.Table, scan: Scan) -> pa.Table:
-    """Those of what was read that the scan is about."""
+    """Only tuples in the time range of the scan."""
     if scan.time not in scan.columns:
         return table
     kind = TYPES["timestamp"]
@@ -86,7 +80,7 @@ def belonging(table: pa.Table, scan: Scan) -> pa.Table:
 
 
 def _footer(found: Place, run: Run, count: Callable[[int], object]) -> Footer:
-    """What a file says of itself; of the last few files it is kept, as pieces of one are often read one by one."""
+    """The footer of a file; the last few are cached, because pieces of a file are often read one by one."""
     known = FOOTERS.get(key := (run.path, run.entry["footer_crc"]))
     if known is None:
         (data,) = _read(found, run, [(run.bytes - run.footer, run.footer)], count)
@@ -97,7 +91,6 @@ def _footer(found: Place, run: Run, count: Callable[[int], object]) -> Footer:
 
 
 def _together(footer: Footer, groups: Sequence[int], columns: list[int]) -> Iterator[list[int]]:
-    """Groups that are read at once."""
     part: list[int] = []
     size = 0
     for group in groups:
@@ -129,10 +122,7 @@ def _read(found: Place, run: Run, ranges: Sequence[tuple[int, int]], count: Call
 def read_tasks(
     scan: str, tasks: Sequence[Sequence[dict[str, Any]]], connect: Connect, counter: Any, batches: Any
 ) -> Iterator[pa.RecordBatch]:
-    """What the tasks that Spark names by number are to read, as it takes it.
-
-    scan: as JSON, without pieces. A task is a list of pieces and stretches of arrivals.
-    """
+    """Reads, lazily, the tasks that Spark names by number: lists of pieces and arrivals. scan: JSON without pieces."""
     asked = Scan(**json.loads(scan))
     schema = pa.schema([(name, SPARK[asked.types[name]]) for name in asked.columns])
     for batch in batches:
@@ -143,7 +133,7 @@ def read_tasks(
 
 
 SPARK: dict[str, pa.DataType] = TYPES | {"string": pa.string()}
-"""Types that Spark takes; a timestamp without a zone is a TIMESTAMP_NTZ."""
+"""Types that Spark accepts; a timestamp without a zone is a TIMESTAMP_NTZ."""
 
 
 def _task(

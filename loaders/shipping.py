@@ -1,8 +1,7 @@
-"""The house on the way to the executors: a job takes it along, so that nothing of it need be installed there.
+"""Ships this package to the executors, where it need not be installed.
 
-What is shipped is a zip archive of the package `promising`, named by its content. Spark puts it on the path of every
-Python worker before anything that is installed. Packages of others are not shipped: they have to be on every worker,
-and `remote` says which one is missing.
+It is sent as a zip archive named by its content, which Spark puts on the path of every Python worker before installed
+packages. Dependencies are not shipped: every worker must have them, and `remote` reports missing ones.
 """
 
 import hashlib
@@ -20,16 +19,13 @@ import promising.loaders
 from promising.errors import BadSettings
 
 NEEDED = ("numpy", "numba", "pyarrow", "datasketches", "sortedcontainers", "crc32c", "fsspec")
-"""What a worker must have of others to prepare or to read tuples."""
+"""Dependencies of a worker that prepares or reads tuples."""
 PACKAGE = "promising"
-DATE = (1980, 1, 1, 0, 0, 0)  # equal sources give an equal archive
+DATE = (1980, 1, 1, 0, 0, 0)  # so that equal sources give an equal archive
 
 
 def ship(spark: Any) -> str:
-    """Give the house to all executors that a session has now or later; returns the path of the archive.
-
-    The same sources are sent once.
-    """
+    """Send the package to all current and later executors, once per version; returns the archive's path."""
     context = classic(spark).sparkContext
     archive = house()
     if Path(archive).name not in context._python_includes:
@@ -38,7 +34,7 @@ def ship(spark: Any) -> str:
 
 
 def classic(spark: Any) -> Any:
-    """The session, if it is one that runs in this process."""
+    """The session; raises if it is a Spark Connect session, which does not run in this process."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise BadSettings(
             "this session only talks to a Spark Connect server, which cannot take our code along: use a session with a "
@@ -49,10 +45,7 @@ def classic(spark: Any) -> Any:
 
 @contextmanager
 def undisturbed(spark: Any) -> Iterator[None]:
-    """Another session may be used inside: afterwards the active one is that of before.
-
-    Spark looks up data sources in the active one, and `createDataFrame` changes which that is.
-    """
+    """Restores the active session afterwards: Spark looks up data sources in it, and `createDataFrame` changes it."""
     sessions, jvm = type(spark), spark._get_j_spark_session_class(spark._jvm)
     before, beneath = sessions._activeSession, jvm.getActiveSession()
     try:
@@ -67,10 +60,10 @@ def undisturbed(spark: Any) -> Iterator[None]:
 
 @cache
 def house() -> str:
-    """The archive of the house as it is running, made if it is not there."""
+    """The archive of the running package, created if necessary."""
     held = getattr(promising.loaders.__spec__ and promising.loaders.__spec__.loader, "archive", None)
     if held is not None:
-        return str(held)  # it was shipped here itself
+        return str(held)  # this process runs from the archive
     root = Path(promising.loaders.__file__).parent.parent.parent
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -98,18 +91,18 @@ def _sources(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def remote(module: str, name: str, *given: Any) -> Callable[[Any], Any]:
-    """A task: `name` of `module` with what is given here, then with what Spark gives.
+    """A task: calls `name` of `module` with these arguments, then Spark's.
 
-    It is pickled by value, so a worker that lacks something says what, instead of failing to read its task.
+    It is pickled by value, so that a worker without a dependency reports that, instead of failing to unpickle the task.
     """
     needed, archive = NEEDED, Path(house()).name
 
     def task(batches: Any) -> Any:
-        import importlib.util  # noqa: PLC0415  # in a process that knows nothing yet
+        import importlib.util  # noqa: PLC0415  # runs in a new process
         import socket  # noqa: PLC0415
         import sys  # noqa: PLC0415
 
-        sys.path.sort(key=lambda place: not place.endswith(archive))  # before the directory it was started in, too
+        sys.path.sort(key=lambda place: not place.endswith(archive))  # even before the working directory
         missing = [package for package in needed if importlib.util.find_spec(package) is None]
         if missing:
             raise ImportError(

@@ -1,12 +1,12 @@
-"""Rows of a DataFrame into a stream: what a task sends, so that every row is in once, whatever is tried again.
+"""Writes rows of a DataFrame to a stream, exactly once even if tasks are retried.
 
-A task gathers the rows of its partition, sorts them by all their columns and cuts them into numbered batches. Another
-attempt, later or at the same time, has the same rows, and so the same batches under the same numbers, in whatever order
-a shuffle gave them. A number that the service knows it answers with what became of it, and adds nothing.
+A task collects the rows of its partition, sorts them by all columns and splits them into numbered batches. Another
+attempt, later or concurrent, has the same rows and so the same batches, whatever their order after a shuffle. For a
+known number, the service returns the earlier result and adds nothing.
 
-The size of the first batch is taken from a digest of all rows of the partition. An attempt that has other rows, because
-the plan does not give the same rows twice, is mostly noticed by its first batch, before it adds anything: of
-a hundred rows or more nearly always, of a handful often not. So a plan has to give the same rows again.
+The size of the first batch is derived from a digest of the partition's rows. An attempt with other rows, from a
+nondeterministic plan, is mostly detected by its first batch, before it adds anything: nearly always with a hundred rows
+or more, often not with a handful. So a plan must be deterministic.
 """
 
 import hashlib
@@ -30,19 +30,17 @@ from promising.index.regions import Appended
 from promising.index.schema import TYPES
 
 GROUP = 8  # partitions that share a producer
-BATCHES = 32  # of a partition: with GROUP as many as a service remembers of one producer
+BATCHES = 32  # per partition: times GROUP, as many as a service remembers of one producer
 PRODUCERS = 512  # half of those that a stream remembers
-SMALL, LARGE = 4 << 20, 12 << 20  # bytes of a batch: as many as it has if it may, and at most
-ROW = 16  # bytes that a row counts for at least: so that a batch has fewer than 2^20 rows
+SMALL, LARGE = 4 << 20, 12 << 20  # bytes of a batch: desired and maximum
+ROW = 16  # minimum bytes counted per row, so that a batch has fewer than 2^20 rows
 
-QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # what Spark tells the tasks of a streaming query
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # set by Spark for tasks of a streaming query
 
 log = logging.getLogger(__name__)
 
 
 class Ingesting(Protocol):
-    """What a sink needs of a service."""
-
     def ingest(
         self, stream: str, table: pa.Table, *, strict: bool, producer: str | None, sequence: int | None
     ) -> Appended: ...
@@ -52,17 +50,16 @@ Connect = Callable[[], AbstractContextManager[Ingesting]]
 
 
 class OtherRows(BatchError):
-    """A partition that was tried again has other rows than the first time."""
+    """A retried partition has other rows than in its first attempt."""
 
     reason = "other_rows"
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where rows go.
+    """Where rows are written.
 
-    columns: of the stream, each with its type and the name that the DataFrame has it under. required: those that must
-    not be null. strict: whether a row that is too old, or too far ahead, fails the job.
+    columns: of the stream, with type and name in the DataFrame. required: not null. strict: late or future rows fail.
     """
 
     connect: Connect
@@ -75,7 +72,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Place:
-    """Which rows they are: of a job or streaming query, of a batch of it, of a partition of that."""
+    """Identifies rows by job or streaming query, batch, and partition."""
 
     job: str
     batch: int
@@ -90,17 +87,16 @@ class Place:
 
     @property
     def producer(self) -> str:
-        """Under which name the batches go."""
         return f"spark:{_short(self.job)}:{self.partition // GROUP}"
 
     def sequence(self, number: int) -> int:
-        """The number of a batch; they rise from one batch of a streaming query to the next."""
+        """The number of a batch, which increases from batch to batch of a streaming query."""
         return 1 + (self.batch * GROUP + self.partition % GROUP) * BATCHES + number
 
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What became of the rows of a partition. known: rows that an attempt before this one had sent."""
+    """The result for a partition. known: rows that an earlier attempt had sent."""
 
     partition: int
     rows: int = 0
@@ -110,7 +106,7 @@ class Sent(WriterCommitMessage):
 
 
 def send(target: Target, place: Place, batches: Iterable[pa.RecordBatch]) -> Sent:
-    """Add the rows of a partition, once."""
+    """Add the rows of a partition, exactly once."""
     sent = Sent(place.partition)
     table = gathered(target, batches)
     if not table.num_rows:
@@ -141,7 +137,7 @@ def send(target: Target, place: Place, batches: Iterable[pa.RecordBatch]) -> Sen
 
 
 def gathered(target: Target, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """All rows, with the names and types of the stream, in the one order that they have whichever way they came."""
+    """All rows, with the names and types of the stream, in a canonical order."""
     parts = [_typed(target, batch) for batch in batches if batch.num_rows]
     if not parts:
         return pa.table({name: pa.array([], TYPES[kind]) for name, (kind, _) in target.columns.items()})
@@ -156,7 +152,7 @@ def gathered(target: Target, batches: Iterable[pa.RecordBatch]) -> pa.Table:
 
 
 def cut(table: pa.Table) -> Iterator[pa.Table]:
-    """The batches of a partition, about as large as each other but for the first, whose size tells the content."""
+    """The batches of a partition, of similar size except the first, whose size encodes the content."""
     ends = np.cumsum(_row_bytes(table))
     each = min(max(SMALL, int(ends[-1]) // (BATCHES - 4)), LARGE)
     starts, at = [0], 0
@@ -176,7 +172,6 @@ def cut(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def digest(table: pa.Table) -> int:
-    """A number that hardly two different tables have in common."""
     found = hashlib.blake2b(digest_size=8)
     for column in table.columns:
         found.update(pc.is_null(column).cast(pa.uint8()).to_numpy())
@@ -192,7 +187,7 @@ def digest(table: pa.Table) -> int:
 
 
 def tell(target: Target, messages: Sequence[Any], what: str) -> Sent:
-    """The sums of all partitions, with a word in the log if rows were refused."""
+    """The totals of all partitions; logs a warning if rows were refused."""
     total = Sent(-1)
     for sent in messages:
         total.rows += sent.rows
@@ -216,7 +211,7 @@ def tell(target: Target, messages: Sequence[Any], what: str) -> Sent:
 
 
 class Writer(DataSourceArrowWriter):
-    """`df.write`: a job, which a rerun under the same name finishes."""
+    """`df.write`: a job, which a rerun under the same name completes."""
 
     def __init__(self, target: Target, job: str) -> None:
         self.target = target
@@ -241,7 +236,7 @@ class Writer(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`: the query's name is that of its checkpoint, so a query that is started again goes on."""
+    """`df.writeStream`: the query is identified by its checkpoint, so a restarted query continues."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -274,13 +269,13 @@ def _typed(target: Target, batch: pa.RecordBatch) -> pa.Table:
     for name, (kind, given) in target.columns.items():
         column = batch.column(batch.schema.get_field_index(given))
         if kind == "timestamp":
-            column = column.cast(pa.int64())  # of an instant what it is in UTC, of a wall clock what it shows
+            column = column.cast(pa.int64())  # an instant in UTC, or a local time as is
         columns[name] = column.cast(TYPES[kind])
     return pa.table(columns)
 
 
 def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Numbers as their bits: zeros of both signs and all that is no number have an order, too."""
+    """Floats as their bits, which order signed zeros and NaN, too."""
     if not pa.types.is_floating(column.type):
         return column
     return pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
@@ -295,7 +290,7 @@ def _row_bytes(table: pa.Table) -> NDArray[np.int64]:
 
 
 def _short(job: str) -> str:
-    """A name that leaves room for a number after it."""
+    """A name that leaves room for a numeric suffix."""
     if len(job) <= LONGEST_NAME - 32:
         return job
     return hashlib.blake2b(job.encode(), digest_size=16).hexdigest()

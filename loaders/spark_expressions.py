@@ -1,8 +1,7 @@
-"""Scalar expressions as Spark SQL writes them, with the meaning they have here.
+"""Scalar expressions in Spark SQL, with our semantics.
 
-The twin of `query/scalar/expressions.py`: the same constructs, the same kinds. Where Spark means something else by the
-same words, other words are used; where rows may hold a value that Spark cannot treat alike, the text makes Spark stop
-with a message that says so.
+The counterpart of `query/scalar/expressions.py`: the same constructs and types. Where Spark's semantics differ, other
+expressions are used; for values that Spark cannot treat alike, the expression raises an error.
 """
 
 import functools
@@ -38,9 +37,9 @@ TYPES: Final[dict[Kind, str]] = {
 }
 INFINITE: Final = "DOUBLE('Infinity')"
 NAN: Final = "DOUBLE('NaN')"
-WHOLE: Final = 2.0**52  # floats from here on have no fraction
-LONGEST: Final = 1 << 30  # more than any string is long
-LARGEST: Final = 1 << 20  # characters of an expression: some are written several times
+WHOLE: Final = 2.0**52  # floats of this size have no fraction
+PAST_ANY_STRING: Final = 1 << 30
+LARGEST: Final = 1 << 20  # maximum characters of an expression: some parts are repeated
 
 _ARITHMETIC: Final[dict[type[exp.Expression], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}
 _COMPARISONS: Final[dict[type[exp.Expression], str]] = {
@@ -63,7 +62,7 @@ def text_literal(text: str) -> str:
 
 @dataclass(frozen=True)
 class Text:
-    """An expression: its SQL, the kind of its value, and what it says if it is a string literal."""
+    """An expression: its SQL, its type, and its text if it is a string literal."""
 
     sql: str
     kind: Kind
@@ -71,14 +70,14 @@ class Text:
 
 
 class Writer:
-    """Expressions of one scope. `column` says how a column is written."""
+    """Writes expressions of one scope. `column` renders a column."""
 
     def __init__(self, scope: Scope, column: Callable[[Input], str]) -> None:
         self.scope = scope
         self._column = column
 
     def write(self, node: exp.Expression, null: Kind | None = None) -> Text:
-        """The text of a checked expression. A NULL without a kind becomes one of the kind `null`, if that is given."""
+        """The text of a checked expression. An untyped NULL gets the type `null`, if given."""
         made = self._write(node)
         if len(made.sql) > LARGEST:
             raise Place.of(node, self.scope.sql).error(Unsupported, "this is too long once it is written for Spark")
@@ -111,7 +110,6 @@ class Writer:
     # --- kinds -----------------------------------------------------------------------------------------------------
 
     def unified(self, nodes: Sequence[exp.Expression]) -> tuple[Kind, list[str]]:
-        """Values of different kinds that meet, as those of one."""
         parts = [self._write(node) for node in nodes]
         kinds = {part.kind for part in parts if part.kind != "null" and part.literal is None}
         if not kinds:
@@ -180,7 +178,7 @@ class Writer:
 
     def member(self, node: exp.In) -> Text:
         kind, (x, *others) = self.unified([node.this, *node.expressions])
-        if kind == "float":  # a large set would tell 0.0 from -0.0
+        if kind == "float":  # a large set would distinguish 0.0 from -0.0
             return Text("(" + " OR ".join(f"{x} = {other}" for other in others) + ")", "bool")
         return Text(f"({x} IN ({', '.join(others)}))", "bool")
 
@@ -238,7 +236,7 @@ class Writer:
         return Text(f"abs({part.sql})", part.kind)
 
     def whole(self, node: exp.Expression) -> Text:
-        """floor and ceil: Spark's give whole numbers, which reach less far."""
+        """floor and ceil: Spark's return integers, which have a smaller range."""
         part = self._write(node.this)
         x = self.as_kind(part, "float")
         if part.kind == "int":
@@ -273,13 +271,13 @@ class Writer:
         return Text(f"CAST(CASE WHEN isnan({x}) THEN 0D ELSE sign({x}) END AS BIGINT)", "int")
 
     def logarithm(self, node: exp.Ln) -> Text:
-        """Spark has NULL where there is none."""
+        """Spark returns NULL where the logarithm is undefined."""
         (x,) = self.floats(node, "this")
         made = f"CASE WHEN {x} > 0D THEN ln({x}) WHEN {x} = 0D THEN -{INFINITE} WHEN {x} < 0D THEN {NAN} END"
         return Text(made, "float")
 
     def power(self, node: exp.Pow) -> Text:
-        """One to any power is one, as in C; Java makes an exception of NaN, and of infinite powers of -1."""
+        """1 to any power and -1 to an infinite power are 1, as in C; Java returns NaN for some."""
         x, y = self.floats(node, "this", "expression")
         one = f"({x} = 1D AND {y} IS NOT NULL) OR ({x} = -1D AND abs({y}) = {INFINITE})"
         return Text(f"CASE WHEN {one} THEN 1D ELSE power({x}, {y}) END", "float")
@@ -350,9 +348,9 @@ class Writer:
         if any(value is None or not value.is_valid for value in asked):
             return Text("CAST(NULL AS STRING)", "string")
         low, high = reach(*(value.as_py() for value in asked if value is not None))
-        first = max(low, -LONGEST) + (1 if low >= 0 else 0)
-        most = "" if high is None else f", {min(max(high - low, 0), LONGEST)}"
-        return Text(f"substring({self.string(node.this)}, {min(first, LONGEST)}{most})", "string")
+        first = max(low, -PAST_ANY_STRING) + (1 if low >= 0 else 0)
+        most = "" if high is None else f", {min(max(high - low, 0), PAST_ANY_STRING)}"
+        return Text(f"substring({self.string(node.this)}, {min(first, PAST_ANY_STRING)}{most})", "string")
 
     def concat(self, node: exp.Concat) -> Text:
         parts = ", ".join(f"coalesce({text}, '')" for text in self._texts(_all(node), node))
@@ -400,7 +398,6 @@ class Writer:
 
 
 def constant(value: Any, kind: Kind) -> str:
-    """A value that is no NULL."""
     if kind == "int":
         return f"{value}L" if value > -(1 << 63) else f"CAST('{value}' AS BIGINT)"
     if kind == "float":
@@ -441,7 +438,7 @@ def _truth(x: str) -> str:
 
 
 def _whole(x: str) -> str:
-    """A number in a string, blanks around it, and a fraction that is rounded, halves away from zero."""
+    """An integer in a string, with surrounding blanks; a fraction is rounded, ties away from zero."""
     text = f"trim(BOTH ' \t\n\v\f\r' FROM {x})"
     number = f"CAST(round(CAST({text} AS DECIMAL(38, 18)), 0) AS BIGINT)"
     why = text_literal("a string cannot be cast to an integer")
@@ -450,17 +447,14 @@ def _whole(x: str) -> str:
 
 
 def _lower(x: str) -> str:
-    """Letter by letter: Java has another sigma at the end of a word, and makes two letters of a dotted I."""
+    """Per character: Java has another sigma at the end of a word, and maps a dotted I to two letters."""
     dotted = pc.utf8_lower("İ").as_py()
     return f"lower(translate({x}, 'Σİ', 'σ{dotted if len(dotted) == 1 else 'i'}'))"
 
 
 @functools.cache
 def _several() -> tuple[str, str, str]:
-    """Letters that Java makes several of in upper case, those that stay one if they are first put as another, and that.
-
-    All others are the same in both.
-    """
+    """Letters whose upper case has several in Java; those that have one after replacement; and the replacements."""
     found = [c for c in map(chr, range(0x110000)) if len(c.upper()) > 1]
     ours: list[str] = pc.utf8_upper(pa.array(found)).to_pylist()
     safe = {c: made for c, made in zip(found, ours, strict=True) if made != c and made.upper() == made}

@@ -1,4 +1,4 @@
-"""Jobs of Spark that tell how far they are, and end when whoever waits for them does."""
+"""Spark jobs that report progress and are cancelled with their caller."""
 
 import re
 import time
@@ -11,11 +11,11 @@ from pyspark.errors import PySparkException
 
 from promising.errors import LoadError
 
-TICK = 0.2  # seconds between two looks
+TICK = 0.2  # seconds between polls
 
 
 class Progress(NamedTuple):
-    """How far a load is: the stage, how much of it is done (0 to 1), and what that is in rows, once counted."""
+    """Progress of a load: the stage, the fraction of it done (0 to 1), and the rows done, once counted."""
 
     stage: str
     done: float
@@ -24,12 +24,11 @@ class Progress(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Rows a second in this stage."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
 
 class Stages:
-    """The stages of a load, one after the other; `tell` hears of each when it begins, as it runs, and when it ends."""
+    """The sequential stages of a load; `tell` is called when each begins, as it runs, and when it ends."""
 
     def __init__(self, spark: Any, tell: Callable[[Progress], None] | None) -> None:
         self._context = spark.sparkContext
@@ -37,8 +36,7 @@ class Stages:
         self._stage = ""
         self._began = 0.0
         self.seconds: dict[str, float] = {}
-        self.rows = 0
-        """Rows of the current stage, once they are known."""
+        self.rows = 0  # rows of the current stage, once known
 
     def begin(self, stage: str, rows: int = 0) -> None:
         self.end()
@@ -55,7 +53,7 @@ class Stages:
         self._tell(Progress(self._stage, done, int(self.rows * done), time.monotonic() - self._began))
 
     def run(self, action: Callable[[], Any]) -> Any:
-        """Do it in a thread of its own. If this one is interrupted meanwhile, the jobs of that one are called off."""
+        """Run the action in a thread of its own. If the caller is interrupted, its jobs are cancelled."""
         group = f"promising-{uuid4().hex}"
         found: list[Any] = []
         problems: list[BaseException] = []
@@ -64,7 +62,7 @@ class Stages:
             self._context.setJobGroup(group, f"promising: {self._stage}", interruptOnCancel=True)
             try:
                 found.append(action())
-            except BaseException as problem:  # it is raised where it is waited for
+            except BaseException as problem:  # raised in the waiting thread
                 problems.append(problem)
 
         thread = InheritableThread(target=work, daemon=True)
@@ -82,7 +80,7 @@ class Stages:
         return found[0]
 
     def _done(self, group: str) -> float:
-        """The share of tasks that have ended, over all stages of all jobs so far."""
+        """The fraction of tasks completed, over all stages of all jobs so far."""
         tracker = self._context.statusTracker()
         tasks = ended = 0
         for job in tracker.getJobIdsForGroup(group):

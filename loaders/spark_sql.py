@@ -1,9 +1,8 @@
-"""A SELECT as Spark SQL with the same meaning, over views named as the aliases are.
+"""Translates a SELECT to equivalent Spark SQL, over views named by the aliases.
 
-Written for ANSI mode and a session in UTC; timestamps are TIMESTAMP_NTZ, whole numbers BIGINT, floats DOUBLE.
-PREFERENCE, FADE FACTOR, BUDGET and WITH ERROR say how a part of an answer is come by, and are left out: this is about
-all of it. So is WINDOW, as who makes the views leaves out what is not in it. What Spark cannot be made to do alike is
-Unsupported.
+Written for ANSI mode and a session in UTC; timestamps are TIMESTAMP_NTZ, integers BIGINT, floats DOUBLE. PREFERENCE,
+FADE FACTOR, BUDGET and WITH ERROR are dropped: they only affect partial answers. So is WINDOW, which the views apply.
+What Spark cannot do equivalently is Unsupported.
 
 A query with aggregates is three SELECTs: group keys and arguments, then groups, then the outputs over those.
 """
@@ -20,7 +19,7 @@ INNER = "#rows"
 
 
 def spark_sql(node: exp.Expression, bound: Bound) -> str:
-    """The text. Raises Unsupported at the place of what cannot be said."""
+    """The text. Raises Unsupported, with the position, for what has no equivalent."""
     return _Query(node, bound).text()
 
 

@@ -1,11 +1,10 @@
-"""A stream as rows of a DataFrame: filters pushed down to regions, and the promising regions first.
+"""Reads a stream into a DataFrame: filters are pushed down to regions, and promising regions are read first.
 
-The service plans where the tuples lie; the tasks read cold row groups from their files, and ask the service only for
-what is still in its memory.
+The service plans what to read; tasks read cold row groups from files, and ask it only for tuples in its memory.
 
-Spark 4.3 keeps what a query pushed down with the DataFrame that was loaded, and reads no more than that when another
-query uses the same DataFrame: it loses rows, without a word. So filters are pushed down only by those who ask for it,
-and load a DataFrame for each query; the options `start`, `end` and `keys` have the same effect and no such trap.
+Spark 4.3 retains the filters that a query pushed down with the loaded DataFrame, so another query on the same DataFrame
+silently loses rows. Hence pushdown is opt-in, for a DataFrame loaded for a single query; the options `start`, `end` and
+`keys` have the same effect without this problem.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,9 +22,9 @@ from pyspark.sql.types import StructType
 from promising.index.scan_plan import Piece, Scan
 from promising.loaders.scan_reader import ROWS, Connect, read_piece, read_warm
 
-BYTES = 32 << 20  # of a partition, as far as row groups allow
-ARRIVALS = 1 << 18  # in memory that a partition asks for
-LONGEST = 50_000  # characters of conditions in a statement
+BYTES = 32 << 20  # per partition, as far as row groups allow
+ARRIVALS = 1 << 18  # tuples in memory per partition
+LONGEST_CONDITIONS = 50_000  # characters in a statement
 DIRECTIONS = ("desc", "asc", "weighted")
 COMPARED: dict[type[Filter], str] = {
     spark.EqualTo: "=",
@@ -38,11 +37,7 @@ COMPARED: dict[type[Filter], str] = {
 
 @dataclass(frozen=True)
 class Question:
-    """What is read.
-
-    names: the columns wanted, in order, each with the name that Spark gives it. keys: those with summaries.
-    conditions: which rows. preference: a direction, and the key it is about.
-    """
+    """What is read: `names` are the columns and their names in Spark, `keys` those with summaries."""
 
     stream: str
     types: dict[str, str]
@@ -55,7 +50,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Condition:
-    """A column that is compared with values: with one by `sign`, or with several by IN."""
+    """A comparison of a column: with one value by `sign`, or with several by IN."""
 
     column: str
     sign: str
@@ -68,7 +63,7 @@ class Condition:
         return f"{quoted(self.column)} {self.sign} {_literal(self.values[0])}"
 
     def kept(self, table: pa.Table) -> Any:
-        """Which rows of a table fulfil it; null where that is not known."""
+        """The rows of a table that satisfy it; null where unknown."""
         column = table[self.column]
         values = pa.array([_plain(value) for value in self.values], column.type)
         if self.sign == "IN":
@@ -79,21 +74,17 @@ class Condition:
 
 @dataclass
 class Share(InputPartition):
-    """What one task reads, in order."""
-
     scan: Scan
     pieces: list[Piece]
     warm: list[tuple[int, int]]
 
     @property
     def bytes(self) -> int:
-        """Of the column chunks in files."""
+        """Size of the column chunks in files."""
         return sum(piece.bytes for piece in self.pieces)
 
 
 class Reader(DataSourceReader):
-    """`spark.read`."""
-
     def __init__(self, connect: Connect, question: Question, schema: StructType) -> None:
         self.connect = connect
         self.question = question
@@ -102,11 +93,11 @@ class Reader(DataSourceReader):
 
     @property
     def sql(self) -> str:
-        """The question as a statement; a condition too long for one is left to those who read."""
+        """The question as a statement; a condition too long for it is applied by the tasks."""
         asked = self.question
         columns = dict.fromkeys([*asked.names, *(condition.column for condition in self.conditions)])
         text = f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(asked.stream)}"
-        told, room = [], LONGEST
+        told, room = [], LONGEST_CONDITIONS
         for condition in self.conditions:
             if len(condition.sql) <= room:
                 told.append(condition.sql)
@@ -124,7 +115,7 @@ class Reader(DataSourceReader):
         scan = replace(planned, pieces=[], warm=[])
         warm = list(_stretches(planned.warm))
         if self.question.limit is not None:
-            return [Share(scan, planned.pieces, warm)]  # one task alone can tell when there are enough
+            return [Share(scan, planned.pieces, warm)]  # only a single task knows when the limit is reached
         return [
             *(Share(scan, group, []) for group in grouped(planned.pieces)),
             *(Share(scan, [], [stretch]) for stretch in warm),
@@ -155,18 +146,17 @@ class Reader(DataSourceReader):
                     yield from read_warm(service, share.scan, first, last)
 
     def _batch(self, table: pa.Table) -> pa.RecordBatch:
-        """Rows as Spark wants them: the columns asked for, under its names."""
         columns = []
         for own, field in zip(self.question.names, self.schema, strict=True):
             column = table[own].combine_chunks()
             if pa.types.is_timestamp(field.type):
-                column = column.cast(pa.int64())  # the instant is the same, whatever the zone it is shown in
+                column = column.cast(pa.int64())  # the same instant in any zone
             columns.append(column.cast(field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 class PushingReader(Reader):
-    """A reader that takes part of a query's filters. Spark evaluates every one of them all the same."""
+    """A reader that uses some of a query's filters. Spark still evaluates all of them."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         pushed = (self._condition(found) for found in filters)
@@ -174,7 +164,7 @@ class PushingReader(Reader):
         return filters
 
     def _condition(self, found: Filter) -> Condition | None:
-        """A filter as the service understands it, if it can leave out regions by it."""
+        """A filter for the service, if it can prune regions by it."""
         path: tuple[str, ...] = getattr(found, "attribute", ())
         names = {given: own for own, given in self.question.names.items()}
         column = names.get(path[0]) if len(path) == 1 else None
@@ -191,7 +181,7 @@ class PushingReader(Reader):
 
 
 def grouped(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Pieces in their order, cut and put together to about `BYTES` each."""
+    """Pieces in order, split and merged to about `BYTES` each."""
     group: list[Piece] = []
     size = 0
     for piece in pieces:
@@ -219,12 +209,11 @@ def _stretches(warm: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def quoted(name: str) -> str:
-    """A name as it is in a statement."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _plain(value: Any) -> Any:
-    """A value as the stream has it: a time in microseconds of UTC."""
+    """A value as in the stream: a time in microseconds of UTC."""
     if not isinstance(value, datetime):
         return value
     return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame into a reference table."""
+"""Writes rows of a DataFrame to a reference table."""
 
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -9,20 +9,17 @@ from promising.errors import TableFull
 if TYPE_CHECKING:
     from promising.index.table import Changed, Mode
 
-MOST_ROWS = 1 << 20  # as many as a table takes unless it was made with more
+MOST_ROWS = 1 << 20  # the default capacity of a table
 
 
 class Tables(Protocol):
-    """What takes rows: a session in this process, or one over the network."""
-
     def load_table(self, name: str, rows: pa.Table, mode: "Mode" = ...) -> "Changed": ...
 
 
 def load_table(frame: Any, session: Tables, name: str, *, mode: "Mode" = "upsert", most: int = MOST_ROWS) -> "Changed":
-    """Put the rows of a DataFrame into a table, all of them or none.
+    """Write the rows of a DataFrame to a table, all or none; see `Session.load_table`. Columns match by name.
 
-    They pass through the driver at once: a frame of more than `most` rows is refused before they do. Columns go by
-    name; what holds is said at `Session.load_table`.
+    The rows pass through the driver in one piece, so a frame of more than `most` rows is rejected first.
     """
     rows = frame.limit(most + 1).toArrow()
     if len(rows) > most:

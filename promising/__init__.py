@@ -1,4 +1,4 @@
-"""The front door: what a user of the house touches first."""
+"""The public API: `open`, `connect`, settings and errors."""
 
 import os
 from os import PathLike
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from promising.query.answers import Progress as Progress
     from promising.query.session import Session as Session
 
-# Read by gRPC when it starts. Its own way with forks now and then breaks a child that would only start another program,
-# as Spark does with Java; we fork for nothing else.
+# Read by gRPC when it starts. Its fork support sometimes breaks a child that only executes another program, as Spark
+# does with Java; we fork for nothing else.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 __getattr__, __dir__, __all__ = lazy(
@@ -39,10 +39,10 @@ def open(
 ) -> "Session":
     """A session in this process.
 
-    path: a directory where everything is kept; it is made if it is not there, and one process at a time has it. What
-        was there is there again. None keeps everything in memory, and it is gone when the session ends.
-    seed: of the key hash, a secret of the installation; None picks one, or takes that of the directory.
-    options: how a directory is kept.
+    path: the data directory, whose data is recovered; created if missing, one process at a time. None stores everything
+        in memory, until the session ends.
+    seed: of the key hash, a secret of the installation; None picks one, or uses that of the directory.
+    options: storage options of the directory.
 
     >>> session = open()
     >>> print(session.execute("CREATE STREAM store1 (ts TIMESTAMP, item_id BIGINT, price DOUBLE) TIMESTAMP BY ts"))
@@ -52,7 +52,7 @@ def open(
     >>> session.query("SELECT item_id, sum(price) AS total FROM store1 GROUP BY item_id").to_arrow().to_pylist()
     [{'item_id': 7, 'total': 3.0}, {'item_id': 9, 'total': 4.0}]
     """
-    from promising.loaders.spark_sql import spark_sql  # noqa: PLC0415  # slow to load: not for those who only connect
+    from promising.loaders.spark_sql import spark_sql  # noqa: PLC0415  # slow to load: not for clients that only connect
     from promising.query.session import Session  # noqa: PLC0415
 
     if path is None:

@@ -1,8 +1,8 @@
-"""Every error the house raises, each with what was wrong and where."""
+"""All errors. Each names the offending value and its location."""
 
 
 class PromisingError(Exception):
-    """Base of all errors raised on purpose. `reason` is the name under which refused tuples are counted."""
+    """Base class of all errors raised on purpose. `reason` is the name under which refused tuples are counted."""
 
     reason = "error"
 
@@ -11,26 +11,26 @@ class PromisingError(Exception):
 
 
 class BadSize(PromisingError):
-    """A depth, width or other size that the structure cannot have."""
+    """A depth, width or other size that the structure does not support."""
 
 
 class Incompatible(PromisingError):
-    """Two summaries of different kind, size or seed cannot be added, subtracted or joined."""
+    """Summaries of different kind, size or seed cannot be added, subtracted or joined."""
 
 
 class CannotSubtract(PromisingError):
-    """This kind of summary forgets what it would need to undo an addition."""
+    """This kind of summary does not store what it needs to undo an addition."""
 
 
 class CorruptSummary(PromisingError):
-    """Bytes that are no summary: wrong magic, unknown version, failed checksum, impossible content."""
+    """Bytes that are not a valid summary: wrong magic, unknown version, failed checksum, impossible content."""
 
 
 # --- batches -----------------------------------------------------------------------------------------------------
 
 
 class BatchError(PromisingError):
-    """A batch refused as a whole; the store is as it was."""
+    """A batch refused as a whole; the store is unchanged."""
 
     reason = "bad_batch"
 
@@ -48,7 +48,7 @@ class UnknownColumn(BatchError):
 
 
 class DuplicateColumn(BatchError):
-    """A column that the batch has twice."""
+    """A column occurs twice in the batch."""
 
     reason = "duplicate_column"
 
@@ -96,13 +96,13 @@ class MixedKeys(BatchError):
 
 
 class ValueTooLong(BatchError):
-    """A string longer than the store takes."""
+    """A string longer than the store's limit."""
 
     reason = "value_too_long"
 
 
 class BatchTooLarge(BatchError):
-    """More tuples in one batch than the store takes at once."""
+    """More tuples in one batch than the store's limit."""
 
     reason = "batch_too_large"
 
@@ -120,25 +120,25 @@ class TooFarAhead(BatchError):
 
 
 class CeilingReached(BatchError):
-    """The tuples would not fit under the stated memory ceiling."""
+    """The tuples would exceed the memory ceiling."""
 
     reason = "ceiling_reached"
 
 
 class BadArrow(BatchError):
-    """Bytes that are no Arrow IPC stream, or one that does not hold what it claims to."""
+    """Bytes that are not a valid Arrow IPC stream, or whose content does not match its headers."""
 
     reason = "bad_arrow"
 
 
 class BadSequence(BatchError):
-    """A batch's number without a producer, or one that is no number."""
+    """A sequence number without a producer, or an invalid one."""
 
     reason = "bad_sequence"
 
 
 class SequenceTooOld(BatchError):
-    """A batch's number so far back that nobody remembers whether it was added."""
+    """A sequence number so old that it is unknown whether its batch was added."""
 
     reason = "sequence_too_old"
 
@@ -147,26 +147,26 @@ class SequenceTooOld(BatchError):
 
 
 class TableError(BatchError):
-    """A change of a table refused as a whole; the table is as it was. `row` is the one of the change at fault."""
+    """A change of a table refused as a whole; the table is unchanged. `row` is the offending row of the change."""
 
     reason = "bad_table_change"
     row: int | None = None
 
 
 class DuplicateKey(TableError):
-    """A primary key that the table has already, or that a change names twice."""
+    """A primary key that already exists in the table, or occurs twice in a change."""
 
     reason = "duplicate_key"
 
 
 class MissingKey(TableError):
-    """A primary key that is to be changed or deleted and is not in the table."""
+    """A primary key to change or delete that is not in the table."""
 
     reason = "missing_key"
 
 
 class TableFull(TableError):
-    """More rows than the table takes."""
+    """More rows than the table's limit."""
 
     reason = "table_full"
 
@@ -175,15 +175,15 @@ class TableFull(TableError):
 
 
 class DefinitionError(PromisingError):
-    """A stream or summary that cannot be created as asked."""
+    """An invalid definition of a stream or summary."""
 
 
 class BadSchema(DefinitionError):
-    """Unknown column type, no time column, or a key column that cannot be a key."""
+    """Unknown column type, no time column, or a column that cannot be a key."""
 
 
 class BadGranularity(DefinitionError):
-    """GRANULARITY must be a positive span of time."""
+    """GRANULARITY must be a positive duration."""
 
 
 class BadCollapse(DefinitionError):
@@ -195,15 +195,15 @@ class BadStructure(DefinitionError):
 
 
 class BadOptions(DefinitionError):
-    """Options out of range or in contradiction."""
+    """Options out of range or contradictory."""
 
 
 class CeilingTooLow(DefinitionError):
-    """The sizes asked for need more memory than the ceiling allows."""
+    """The requested sizes need more memory than the ceiling."""
 
 
 class DuplicateName(DefinitionError):
-    """A summary of that name exists already."""
+    """A summary of that name already exists."""
 
 
 class UnknownName(PromisingError):
@@ -214,7 +214,7 @@ class BadWindow(PromisingError):
     """A window that ends before it starts."""
 
 
-# --- what a summary is given and asked ---------------------------------------------------------------------------
+# --- input and queries of summaries ------------------------------------------------------------------------------
 
 
 class BadCount(BatchError):
@@ -224,23 +224,23 @@ class BadCount(BatchError):
 
 
 class NotContained(PromisingError):
-    """What is to be subtracted was never added."""
+    """The summary to subtract was never added."""
 
 
 class BadQuestion(PromisingError):
-    """A question the summary cannot answer: a rank outside [0, 1], a range that ends before it starts."""
+    """A query that the summary cannot answer: a rank outside [0, 1], a range that ends before it starts."""
 
 
 # --- statements --------------------------------------------------------------------------------------------------
 
 
-SHOWN = 160  # characters of a line that an error shows
+SHOWN = 160  # characters of a line in an error
 
 
 class StatementError(PromisingError):
-    """A statement that cannot be carried out as written.
+    """A statement that cannot be run as written.
 
-    `line` and `column` count from 1 and point at the place; the message then shows it under a caret.
+    `line` and `column` count from 1; the message shows the position with a caret.
     """
 
     def __init__(self, message: str, sql: str | None = None, offset: int | None = None) -> None:
@@ -255,7 +255,7 @@ class StatementError(PromisingError):
             self.line = sql.count("\n", 0, offset) + 1
             self.column = offset - start + 1
             at = offset - start
-            if len(shown) > SHOWN:  # of a long line what is around the place
+            if len(shown) > SHOWN:  # of a long line only the part around the position
                 first = max(at - SHOWN // 2, 0)
                 before, after = "..." if first else "", "..." if first + SHOWN < len(shown) else ""
                 shown, at = before + shown[first : first + SHOWN] + after, at - first + len(before)
@@ -265,11 +265,11 @@ class StatementError(PromisingError):
 
 
 class BadSyntax(StatementError):
-    """Text that is no statement of the language."""
+    """Not a statement of the language."""
 
 
 class Unsupported(StatementError):
-    """Understood, and not offered: named, so that nothing is half understood."""
+    """Recognised but not supported; the message names the feature."""
 
 
 class NoSuchName(StatementError):
@@ -281,26 +281,26 @@ class Ambiguous(StatementError):
 
 
 class TypeMismatch(StatementError):
-    """Operands or arguments of types that do not go together."""
+    """Operands or arguments of incompatible types."""
 
 
 class BadClause(StatementError):
-    """A clause with a value out of range, given twice, in contradiction with another, or out of place."""
+    """A clause with a value out of range, given twice, contradicting another, or misplaced."""
 
 
 class NoSummary(StatementError):
-    """A preference on an attribute that no summary knows."""
+    """A preference on a column without a summary."""
 
 
 class InUse(StatementError):
-    """What is to be dropped is needed by something else."""
+    """The object to drop is needed by another."""
 
 
 # --- running queries ---------------------------------------------------------------------------------------------
 
 
 class QueryError(StatementError):
-    """A query that failed while it ran; the streams are as they were."""
+    """A query that failed at run time; the streams are unchanged."""
 
 
 class DivisionByZero(QueryError):
@@ -312,34 +312,34 @@ class Overflow(QueryError):
 
 
 class BadCast(QueryError):
-    """A value that cannot become the type it is cast to."""
+    """A value that cannot be cast to the type."""
 
 
 class BadToken(PromisingError):
-    """No resume token of this session: forged, damaged, or of another session."""
+    """Not a resume token of this session: forged, damaged, or of another session."""
 
 
 class TokenExpired(PromisingError):
-    """The answer cannot go on: it was put away, or tuples it needs have aged out since."""
+    """The answer cannot be resumed: it was evicted, or tuples it needs have aged out."""
 
 
-# --- what is kept on disk ----------------------------------------------------------------------------------------
+# --- storage -----------------------------------------------------------------------------------------------------
 
 
 class StorageError(PromisingError):
-    """What is kept on disk could not be written or read."""
+    """A failed read or write of stored data."""
 
 
 class StorageFull(StorageError):
-    """No space is left. Nothing was changed; it goes on when there is space again."""
+    """No space is left on the disk. Nothing was changed; it resumes when there is space."""
 
 
 class StorageUnavailable(StorageError):
-    """The system refuses to write or read: an I/O error, a read-only or forbidden place. Nothing was changed."""
+    """The system refuses a read or write: an I/O error, a read-only or forbidden location. Nothing was changed."""
 
 
 class StoreInUse(StorageError):
-    """Another process has the directory."""
+    """Another process uses the directory."""
 
 
 class NewerFormat(StorageError):
@@ -347,37 +347,37 @@ class NewerFormat(StorageError):
 
 
 class NotAStore(StorageError):
-    """A path that is no directory of a store, and cannot become one."""
+    """A path that is not a data directory, and cannot become one."""
 
 
 class DataDamaged(StorageError):
-    """A file fails its checksum, or is gone. The message names it, and what it covers."""
+    """A file is missing or fails its checksum. The message names it, and what it covers."""
 
 
 # --- packages ----------------------------------------------------------------------------------------------------
 
 
 class BadPackage(PromisingError):
-    """What is to be attached is no package, not finished, or built for another stream or another state of it."""
+    """Not a package, not finished, or built for another stream or another state of it."""
 
 
 class TokenReused(PromisingError):
-    """A token under which something else was attached before."""
+    """A token that was used for another package."""
 
 
 # --- the service -------------------------------------------------------------------------------------------------
 
 
 class ServiceError(PromisingError):
-    """A service could not do what was asked, for a reason that is not in the request's content."""
+    """A failure of the service that is not due to the content of the request."""
 
 
 class Unavailable(ServiceError):
-    """The service is not there, or is shutting down. Try again."""
+    """The service is unreachable or shutting down. Retry."""
 
 
 class Unauthenticated(ServiceError):
-    """No token, or none that is known and in force."""
+    """No token, or an unknown or expired one."""
 
 
 class Forbidden(ServiceError):
@@ -385,10 +385,7 @@ class Forbidden(ServiceError):
 
 
 class LimitReached(ServiceError):
-    """More than the service takes: calls, queries, rows, bytes, keys.
-
-    `retry_seconds` is when to try again, if that helps.
-    """
+    """A limit of the service: calls, queries, rows, bytes, keys. `retry_seconds`: when to retry, if that helps."""
 
     def __init__(self, message: str, retry_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -396,7 +393,7 @@ class LimitReached(ServiceError):
 
 
 class DeadlineExceeded(ServiceError):
-    """The call's deadline passed before there was an answer."""
+    """The call's deadline passed before the response."""
 
 
 class BadRequest(ServiceError):
@@ -408,31 +405,31 @@ class BadRequest(ServiceError):
 
 
 class InternalError(ServiceError):
-    """A fault of the service. Its log says more."""
+    """An internal error of the service. Its log has details."""
 
 
 class BadSettings(ServiceError):
-    """Settings that contradict each other, or are unsafe together."""
+    """Settings that contradict each other, or are unsafe in combination."""
 
 
-# --- loads from elsewhere ----------------------------------------------------------------------------------------
+# --- loads -------------------------------------------------------------------------------------------------------
 
 
 class LoadError(PromisingError):
-    """A load that cannot be done as asked; nothing of it is in the stream."""
+    """A load that cannot be run as requested; nothing was added to the stream."""
 
 
 class BadSource(LoadError):
-    """Files to load that are not there, empty, given twice, or of different kinds."""
+    """Files to load that are missing, empty, given twice, or of different formats."""
 
 
 class MixedZones(LoadError):
-    """Times of which some have a time zone and others have none."""
+    """Times with and without a time zone in one column."""
 
 
 class NothingToLoad(LoadError):
-    """Not one row that can be loaded."""
+    """No row can be loaded."""
 
 
 class SourceChanged(LoadError):
-    """Files that changed while they were loaded."""
+    """Files that changed during the load."""

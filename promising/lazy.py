@@ -1,6 +1,6 @@
-"""Names of a package that are imported when they are first used.
+"""Names of a package that are imported on first use.
 
-Most modules of the house load numba, Arrow or gRPC. Whoever needs none of them should not wait for them.
+Most modules load numba, Arrow or gRPC; programs that need none of them should not wait for them.
 """
 
 import importlib
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 def lazy(
     package: str, where: Mapping[str, Sequence[str]], here: Sequence[str] = ()
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package whose public names are in modules below it.
+    """`__getattr__`, `__dir__` and `__all__` of a package whose public names are in its submodules.
 
-    where: the names, by module. here: public names that the package has itself.
+    where: the names, by module. here: public names of the package itself.
     """
     modules = {name: module for module, names in where.items() for name in names}
     public = sorted([*modules, *here])

@@ -1,4 +1,4 @@
-"""How the service is set up: a file, the environment, flags; each setting checked and named."""
+"""Settings of the service: from a file, the environment and flags, validated."""
 
 import difflib
 import ipaddress
@@ -31,7 +31,7 @@ Role = Literal["admin", "ingest", "query"]
 
 
 def address(listen: str) -> tuple[str, int]:
-    """The host and the port of "host:port"; an IPv6 host stands in brackets.
+    """Host and port of "host:port"; an IPv6 host is in brackets.
 
     >>> address("127.0.0.1:50151"), address("[::1]:0")
     (('127.0.0.1', 50151), ('::1', 0))
@@ -46,7 +46,7 @@ def address(listen: str) -> tuple[str, int]:
 
 
 def is_loopback(listen: str) -> bool:
-    """Whether only this machine can reach the address. A name other than localhost counts as reachable by others."""
+    """Whether only this machine can reach the address. A name other than localhost counts as public."""
     host, _ = address(listen)
     if host == "localhost":
         return True
@@ -68,7 +68,7 @@ def _url(value: str) -> str:
 
 
 def _places(value: object) -> object:
-    """Several places in one text, as the environment has them, stand with commas between them."""
+    """Several places in one text, as in the environment, are separated by commas."""
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
@@ -92,7 +92,7 @@ class _Group(BaseModel):
 
 
 class Tls(_Group):
-    """Encryption, and clients known by certificate."""
+    """Encryption and client certificates."""
 
     certificate: Path | None = Field(default=None, description="PEM file of the server's certificate chain.")
     key: Path | None = Field(default=None, description="PEM file of its private key, unencrypted.")
@@ -106,7 +106,7 @@ class Tls(_Group):
 
 
 class Auth(_Group):
-    """Who is let in."""
+    """Authentication."""
 
     tokens: Path | None = Field(
         default=None,
@@ -118,7 +118,7 @@ class Auth(_Group):
 
 
 class Limits(_Group):
-    """How much is taken, of whom."""
+    """Resource limits."""
 
     max_message_bytes: int = Field(default=16 << 20, ge=1 << 10, le=1 << 30, description="Maximum message size.")
     max_batch_rows: int = Field(default=1 << 20, ge=1, description="Maximum rows per batch.")
@@ -148,7 +148,7 @@ class Limits(_Group):
 
 
 class Storage(_Group):
-    """How data is kept on disk, if `data` says where."""
+    """Storage on disk, if `data` is set."""
 
     sync: Annotated[Literal["always", "relaxed"], BeforeValidator(_lower)] = Field(
         default="always",
@@ -171,7 +171,7 @@ class Storage(_Group):
 
 
 class Standing(_Group):
-    """How continuous queries are kept up to date."""
+    """Continuous queries."""
 
     tick_seconds: float = Field(default=0.1, gt=0, le=60, description="Update interval of continuous queries.")
     cpu: float = Field(
@@ -185,7 +185,7 @@ class Standing(_Group):
 
 
 class Settings(BaseSettings):
-    """All settings of the service. `Settings()` has the defaults alone; `Settings.load` reads file and environment."""
+    """All settings of the service. `Settings()` has only the defaults; `Settings.load` reads file and environment."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -237,14 +237,14 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments alone: `load` reads the other sources itself, to tell which of them a bad value came from."""
+        """Arguments only: `load` reads the other sources itself, to report the source of an invalid value."""
         return (init_settings,)
 
     @classmethod
     def load(cls, config: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Self:
         """Settings from flags, environment and file, in that order of precedence, over the defaults.
 
-        config: a TOML file; else the one that PROMISING_CONFIG names; else promising.toml, if it is there.
+        config: a TOML file; else the one in PROMISING_CONFIG; else promising.toml, if it exists.
         overrides: by name, "limits.max_rows" or in groups; None is a flag that was not given.
         """
         layers = _layers(config, overrides)
@@ -277,7 +277,7 @@ def variable(name: str) -> str:
 
 
 def sources(config: Path | None = None, overrides: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Where `Settings.load` takes each setting from, by its dotted name: flag, environment, a file or default."""
+    """The source of each setting, by its dotted name: flag, environment, a file or default."""
     layers = _layers(config, overrides)
     return {
         name: next((source for source, layer in layers if _holds(layer, name.split("."))), "default")
@@ -286,7 +286,7 @@ def sources(config: Path | None = None, overrides: Mapping[str, Any] | None = No
 
 
 def shown(settings: Settings) -> dict[str, str]:
-    """Every setting by its dotted name, as text; what is not set is empty, and a secret only shows that it is set."""
+    """Every setting by its dotted name, as text; unset ones are empty, and secrets are masked."""
     told = {}
     for name, _ in fields():
         value: Any = settings
@@ -302,7 +302,7 @@ def shown(settings: Settings) -> dict[str, str]:
 
 
 def _covered(text: str) -> str:
-    """A text without the password that a URL may have.
+    """A text with the password of a URL masked.
 
     >>> _covered("sftp://me:secret@host/data"), _covered("s3://bucket")
     ('sftp://me:********@host/data', 's3://bucket')
@@ -311,7 +311,7 @@ def _covered(text: str) -> str:
 
 
 def check_safe(settings: Settings) -> None:
-    """Raise BadSettings if strangers could come in, or could listen to a token on its way."""
+    """Raise BadSettings if the service would accept unauthenticated remote calls, or unencrypted tokens."""
     tls, auth = settings.tls, settings.auth
     encrypted = tls.certificate is not None
     for given, needed in (("certificate", "key"), ("key", "certificate"), ("client_ca", "certificate")):
@@ -335,7 +335,7 @@ def check_safe(settings: Settings) -> None:
 
 
 def _layers(config: Path | None, overrides: Mapping[str, Any] | None) -> list[tuple[str, dict[str, Any]]]:
-    """What each source says, the one that wins first."""
+    """The values of each source, in order of precedence."""
     path = config or (Path(os.environ[CONFIG]) if os.environ.get(CONFIG) else None)
     if path is None and DEFAULT_FILE.exists():
         path = DEFAULT_FILE
@@ -346,7 +346,7 @@ def _layers(config: Path | None, overrides: Mapping[str, Any] | None) -> list[tu
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted names as groups; None is left out."""
+    """Dotted names as groups; None is omitted."""
     found: dict[str, Any] = {}
     for name, value in flat.items():
         if value is None:
@@ -390,9 +390,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _told(error: Any, layers: list[tuple[str, dict[str, Any]]]) -> str:
-    """One bad setting: its name, where the value came from, what is wrong."""
+    """One invalid setting: its name, its source, and the error."""
     names = [name for name, _ in fields()]
-    # Beyond the name, pydantic names branches of a type.
+    # Beyond the name, pydantic lists branches of a type.
     place = [str(part) for part in error["loc"]]
     name = next((".".join(place[:n]) for n in (2, 1) if ".".join(place[:n]) in names), ".".join(place[:2]))
     source = next((source for source, layer in layers if _holds(layer, name.split("."))), "flag")

@@ -1,4 +1,4 @@
-"""Spark and a service: the data source `promising`, bulk load, tables and scale-out queries, bound to `connect`.
+"""Spark with a service: the data source `promising`, bulk load, tables and scale-out queries, based on `connect`.
 
 from promising.spark import register
 register(spark)
@@ -28,9 +28,9 @@ FilePath = str | PathLike[str]
 
 @dataclass(frozen=True)
 class Connection:
-    """How a service is reached, to be taken along to other machines: calling it opens a session.
+    """How to reach a service, serialisable for other machines: calling it opens a session.
 
-    ca, certificate, key: what is in the PEM files, not where they are.
+    ca, certificate, key: the content of the PEM files, not their paths.
 
     >>> Connection("till:50151", token="secret")
     Connection(address='till:50151')
@@ -45,7 +45,7 @@ class Connection:
     def __call__(self) -> "RemoteSession":
         from promising.client.session import connect  # noqa: PLC0415  # tasks that only read files need no network
 
-        with tempfile.TemporaryDirectory(prefix="promising-") as folder:  # readable by its owner alone
+        with tempfile.TemporaryDirectory(prefix="promising-") as folder:  # readable by its owner only
             return connect(
                 self.address,
                 token=self.token,
@@ -63,15 +63,15 @@ def connection(
     certificate: FilePath | None = None,
     key: FilePath | None = None,
 ) -> Connection:
-    """How the service at `address`, host:port, is reached, with the arguments of `promising.connect`.
+    """A connection to the service at `address`, host:port, with the arguments of `promising.connect`.
 
-    The files are read here, and need not be on any other machine.
+    The files are read here, and need not exist on other machines.
     """
     return Connection(address, token, _read("ca", ca), _read("certificate", certificate), _read("key", key))
 
 
 class PromisingSource(Source):
-    """The data source `promising`; its options are told in `loaders.data_source`."""
+    """The data source `promising`; its options are documented in `loaders.data_source`."""
 
     def connection(self) -> Connection:
         return connection(
@@ -84,10 +84,10 @@ class PromisingSource(Source):
 
 
 def register(spark: Any) -> None:
-    """Make the format `promising` known to a Spark session, and take our code along to its executors.
+    """Register the format `promising` in a Spark session, and ship our code to its executors.
 
-    Spark refuses readers that filters can be pushed down to unless `spark.sql.python.filterPushdown.enabled` is true,
-    so it is set for this session.
+    Sets `spark.sql.python.filterPushdown.enabled` for the session: without it Spark refuses readers with filter
+    pushdown.
 
         register(spark)
         source = spark.read.format("promising").option("address", "till:50151").option("stream", "store1")
@@ -101,9 +101,9 @@ def register(spark: Any) -> None:
 def bulk_load(
     spark: Any, service: str | Connection, stream: str, source: str | Sequence[str], *, staging: str, **how: Any
 ) -> "Report":
-    """Load files into a stream of a service: every good row once, whatever is tried again.
+    """Load files into a stream of a service: every valid row exactly once, whatever is retried.
 
-    service: host:port, or a `connection`. The rest, and what comes back, is as for `promising.loaders.bulk.bulk_load`.
+    service: host:port, or a `connection`. Other arguments and the result are as for `promising.loaders.bulk.bulk_load`.
 
         report = bulk_load(spark, "till:50151", "store1", "logs/*.csv", staging="/shared/staging", time_zone="UTC")
         print(report.accepted, report.refused)
@@ -115,7 +115,7 @@ def bulk_load(
 
 
 def load_table(frame: Any, service: str | Connection, name: str, *, mode: "Mode" = "upsert") -> "Changed":
-    """Put the rows of a DataFrame into a reference table of a service, all of them or none.
+    """Write the rows of a DataFrame to a reference table of a service atomically.
 
     service: host:port, or a `connection`. mode: `upsert` replaces rows of the same primary key, `insert` refuses them,
     `update` refuses others. The rows pass through the driver, 1,048,576 at most.
@@ -130,10 +130,10 @@ def load_table(frame: Any, service: str | Connection, name: str, *, mode: "Mode"
 
 
 def query(spark: Any, service: str | Connection, sql: str, *, share: float = 1.0) -> "tuple[Any, Figures]":
-    """The answer to a SELECT, worked out by Spark over what the service keeps, and figures of what has to be read.
+    """The answer to a SELECT, computed by Spark over the service's stored data, and figures of what must be read.
 
-    service: host:port, or a `connection`. share: below 1, the most promising keys only, as many as make that share of
-    the expected output.
+    service: host:port, or a `connection`. share: below 1, only the most promising keys that give that share of the
+    expected output.
 
         rows, figures = query(spark, "till:50151", "SELECT item_id, count(*) AS n FROM store1 GROUP BY item_id")
         rows.show()

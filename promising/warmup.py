@@ -1,4 +1,4 @@
-"""Every kernel, ready before it is called: compiled side by side into the cache that a user's processes share."""
+"""Ahead-of-time compilation of all kernels, in parallel, into the user's shared cache."""
 
 import os
 import pkgutil
@@ -23,7 +23,7 @@ def every_kernel() -> tuple[jit.Kernel, ...]:
 
 
 def load_all() -> None:
-    """No call of this process will wait for a kernel. Takes a second, if all are compiled."""
+    """Load all kernels, so that no call waits for one. Takes a second if all are compiled."""
     if any(not kernel.stored for kernel in every_kernel()):
         compile_all()
     for kernel in every_kernel():
@@ -31,9 +31,9 @@ def load_all() -> None:
 
 
 def compile_all(told: Callable[[int, int], None] = lambda done, of: None) -> int:
-    """Compile what is not in the cache yet, in as many processes as there are cores; returns how many that were.
+    """Compile kernels that are not cached, in one process per core; returns how many.
 
-    told: is given how many are done, and of how many.
+    told: called with the number done and the total.
     """
     missing = [number for number, kernel in enumerate(every_kernel()) if not kernel.stored]
     if not missing:
@@ -48,5 +48,5 @@ def compile_all(told: Callable[[int, int], None] = lambda done, of: None) -> int
 
 
 def _load(number: int) -> None:
-    """In a process of its own: numba compiles one function at a time in each."""
+    """In its own process: numba compiles one function at a time per process."""
     every_kernel()[number].load()

@@ -1,4 +1,4 @@
-"""What goes over the wire and what it is on either side: used by the server and the clients alike."""
+"""Conversion between wire messages and Python objects, for the server and the clients."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from promising.errors import BadRequest
-from promising.index.regions import EVER, Absorbed, Appended, Description, Guess, Regions, Story, Window, ZoneInfo
+from promising.index.instants import BEGINNING, END
+from promising.index.regions import Absorbed, Appended, Description, Guess, Regions, Story, Window, ZoneInfo
 from promising.query.answers import Cut, Done, Explanation, Frame, Progress
 from promising.summaries.adt import Estimates
 from promising.summaries.keys import Keys
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from promising.index.prepared_load import Attached
     from promising.index.table import Changed
 
-PART = 1 << 18  # bytes of rows in one message, about: what a reader that does not read can make the service hold
+PART = 1 << 18  # approximate bytes of rows per message: what a slow consumer can make the service buffer
 
 CUTS: dict[Cut | None, common_pb2.Cut.ValueType] = {
     None: common_pb2.CUT_UNSPECIFIED,
@@ -52,15 +53,15 @@ def ipc(table: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def table(data: bytes) -> pa.Table:
-    """A table that the service sent."""
+    """A table sent by the service."""
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return reader.read_all()
 
 
 def slices(rows: pa.Table, most: int = PART) -> Iterator[tuple[int, int]]:
-    """(first, count) of stretches of a table that take about `most` bytes each; one of no rows for an empty table.
+    """(first, count) of slices of a table of about `most` bytes each; one of no rows for an empty table.
 
-    None takes more than twice as much, unless it is a single row.
+    None is larger than twice that, unless it is a single row.
     """
     each = max(rows.num_rows * most // max(rows.nbytes, 1), 1) if rows.num_rows else 1
     for first in range(0, max(rows.num_rows, 1), each):
@@ -68,7 +69,7 @@ def slices(rows: pa.Table, most: int = PART) -> Iterator[tuple[int, int]]:
 
 
 def _halves(rows: pa.Table, first: int, count: int, most: int) -> Iterator[tuple[int, int]]:
-    """A stretch, or its halves if its rows are larger than others are."""
+    """A slice, or its halves if its rows are larger than average."""
     if count < 2 or rows.slice(first, count).nbytes <= most:
         yield first, count
         return
@@ -93,7 +94,7 @@ def guess(told: common_pb2.Bounded) -> Guess:
     return Guess(told.value, told.lower, told.upper)
 
 
-# --- questions ---------------------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------------------
 
 
 def keys_to(keys: Keys) -> common_pb2.Keys:
@@ -118,8 +119,8 @@ def window_to(window: Window) -> common_pb2.Window | None:
 
 
 def window_from(told: common_pb2.Window) -> tuple[int, int]:
-    start = micros(told.start) if told.HasField("start") else EVER[0]
-    return start, micros(told.end) if told.HasField("end") else EVER[1]
+    start = micros(told.start) if told.HasField("start") else BEGINNING
+    return start, micros(told.end) if told.HasField("end") else END
 
 
 # --- results -----------------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ def attached_to(added: "Attached") -> streams_pb2.AttachResponse:
 
 
 def attached_from(told: streams_pb2.AttachResponse) -> "Attached":
-    from promising.index.prepared_load import Attached  # noqa: PLC0415  # compiles on import: only for those who load
+    from promising.index.prepared_load import Attached  # noqa: PLC0415  # compiles on import: only for loaders
 
     return Attached(told.accepted, dict(told.refused), told.duplicate)
 
@@ -158,7 +159,7 @@ def changed_to(changed: "Changed") -> queries_pb2.LoadTableResponse:
 
 
 def changed_from(told: queries_pb2.LoadTableResponse) -> "Changed":
-    from promising.index.table import Changed  # noqa: PLC0415  # only for those who load tables
+    from promising.index.table import Changed  # noqa: PLC0415  # only for loads of tables
 
     return Changed(told.change, told.inserted, told.updated, 0, told.unchanged)
 
@@ -208,7 +209,7 @@ def zone_from(told: summaries_pb2.Zone) -> ZoneInfo:
 def summary_to(described: Description, stream: str, buckets: int, zones: bool = True) -> summaries_pb2.Summary:
     """A summary; `zones`: with its zones, and their cells if the description has them."""
     if described.cells is not None:
-        buckets = described.cells.shape[1]  # it may have another structure by now
+        buckets = described.cells.shape[1]  # its structure may have changed
     made = summaries_pb2.Summary(
         name=described.name,
         stream=stream,
@@ -324,14 +325,14 @@ def frame_parts(frame: Frame, most: int = PART) -> Iterator[queries_pb2.Frame]:
 
 
 class Frames:
-    """Puts the parts of frames together again."""
+    """Reassembles frames from their parts."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._parts: dict[str, list[pa.Table]] = {"rows": [], "lower": [], "upper": []}
 
     def add(self, part: queries_pb2.Frame) -> Frame | None:
-        """The frame that this part ends; None if more of it follow."""
+        """The frame that this part completes; None if more parts follow."""
         for name, kept in self._parts.items():
             if data := getattr(part, name):
                 kept.append(table(data))

@@ -1,4 +1,4 @@
-"""Changes of standing queries on the wire, and back: used by the server and the clients alike."""
+"""Conversion of changes of standing queries to and from messages, for the server and the clients."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,18 +10,20 @@ from numpy.typing import NDArray
 
 from promising import wire, wire_errors, wire_times
 from promising.errors import PromisingError
+from promising.index import instants
 from promising.query.standing.subscription import Delta
 from promising.v1 import common_pb2, queries_pb2
 
-BEGINNING = -(1 << 62)
-"""Where views stand before the first tuple: on the wire it is left out."""
+BEGINNING = instants.BEGINNING
+"""The watermark of views before the first tuple: absent on the wire."""
 ID, END = "id", "end"
-LONGEST = 2000  # characters of the message of an error
+LONGEST_MESSAGE = 2000  # maximum characters of an error message
 
 
 class Opened(NamedTuple):
-    """What is known of a query before its rows: their columns, how many columns ids have, whether rows are groups,
-    and whether there is no view to keep."""
+    """A query's properties, known before its rows: columns, number of id columns, whether rows are groups, and whether
+    it has no view.
+    """
 
     schema: pa.Schema
     id_columns: int
@@ -42,12 +44,12 @@ def opened_from(told: queries_pb2.SubscriptionOpened) -> Opened:
 
 def refused(number: int, problem: PromisingError) -> queries_pb2.SubscriptionSection:
     """The end of a subscription."""
-    refusal = common_pb2.Refusal(reason=wire_errors.reason_of(type(problem)), message=str(problem)[:LONGEST])
+    refusal = common_pb2.Refusal(reason=wire_errors.reason_of(type(problem)), message=str(problem)[:LONGEST_MESSAGE])
     return queries_pb2.SubscriptionSection(number=number, error=refusal)
 
 
 def is_time(delta: Delta) -> bool:
-    """Whether a change says nothing but the time."""
+    """Whether a change has only a watermark."""
     return not (delta.reset or delta.inserts.num_rows or len(delta.retractions))
 
 
@@ -89,7 +91,7 @@ def _columns(ids: NDArray[np.int64]) -> dict[str, pa.Array]:
 
 @dataclass
 class Sections:
-    """Puts the parts of the sections of one subscription together again."""
+    """Reassembles the sections of one subscription from their parts."""
 
     opened: Opened
     _reset: bool = False
@@ -97,7 +99,7 @@ class Sections:
     _rows: list[pa.Table] = field(default_factory=list)
 
     def add(self, tick: int, part: queries_pb2.SubscriptionSection) -> Delta | None:
-        """The change that this part ends; None if more of it follows, or if there is none."""
+        """The change that this part completes; None if more parts follow, or if there is none."""
         self._reset |= part.reset
         if part.retractions:
             self._gone.append(_ids(wire.table(part.retractions), self.opened.id_columns))
@@ -124,7 +126,7 @@ class Sections:
         return delta
 
     def time(self, tick: int, watermark: int, last: Delta) -> Delta:
-        """A change of nothing but the time, after the last one."""
+        """A change of the watermark only, after the last one."""
         return Delta(
             tick=tick,
             watermark=watermark,
@@ -139,7 +141,7 @@ class Sections:
         )
 
     def forget(self) -> None:
-        """Parts that came are of a call that is lost."""
+        """Drop parts of a lost call."""
         self._reset, self._gone, self._rows = False, [], []
 
 

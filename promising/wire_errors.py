@@ -13,8 +13,8 @@ from promising.errors import PromisingError, StatementError
 
 DOMAIN = "promising"
 DETAILS = "grpc-status-details-bin"
-LENGTHS = (2000, 1000, 500, 200)  # characters of a message: the first that fits
-ROOM = 7000  # bytes of trailers that an error may take; clients refuse calls with more than 8192 in all
+LENGTHS = (2000, 1000, 500, 200)  # of a message, in characters: the first that fits is used
+ROOM = 7000  # maximum bytes of an error in trailers; clients refuse calls with more than 8192 in total
 
 CODES: dict[type[PromisingError], grpc.StatusCode] = {
     errors.StatementError: grpc.StatusCode.INVALID_ARGUMENT,
@@ -53,14 +53,14 @@ CODES: dict[type[PromisingError], grpc.StatusCode] = {
     errors.TokenReused: grpc.StatusCode.ALREADY_EXISTS,
     errors.PromisingError: grpc.StatusCode.INTERNAL,
 }
-"""By class; what is not listed has the code of its nearest base."""
+"""By class; other classes have the code of their nearest base."""
 
 CLASSES: dict[str, type[PromisingError]] = {}
-"""By the name that is sent, `reason_of` of the class."""
+"""By the name on the wire, `reason_of` of the class."""
 
 
 def reason_of(kind: type[PromisingError]) -> str:
-    """The name of an error for programs.
+    """The name of an error on the wire.
 
     >>> reason_of(errors.NaNKey), reason_of(errors.UnknownColumn), reason_of(errors.NotAStore)
     ('NAN_KEY', 'UNKNOWN_COLUMN', 'NOT_A_STORE')
@@ -79,9 +79,9 @@ def code_of(problem: PromisingError) -> grpc.StatusCode:
 
 
 def to_status(problem: PromisingError) -> status_pb2.Status:
-    """An error with its details: ErrorInfo always, BadRequest and RetryInfo where they say more.
+    """An error with its details: ErrorInfo always, BadRequest and RetryInfo where they apply.
 
-    Texts that would not fit into the trailers of a call are cut short.
+    Texts that do not fit into the trailers of a call are truncated.
     """
     made = (_status(problem, longest) for longest in LENGTHS)
     return next((status for status in made if _size(status) <= ROOM), _status(problem, LENGTHS[-1]))
@@ -122,7 +122,7 @@ def _status(problem: PromisingError, longest: int) -> status_pb2.Status:
 
 
 def _size(status: status_pb2.Status) -> int:
-    """Bytes that a status takes in trailers: its message with %xx for what is not plain, and all of it in base64."""
+    """Bytes of a status in trailers: its message percent-encoded, and all of it in base64."""
     message = sum(1 if 32 <= byte < 127 and byte != 37 else 3 for byte in status.message.encode())
     return int(message + status.ByteSize() * 4 // 3)
 
@@ -134,7 +134,7 @@ async def abort(context: "grpc.aio.ServicerContext[Any, Any]", problem: Promisin
 
 
 def from_rpc_error(problem: grpc.RpcError) -> PromisingError:
-    """The error that a call ended with, as it would have been raised in process."""
+    """The error of a call, as a local session would raise it."""
     call: Any = problem
     for key, value in call.trailing_metadata() or ():
         if key == DETAILS:
@@ -145,13 +145,13 @@ def from_rpc_error(problem: grpc.RpcError) -> PromisingError:
 
 
 def was_told(problem: grpc.RpcError) -> bool:
-    """Whether the service itself ended the call: its errors have details, those that gRPC makes have none."""
+    """Whether the service itself ended the call: its errors have details, those of gRPC have none."""
     call: Any = problem
     return any(key == DETAILS for key, _ in call.trailing_metadata() or ())
 
 
 def from_status(status: status_pb2.Status) -> PromisingError | None:
-    """The error of a status that has our ErrorInfo; None of any other."""
+    """The error of a status with our ErrorInfo; None for any other."""
     for detail in status.details:
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info) and info.domain == DOMAIN:
@@ -160,7 +160,7 @@ def from_status(status: status_pb2.Status) -> PromisingError | None:
 
 
 def rebuild(reason: str, message: str, metadata: dict[str, str] | None = None) -> PromisingError:
-    """An error by its name, message and what else it knew."""
+    """An error from its name, message and attributes."""
     told = metadata or {}
     kind = CLASSES.get(reason, errors.ServiceError)
     made = kind.__new__(kind)
@@ -177,11 +177,11 @@ def rebuild(reason: str, message: str, metadata: dict[str, str] | None = None) -
 
 
 BROKEN = ("RST_STREAM", "GOAWAY", "Stream removed", "Socket closed")
-"""What gRPC says, with one code or another, when a service goes away in the middle of a call."""
+"""Messages of gRPC, under various codes, when a service disconnects during a call."""
 
 
 def _plain(code: grpc.StatusCode, details: str) -> PromisingError:
-    """An error that gRPC itself made."""
+    """An error raised by gRPC itself."""
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return errors.Unsupported(f"the service does not know this call: {details}")
     vague = code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
@@ -190,7 +190,7 @@ def _plain(code: grpc.StatusCode, details: str) -> PromisingError:
     kinds: dict[grpc.StatusCode, type[PromisingError]] = {
         grpc.StatusCode.RESOURCE_EXHAUSTED: errors.LimitReached,
         grpc.StatusCode.UNAVAILABLE: errors.Unavailable,
-        grpc.StatusCode.CANCELLED: errors.Unavailable,  # nobody here cancels a call and asks how it ended
+        grpc.StatusCode.CANCELLED: errors.Unavailable,  # no caller here cancels a call and reads its status
         grpc.StatusCode.UNAUTHENTICATED: errors.Unauthenticated,
         grpc.StatusCode.PERMISSION_DENIED: errors.Forbidden,
         grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineExceeded,

@@ -1,4 +1,4 @@
-"""Times on the wire: instants and spans as messages, and back."""
+"""Instants and durations as messages, and back."""
 
 from datetime import timedelta
 
@@ -18,14 +18,14 @@ def micros(time: Timestamp) -> int:
 
 
 def duration(span: float | timedelta) -> Duration:
-    """A span given in seconds."""
+    """A duration given in seconds."""
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
     whole, nanos = divmod(round(seconds * 1e9), 1_000_000_000)
     return Duration(seconds=whole, nanos=nanos)
 
 
 def duration_of(span: int) -> Duration:
-    """A span given in microseconds."""
+    """A duration given in microseconds."""
     seconds, rest = divmod(int(span), SECOND)
     return Duration(seconds=seconds, nanos=rest * 1000)
 

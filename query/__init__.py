@@ -1,4 +1,4 @@
-"""What is asked: SQL, plans, promising sets, operators, answers."""
+"""Queries: SQL, plans, promising sets, operators, answers."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What a query answers with: frames of rows, each with an account of what it covers."""
+"""Answers of queries: frames of rows, each with its progress."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,22 +17,19 @@ Cut = Literal["budget", "limit", "cancelled", "error", "deadline"]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an answer has come.
+    """Progress of an answer.
 
-    Attributes
-    ----------
     rows: rows of the answer so far.
-    total: rows of the whole answer, with bounds; of aggregates, tuples (or pairs) that go into them.
-    coverage: the share of `total` that the answer so far rests on, with bounds.
-    complete: whether nothing is missing, so that rows are exact; a LIMIT that was reached counts as complete.
-    cut: what ended the answer early: "budget", "limit", "cancelled", "error" (the error target was reached),
-        "deadline" (of the call to a service, which was near), or None.
-    cpu_seconds: CPU time spent, parsing and planning included.
-    granularities: the granularities that tuples were read from, 1 for the finest.
+    total: rows of the whole answer, with bounds; for aggregates, the tuples (or pairs) that go into them.
+    coverage: the fraction of `total` that the answer so far is based on, with bounds.
+    complete: nothing is missing, so the rows are exact; a LIMIT that was reached counts as complete.
+    cut: why the answer ended early: "budget", "limit", "cancelled", "error" (the error target was reached), "deadline"
+        (of the service call was near), or None.
+    cpu_seconds: CPU time spent, including parsing and planning.
+    granularities: the granularities that tuples were read from; 1 is the finest.
     read: tuples read.
-    entries, rank: size of the promising set, and how many of its entries were worked on or drawn from.
-    token: with it `resume` goes on from here; None if there is nothing to go on with.
-    warnings: what the user should know about the answer.
+    entries, rank: size of the promising set, and how many of its entries were processed or sampled.
+    token: resumes the answer from here; None if nothing is left to do.
     """
 
     rows: int
@@ -51,11 +48,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Frame:
-    """A step of an answer.
+    """One step of an answer: "append" adds rows, "replace" is the whole answer so far.
 
-    With `mode` "append" the rows are new ones; with "replace" they are the whole answer so far, better than the one
-    before. `lower` and `upper` bound the aggregates of a "replace" frame, column by column and row by row: null where
-    no bound is known or the column is no aggregate.
+    `lower` and `upper` bound the aggregates of a "replace" frame, by column and row; null if unknown or no aggregate.
     """
 
     rows: pa.Table
@@ -85,15 +80,14 @@ class Answer:
     frames: Iterator[Frame]
     first: Callable[[], Progress]
     schema: pa.Schema
-    _stop: Callable[[bool], None]  # whether the answer is to be kept, so that it can be resumed
-    reads: tuple[str, ...] = ()
-    """The streams that it is about, as far as that is known here."""
+    _stop: Callable[[bool], None]  # True stores the answer, so that it can be resumed
+    reads: tuple[str, ...] = ()  # the streams it reads, where known
     _tables: list[pa.Table] = field(default_factory=list)
     _last: Frame | None = None
     _problem: BaseException | None = None
 
     def __iter__(self) -> Iterator[Frame]:
-        """Frames as they come. What has been read once is kept for `to_arrow`, and not told again."""
+        """Frames as they arrive, each exactly once; their rows are retained for `to_arrow`."""
         while True:
             frame = self._next()
             if frame is None:
@@ -118,48 +112,47 @@ class Answer:
         return frame
 
     def stream(self) -> Iterator[Frame]:
-        """Frames as they come, for those who keep the rows themselves: `to_arrow` will not have them."""
+        """Frames as they arrive, without retaining their rows for `to_arrow`."""
         while (frame := self._next(keep=False)) is not None:
             yield frame
 
     def run(self) -> "Answer":
-        """Do all the work there is."""
+        """Run to completion."""
         while self._next() is not None:
             pass
         return self
 
     def cancel(self) -> None:
-        """Stop after the slice of work that is under way; from any thread. The frame that comes then is the last.
+        """Stop after the current slice of work; thread-safe. The next frame is the last.
 
-        Rows that are to be sorted, and aggregates of many groups, are left out of it; they come after `resume`.
+        It omits rows that need sorting and aggregates of many groups; `resume` returns them.
         """
         self._stop(True)
 
     def close(self) -> None:
-        """Stop, and let go of everything; from any thread. Nothing more comes, and nothing can be resumed."""
+        """Stop and release all resources; thread-safe. There are no more frames, and the answer cannot be resumed."""
         self._stop(False)
         self.frames = iter(())
 
     @property
     def progress(self) -> Progress:
-        """As of the last frame read; before the first, what can be said without work."""
+        """As of the last frame read; before the first, what is known without work."""
         return self.first() if self._last is None else self._last.progress
 
     @property
     def last(self) -> Frame | None:
-        """The last frame read."""
         return self._last
 
     @property
     def bounds(self) -> tuple[pa.Table, pa.Table] | None:
-        """Lower and upper bounds of aggregates, as of the end."""
+        """Lower and upper bounds of aggregates, after running to completion."""
         self.run()
         if self._last is None or self._last.lower is None or self._last.upper is None:
             return None
         return self._last.lower, self._last.upper
 
     def to_arrow(self) -> pa.Table:
-        """All rows, after doing what work is left."""
+        """All rows, after running to completion."""
         self.run()
         return pa.concat_tables(self._tables) if self._tables else self.schema.empty_table()
 
@@ -170,7 +163,7 @@ class Answer:
 
     def to_polars(self) -> "pl.DataFrame":
         """All rows as a Polars frame; needs Polars."""
-        import polars as pl  # noqa: PLC0415  # only for those who have it
+        import polars as pl  # noqa: PLC0415  # an optional dependency
 
         found = pl.from_arrow(self.to_arrow())
         assert isinstance(found, pl.DataFrame)
@@ -179,7 +172,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Done:
-    """A statement was carried out, or, with IF [NOT] EXISTS, found to be unnecessary."""
+    """A statement was executed or, with IF [NOT] EXISTS, was unnecessary."""
 
     message: str
     changed: bool
@@ -190,10 +183,10 @@ class Done:
 
 @dataclass
 class Explanation:
-    """A plan.
+    """A query plan.
 
-    `regions` has the cells of the most promising entries, best first: what the summaries estimate of the entry's key
-    there, with bounds. `pruned` counts the pairs of key and zone that the filters ruled out for those entries.
+    `regions` lists the cells of the most promising entries, best first, with estimates for the entry's key and bounds.
+    `pruned` counts the (key, zone) pairs that the filters ruled out for those entries.
     """
 
     steps: list[str]
@@ -210,13 +203,13 @@ class Explanation:
         return "\n".join(self.lines)
 
     def to_arrow(self) -> pa.Table:
-        """The text, a line a row."""
+        """The text, one line per row."""
         return pa.table({"plan": pa.array(self.lines, pa.string())})
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one of many statements; with `more` others of the same statement follow."""
+    """Rows of one of many statements; with `more`, further rows of the same statement follow."""
 
     statement: int
     rows: pa.Table

@@ -1,4 +1,4 @@
-"""From the tree of a SELECT to a bound query: names, kinds and clauses checked, each error at its place."""
+"""Binds the syntax tree of a SELECT: resolves names, checks types and clauses, reports the position of errors."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -22,7 +22,7 @@ from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 from promising.query.sql import generate, nodes
 
 MOST_STREAMS = 2
-MOST_COLUMNS = 1 << 14  # of an answer
+MOST_COLUMNS = 1 << 14  # per answer
 CONFIDENCE = 0.95
 
 AGGREGATES: dict[type[exp.Expression], str] = {
@@ -37,7 +37,7 @@ AGGREGATES: dict[type[exp.Expression], str] = {
 
 
 def bind(node: exp.Expression, sql: str, catalog: Catalog) -> Bound:
-    """Resolve a SELECT against the catalog. Changes nothing."""
+    """Resolve a SELECT against the catalog; no side effects."""
     if isinstance(node, exp.SetOperation):
         raise offered(node.key.upper(), sql, nodes.word_of(node) or offset_of(node))
     if node.args.get("distinct"):
@@ -46,14 +46,14 @@ def bind(node: exp.Expression, sql: str, catalog: Catalog) -> Bound:
 
 
 def offered(what: str, sql: str, offset: int | None) -> Unsupported:
-    """The error for what only continuous queries have."""
+    """The error for a feature that only continuous queries have."""
     return Unsupported(f"{what} is offered in continuous queries: CREATE CONTINUOUS QUERY name AS ...", sql, offset)
 
 
 class Binder:
-    """Binds one SELECT. What binds those of continuous queries stands on it.
+    """Binds one SELECT; base class of the binder for continuous queries.
 
-    Longer than most classes because every clause is bound in one scope, and may fail at a place of one text.
+    Longer than most classes because all clauses share one scope and one text for error positions.
     """
 
     def __init__(self, node: exp.Expression, sql: str, catalog: Catalog) -> None:
@@ -120,7 +120,7 @@ class Binder:
         return Source(self.catalog.stream(table.this, self.sql), table.alias or table.name)
 
     def _join(self, parts: list[exp.Expression]) -> tuple[JoinKey | None, list[exp.Expression]]:
-        """The equality to join on, the one that summaries know best, and the conditions that are left."""
+        """The join equality that summaries cover best, and the remaining conditions."""
         if len(self.sources) == 1:
             return None, parts
         best: tuple[int, int] | None = None
@@ -142,7 +142,7 @@ class Binder:
             )
         chosen = -best[1]
         key = keys[chosen]
-        strings = key.values[0].kind == "string"  # two strings may share a hash: the equality is still to be checked
+        strings = key.values[0].kind == "string"  # hashes may collide, so the equality must still be checked
         return key, [p for at, p in enumerate(parts) if at != chosen or strings]
 
     def _equality(self, part: exp.Expression) -> JoinKey | None:
@@ -159,7 +159,7 @@ class Binder:
             return None
         kinds = {side.kind for side in sides}
         if len(kinds) > 1 and not kinds <= NUMBERS:
-            compile_predicate(part, self.scope)  # says what is wrong, if anything is
+            compile_predicate(part, self.scope)  # raises if the comparison is invalid
             return None
         attributes: list[str | None] = []
         for operand, side in zip(operands, sides, strict=True):
@@ -172,7 +172,7 @@ class Binder:
         return JoinKey((sides[0], sides[1]), (attributes[0], attributes[1]), (found[0], found[1]), part)
 
     def _constants(self, parts: list[exp.Expression], join: JoinKey | None) -> Constants | None:
-        """Conditions that name the only keys wanted, of an attribute that is indexed."""
+        """Conditions that restrict an indexed attribute to constant keys."""
         for condition in parts:
             part: exp.Expr = condition.unnest()
             if isinstance(part, exp.EQ):
@@ -232,11 +232,10 @@ class Binder:
             bound.order.append(self._ordered(term, bound, scope, compiled))
 
     def _untyped(self, made: Compiled) -> Compiled:
-        """A column of nothing but NULL, as it is shown."""
         return typed_null(made)
 
     def _expanded(self) -> Iterator[tuple[exp.Expression, str]]:
-        """The select list, stars spelled out, with a name for each."""
+        """The select list with stars expanded, and a name for each item."""
         for item in self.node.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 wanted = item.table if isinstance(item, exp.Column) else ""
@@ -277,7 +276,7 @@ class Binder:
         return _GroupScope(self.scope, self, bound, keys)
 
     def _ordinal(self, term: exp.Expression, shown: list[tuple[exp.Expression, str]], where: str) -> Any:
-        """The output that a bare number stands for."""
+        """The output that an ordinal refers to."""
         if not isinstance(term, exp.Literal) or term.is_string:
             return None
         if not term.this.isdigit() or not 1 <= int(term.this) <= len(shown):
@@ -304,7 +303,6 @@ class Binder:
             raise self.error(BadClause, f"an aggregate cannot stand in {where}", found)
 
     def aggregate(self, node: exp.Expression) -> tuple[Aggregate, Compiled | None]:
-        """An aggregate call and its argument."""
         function = AGGREGATES[type(node)]
         argument: Any = node.this
         at = None
@@ -433,7 +431,7 @@ class Binder:
         return BoundPreference(direction, tuple(factors), tuple(scope.found), factor, side, rising, counts_only)
 
     def _preferred_key(self, bound: Bound, scope: "_PreferenceScope", node: exp.Expression) -> list[str | None]:
-        """The attribute whose values are the entries, on each side."""
+        """The attribute whose values are the entries, per side."""
         if bound.join is None:
             return [scope.found[0].attribute]
         for side, (source, attribute, summary) in enumerate(
@@ -456,7 +454,7 @@ class Binder:
         return list(bound.join.attributes)
 
     def estimated(self, node: exp.Expression) -> EstimatedCount:
-        """A `SUMMARY.Estimate.What(column)`: the column must have a summary."""
+        """Bind `SUMMARY.Estimate.What(column)`; the column must have a summary."""
         column = node.this
         if not isinstance(column, exp.Column):
             raise self.error(TypeMismatch, "SUMMARY.Estimate takes a column", node)
@@ -475,7 +473,7 @@ class Binder:
 
 
 class _GroupScope:
-    """Group keys and aggregates are columns; any other column is out of place."""
+    """The scope after grouping: only group keys and aggregates are columns."""
 
     def __init__(self, rows: Scope, binder: Binder, bound: Bound, keys: list[exp.Expression]) -> None:
         self.rows = rows
@@ -487,7 +485,7 @@ class _GroupScope:
         self._seen: dict[str, Input] = {}
 
     def _canonical(self, node: exp.Expression) -> exp.Expression:
-        """The expression with every column under its full name, to compare by."""
+        """The expression with fully qualified columns, for comparison."""
 
         def full(part: exp.Expression) -> exp.Expression:
             if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
@@ -522,7 +520,7 @@ class _GroupScope:
 
 
 class _PreferenceScope:
-    """Estimates are columns, beside those of the streams."""
+    """The scope of a preference: estimates, and the columns of the streams."""
 
     def __init__(self, rows: Scope, binder: Binder) -> None:
         self.rows = rows
@@ -551,7 +549,7 @@ def _aggregates(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _fresh(name: str, taken: dict[str, int]) -> str:
-    """The name, with a number behind it if an earlier column has it. `taken` has the last number tried of each."""
+    """The name, with a numeric suffix if it is taken. `taken` has the last suffix tried for each name."""
     made, key = name, name.lower()
     while made.lower() in taken:
         taken[key] += 1
@@ -573,7 +571,6 @@ def _number(node: exp.Expression | None) -> float | None:
 
 
 def _constant(node: exp.Expression, kind: str) -> int | str | None:
-    """A literal of a key's kind."""
     negative = isinstance(node, exp.Neg)
     literal = node.this if negative else node
     if not isinstance(literal, exp.Literal):
@@ -587,7 +584,7 @@ def _constant(node: exp.Expression, kind: str) -> int | str | None:
 
 
 def _rising(node: exp.Expression) -> bool:
-    """Whether a factor is a product of estimates and numbers that are not negative."""
+    """Whether a factor is a product of estimates and non-negative numbers."""
     if isinstance(node, exp.Paren):
         return _rising(node.this)
     if isinstance(node, exp.Mul):
@@ -596,6 +593,6 @@ def _rising(node: exp.Expression) -> bool:
 
 
 def typed_null(compiled: Compiled) -> Compiled:
-    """A column of nothing but NULL has a type all the same, as in SQL."""
+    """An all-NULL column has type INT."""
     run: Callable[[Any], Any] = compiled.run
     return Compiled("int", compiled.inputs, compiled.can_fail, compiled.constant, lambda f: run(f).cast(ARROW["int"]))

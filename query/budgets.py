@@ -1,16 +1,15 @@
-"""CPU time that a query may spend."""
+"""CPU budgets of queries."""
 
 from datetime import timedelta
 
 from promising.errors import BadClause
 
 LONGEST_BUDGET = 3_600_000_000  # microseconds
-Budget = float | timedelta | None
-"""CPU time: seconds, or a timedelta."""
+Budget = float | timedelta | None  # CPU time: seconds, or a timedelta
 
 
 def nanoseconds(budget: Budget) -> int | None:
-    """A budget that can be, in nanoseconds; None if there is none.
+    """A valid budget in nanoseconds; None for no budget.
 
     >>> nanoseconds(0.25)
     250000000

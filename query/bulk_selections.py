@@ -1,4 +1,4 @@
-"""Many selections over one window at once: the window is read and put in order once, and each is a stretch of it."""
+"""Many selections over one window: the window is read and sorted once, and each selection is a slice of it."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ from promising.query.planner import snapshots_of
 from promising.query.result_sinks import schema
 from promising.query.scalar.scope import Input, Scope
 
-FEWEST = 8  # selections from which on it pays to put a window in order
+FEWEST = 8  # selections from which sorting a window pays off
 TURNED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.LTE: exp.GTE}
 NUMBER = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ)
 
 
 @dataclass
 class Range:
-    """A condition that keeps a stretch of a column's values; `exactly` are the conditions that it stands for."""
+    """A range of a column's values; equivalent to the conditions numbered in `exactly`."""
 
     column: Input
     low: float | int | None = None
@@ -33,7 +33,7 @@ class Range:
 
 
 def shared(bounds: Sequence[Bound]) -> Iterator[tuple[int, pa.Table]]:
-    """Answers to those of the queries that can share their reading with enough others, with their place."""
+    """Answers, with query numbers, for queries that share a sorted window: at least `FEWEST` per window."""
     groups: dict[tuple[int, int | None, Input], list[tuple[int, Range]]] = defaultdict(list)
     for number, bound in enumerate(bounds):
         found = _range(bound, bound.scope)
@@ -47,7 +47,7 @@ def shared(bounds: Sequence[Bound]) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _range(bound: Bound, scope: Scope) -> Range | None:
-    """The range that a plain selection asks for, on the column with the most conditions that say one."""
+    """The range of a plain selection, on the column with the most range conditions."""
     special = bound.grouped or bound.order or bound.preference is not None or bound.budget is not None
     if bound.join is not None or special:
         return None
@@ -106,7 +106,7 @@ def _column(node: exp.Expr, scope: Scope) -> Input | None:
 
 
 def _value(node: exp.Expr, column: Input | None) -> float | int | None:
-    """A literal that compares with the column exactly."""
+    """A literal that compares exactly with the column."""
     sign = 1
     if isinstance(node, exp.Neg):
         sign, node = -1, node.this
@@ -121,7 +121,7 @@ def _value(node: exp.Expr, column: Input | None) -> float | int | None:
 
 
 class _Window:
-    """A window's tuples in the order of one column; those without a value there are left out, as every range does."""
+    """A window's tuples sorted by one column; nulls are excluded because no range contains them."""
 
     def __init__(self, bound: Bound, column: Input) -> None:
         (self._snapshot,) = snapshots_of(bound, [])
@@ -133,13 +133,12 @@ class _Window:
                 rows = rows[~missing]
             values = snapshot.column(column.name, rows)
         self.values: NDArray[Any] = values.to_numpy(zero_copy_only=False)
-        order = np.argsort(self.values)  # NaN comes last, as the greatest
+        order = np.argsort(self.values)  # NaN sorts last, as the greatest value
         self.values = self.values[order]
         self._rows = rows[order]
         self._columns: dict[str, pa.Array] = {column.name: pa.array(self.values)}
 
     def _column(self, name: str) -> pa.Array:
-        """All of a column, in order."""
         if name not in self._columns:
             with self._snapshot.holding():
                 self._columns[name] = self._snapshot.column(name, self._rows)

@@ -1,4 +1,4 @@
-"""How large an answer will be, told from the summaries alone."""
+"""Estimates of answer sizes, from summaries only."""
 
 import math
 
@@ -15,11 +15,11 @@ from promising.query.operators.operator import Guess
 from promising.summaries.adt import BOUNDS
 from promising.summaries.sizing import tail_point
 
-PASS = 1 / 3  # what is taken to meet a condition before any tuple has been looked at
+PASS = 1 / 3  # assumed selectivity of a condition before any tuple is read
 
 
 def candidates(bound: Bound, snapshots: list[Snapshot]) -> Guess:
-    """Tuples, or pairs with one key, in the window, before the conditions. The bounds hold in 95 of 100 cases."""
+    """Estimated tuples, or pairs with equal keys, in the window before conditions; 95 % confidence bounds."""
     if bound.constants is not None and bound.join is None:
         summary = best_summary(bound.sources[0].stream.summaries, bound.constants.attribute)
         if summary is not None:
@@ -38,8 +38,7 @@ def candidates(bound: Bound, snapshots: list[Snapshot]) -> Guess:
 
 
 def answer_rows(bound: Bound, found: Guess) -> Guess:
-    """Rows of the answer, given the candidates."""
-    others = len(bound.predicates) - (bound.constants is not None)  # those were counted by their keys
+    others = len(bound.predicates) - (bound.constants is not None)  # candidates are already restricted to the constants
     if not bound.predicates:
         return found
     return Guess(found.value * PASS ** min(others, 4), 0.0, found.upper)
@@ -52,16 +51,16 @@ def _within(guess: Guess, most: float) -> Guess:
 def _sketch(summary: SummaryIndex | None, snapshot: Snapshot) -> Sketched | None:
     try:
         return None if summary is None else window_sketch(summary, (snapshot.start, snapshot.end))
-    except UnknownName:  # dropped meanwhile
+    except UnknownName:  # dropped concurrently
         return None
 
 
 def join_size(a: Sketched, b: Sketched) -> Guess | None:
-    """Pairs with one key: the inner product of two sketches, None if they are of different shapes.
+    """Estimated pairs with equal keys: the inner product of two sketches, None if their shapes differ.
 
-    Between the pairs of what is surely in both windows, at least, and of what may be, at most. In each row of each
-    bucket it errs with a variance of at most (F2 F2' + J²) / width; the median of the rows errs by more than
-    sqrt(variance / p) with a chance of at most 1 - `BOUNDS` (see `CountSketch.inner`).
+    The lower bound counts tuples surely in both windows, the upper bound those that may be. Per row and bucket the
+    variance is at most (F2 F2' + J²) / width; the median of the rows errs by more than sqrt(variance / p) with
+    probability at most 1 - `BOUNDS` (see `CountSketch.inner`).
     """
     if a.inside.shape != b.inside.shape:
         return None
@@ -72,7 +71,7 @@ def join_size(a: Sketched, b: Sketched) -> Guess | None:
 
 
 def _inner(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, float]:
-    """The estimate, and how far off it may be."""
+    """The estimate and its error bound."""
     rows = np.einsum("brc,brc->br", a, b)
     squares = [np.einsum("brc,brc->br", x, x) for x in (a, b)]
     variance = float(((squares[0] * squares[1] + rows**2) / a.shape[2]).sum(axis=0).max())

@@ -1,4 +1,4 @@
-"""What exists: streams, summaries, reference tables and continuous queries, under one set of names."""
+"""The catalog: streams, summaries, reference tables and continuous queries in one namespace."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,17 +22,16 @@ class SummaryEntry:
 
 @dataclass(frozen=True)
 class ContinuousQuery:
-    """A registered query: its text in canonical form, and the streams, summaries and tables it reads."""
+    """A registered query: its canonical text, and the streams, summaries and tables it reads."""
 
     name: str
     statement: str
     reads: frozenset[str]
-    number: str = ""
-    """Tells this creation of it from others of the same name."""
+    number: str = ""  # distinguishes it from earlier queries of the same name
 
 
 class Catalog:
-    """Names are case-insensitive and keep the spelling they were given. A name stands for one thing only."""
+    """Names are case-insensitive, retain their original spelling, and are unique across all kinds of objects."""
 
     def __init__(self) -> None:
         self.lock = RLock()
@@ -47,7 +46,7 @@ class Catalog:
         queries: Mapping[str, Mapping[str, Any]],
         tables: Mapping[str, Table] | None = None,
     ) -> None:
-        """Take up what a store has."""
+        """Load the definitions of a store."""
         self.tables |= {name.lower(): table for name, table in (tables or {}).items()}
         for name, stream in streams.items():
             self.streams[name.lower()] = stream
@@ -58,7 +57,7 @@ class Catalog:
             self.queries[name.lower()] = ContinuousQuery(name, query["statement"], reads, number)
 
     def what(self, name: str) -> str | None:
-        """Which kind of thing has that name."""
+        """The kind of object that has this name."""
         key = name.lower()
         every: tuple[tuple[str, Mapping[str, object]], ...] = (
             ("stream", self.streams),
@@ -69,7 +68,7 @@ class Catalog:
         return next((kind for kind, known in every if key in known), None)
 
     def claim(self, name: str, kind: str) -> str:
-        """The key for a new name."""
+        """The key of a new name; raises if the name is taken."""
         found = self.what(name)
         if found is not None:
             hint = "drop it first, or write IF NOT EXISTS" if found == kind else "drop it first, or choose another name"
@@ -98,12 +97,12 @@ class Catalog:
             return found
 
     def positions(self) -> dict[str, int]:
-        """How many tuples of each stream have arrived: where a change of a table stands among them."""
+        """Arrived tuples per stream: the position of a table change among them."""
         with self.lock:
             return {stream.name: stream.arrived for stream in self.streams.values()}
 
     def missing(self, kind: str, name: exp.Identifier, sql: str, known: Iterable[str]) -> NoSuchName:
-        """The error for a name that is not there, with the nearest one that is."""
+        """The error for an unknown name, with the nearest known one."""
         known = list(known)
         hint = suggest(name.name, known)
         other = self.what(name.name)
@@ -114,5 +113,4 @@ class Catalog:
         return NoSuchName(f"no {kind} {name.name!r}{hint}", sql, offset_of(name))
 
     def readers(self, name: str) -> list[str]:
-        """Continuous queries that read the stream, summary or table."""
         return sorted(q.name for q in self.queries.values() if name.lower() in q.reads)

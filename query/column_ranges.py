@@ -1,4 +1,4 @@
-"""Ranges that the conditions of a query give its columns: what lies outside is not in the answer."""
+"""Value ranges of columns, implied by a query's conditions."""
 
 from typing import Any
 
@@ -25,10 +25,7 @@ _TURNED: dict[type[exp.Expression], type[exp.Expression]] = {
 
 
 def ranges(bound: Bound, side: int) -> dict[str, Range]:
-    """By column of whole numbers or times of one stream: the least and the greatest value that can be in the answer.
-
-    Only conditions that all must hold count, of a column and constants.
-    """
+    """Per integer or timestamp column of a side: the range implied by conjuncts that compare it with constants."""
     found: dict[str, Range] = {}
     for condition in bound.conditions:
         for name, (low, high) in _read(condition.unnest(), bound, side):
@@ -59,10 +56,7 @@ def _read(node: exp.Expr, bound: Bound, side: int) -> list[tuple[str, Range]]:
 
 
 def _values(one: exp.Expression, others: list[exp.Expression], bound: Bound, side: int) -> tuple[str, list[int | None]]:
-    """A column of that stream, and what it is compared with as its files have it, None for what is no constant.
-
-    Nothing if it is no such column, or if they are compared as anything but values of its kind.
-    """
+    """A column of `side` and its comparands as stored, None if not constant; empty unless compared in its own type."""
     found = bound.scope.resolve(one) if isinstance(one, exp.Column) else None
     if found is None or found.source != side or found.kind not in ("int", "timestamp"):
         return "", []

@@ -1,4 +1,4 @@
-"""Runs a plan in slices: watches the clock, hands on frames, and can be put away and taken up again."""
+"""Runs a plan in slices within a CPU budget, emits frames, and can be suspended and resumed."""
 
 import sys
 import threading
@@ -16,27 +16,24 @@ from promising.query.operators.operator import Guess
 from promising.query.planner import Plan, plan
 from promising.query.result_sinks import Aggregated, Plain, Shown
 
-Clock = Callable[[], int]
-"""CPU time of the calling thread, in nanoseconds."""
+Clock = Callable[[], int]  # CPU time of the calling thread, in nanoseconds
 
 MS = 1_000_000
-SLICE, LONG_SLICE = 1 * MS, 5 * MS  # what a slice is meant to take: under a budget, and without one
-LEAST, MOST = 256, 1 << 17  # candidates in a slice
-ROWS = 1 << 16  # waiting rows that make a frame
-GLANCE = 5 * MS  # CPU time after which a frame comes if there is anything new
-PATIENCE = 50 * MS  # CPU time after which a frame comes, rows or not
+SLICE, LONG_SLICE = 1 * MS, 5 * MS  # target duration of a slice: with a budget, and without
+LEAST, MOST = 256, 1 << 17  # candidates per slice
+ROWS = 1 << 16  # pending rows that trigger a frame
+GLANCE = 5 * MS  # CPU time after which a frame is due if there are new rows
+PATIENCE = 50 * MS  # CPU time after which a frame is due, even without rows
 FIRST_LOOK = 2048  # draws before the first estimate
-CLOSING = 500  # nanoseconds that a group and aggregate takes in the last frame, roughly
-SORTING = 120  # and that a value takes which an aggregate had to keep
+CLOSING = 500  # rough nanoseconds per group and aggregate in the last frame
+SORTING = 120  # and per value that an aggregate retains
 HOLDING = ("median", "quantile", "count_distinct")
-FEWEST = 30  # rows of a group in a sample before its error is believed
-SAMPLED = 16  # one in so many candidates is drawn before all are read
+FEWEST = 30  # sampled rows of a group before its error estimate is trusted
+SAMPLED = 16  # sampling ends when one in this many candidates is drawn
 
 
 class _Pace:
-    """Candidates that a slice takes. It is no part of the cursor, because operators hold on to it: a query that is done
-    goes at once, and does not wait for the collector of cycles with all that it has read.
-    """
+    """Candidates per slice. Operators reference it, not the cursor: no cycle, so a finished query is freed at once."""
 
     def __init__(self) -> None:
         self.slice = LEAST
@@ -47,10 +44,7 @@ class _Pace:
 
 
 class Cursor:
-    """One query under way.
-
-    `spent` is the CPU time it has taken, in nanoseconds. Running it is a matter for one thread at a time.
-    """
+    """A running query, used by one thread at a time. `spent` is its CPU time in nanoseconds."""
 
     def __init__(self, bound: Bound, clock: Clock, budget: int | None, seed: int, spent: int = 0) -> None:
         self.bound = bound
@@ -61,26 +55,25 @@ class Cursor:
         began = clock()
         self.plan: Plan = plan(bound, self._pace, budget, seed)
         self._matched = 0  # candidates that met the conditions
-        self._hits = 0  # and among those drawn
+        self._hits = 0  # sampled candidates that did
         self._sizes: Guess | None = None
         self._limit: int | None = None
         self._mark = began
-        self._looking = 0.0  # nanoseconds that an estimate takes for each draw
-        self._look: Estimated | None = None  # estimates not yet handed on
+        self._looking = 0.0  # nanoseconds per draw to compute an estimate
+        self._look: Estimated | None = None  # estimates not yet emitted
         self._reached = False  # the error target
         self._steps = self._run()
         self.spent += clock() - began
 
     @property
     def nbytes(self) -> int:
-        """What it holds on to, roughly."""
         sampler = self.plan.sampler
         return self.plan.worker.nbytes + self.plan.result.nbytes + (0 if sampler is None else sampler.nbytes)
 
     # --- the work ------------------------------------------------------------------------------------------------
 
     def _run(self) -> Generator[None, None, None]:
-        """All work, with a stop after each slice."""
+        """All work; yields after each slice."""
         result = self.plan.result
         if self._full():
             return
@@ -100,7 +93,7 @@ class Cursor:
         return self.plan.result.full
 
     def _sample(self, result: Aggregated) -> Generator[None, None, None]:
-        """Draw until the target is reached, or so much is drawn that reading everything is not much more."""
+        """Draw until the error target is reached, or until reading everything costs little more."""
         sampler = self.plan.sampler
         assert sampler is not None
         target = self.bound.target
@@ -113,7 +106,7 @@ class Cursor:
             if sampler.done < look:
                 continue
             if self._limit is not None and self.spent + 3 * self._reserve() >= self._limit:
-                look, self._pace.ahead = sys.maxsize, MOST  # the last frame will have to look
+                look, self._pace.ahead = sys.maxsize, MOST  # the last frame makes the estimate
                 continue
             began = self.clock()
             found = self._estimated()
@@ -125,7 +118,7 @@ class Cursor:
                 if worst <= target.error:
                     self._reached = True
                     return
-                wanted = 1.1 * (worst / target.error) ** 2  # errors fall with the root of the draws
+                wanted = 1.1 * (worst / target.error) ** 2  # the error falls with the square root of the draws
                 look = int(sampler.done * min(max(wanted, 1.25), 16.0))
             self._pace.ahead = look - sampler.done
             left = sampler.remaining()
@@ -139,7 +132,7 @@ class Cursor:
         confidence = 0.95 if self.bound.target is None else self.bound.target.confidence
         worker, sampler = self.plan.worker, self.plan.sampler
         left = 0.0
-        if not self.finished and (sampler is None or sampler.remaining() is None):  # nothing has been drawn
+        if not self.finished and (sampler is None or sampler.remaining() is None):  # nothing drawn yet
             rest = worker.remaining() or self.sizes
             left = max(rest.upper, 1.0)
         found = result.estimated(sampler, worker, left, confidence)
@@ -148,7 +141,7 @@ class Cursor:
         return found
 
     def _foretell(self, found: Estimated) -> None:
-        """Before any tuple is read: how many rows the summaries expect."""
+        """Before any tuple is read: the count that the summaries predict."""
         value, lower, upper = (round(x) for x in cardinality.answer_rows(self.bound, self.sizes))
         for number, aggregate in enumerate(self.bound.aggregates):
             if aggregate.function == "count" and aggregate.kind is None:
@@ -160,10 +153,7 @@ class Cursor:
     def run(
         self, budget: int | None, stop: threading.Event, keep: Callable[["Cursor"], str | None] | None = None
     ) -> Iterator[Frame]:
-        """Work for as much CPU time as the budget says, in nanoseconds; the last frame says what it came to.
-
-        keep: puts the cursor away if there is something left to go on with, and returns the token for it, if it does.
-        """
+        """Work for `budget` nanoseconds of CPU time. `keep` stores a cursor with work left and returns its token."""
         limit = self._limit = None if budget is None else self.spent + budget
         told = self.spent
         first = True
@@ -188,7 +178,7 @@ class Cursor:
                 told, first = self.spent, False
                 try:
                     yield frame
-                except GeneratorExit:  # nobody goes on with it
+                except GeneratorExit:  # abandoned by the consumer
                     self._steps.close()
                     raise
                 self._mark = self.clock()
@@ -200,7 +190,7 @@ class Cursor:
         yield frame
 
     def _meter(self) -> None:
-        """Add the CPU time since the last time to what was spent."""
+        """Add the CPU time since the last call to `spent`."""
         now = self.clock()
         self.spent += now - self._mark
         self._mark = now
@@ -210,7 +200,7 @@ class Cursor:
         return isinstance(self.plan.result, Plain) and self.plan.result.full
 
     def _reserve(self) -> int:
-        """CPU time that the last frame will take."""
+        """CPU time to reserve for the last frame."""
         result = self.plan.result
         if isinstance(result, Plain):
             return 20_000
@@ -221,7 +211,7 @@ class Cursor:
         return 400 * result.held * (1 + len(self.bound.order))
 
     def _step(self, limit: int | None) -> bool:
-        """One slice; how long it took decides the size of the next. Whether it was the last."""
+        """Run one slice and size the next by its duration; returns whether it was the last."""
         operator = self.plan.worker
         done = operator.done + (self.plan.sampler.done if self.plan.sampler is not None else 0)
         began = self.clock()
@@ -245,7 +235,7 @@ class Cursor:
         if isinstance(result, Plain):
             shown, mode = result.take(), "append"
         elif isinstance(result, Aggregated):
-            if last and cut == "cancelled" and self._reserve() > GLANCE:  # to put it together may take long
+            if last and cut == "cancelled" and self._reserve() > GLANCE:  # assembling it may take long
                 shown, mode = Shown(result.schema.empty_table()), "append"
             elif last:
                 shown, mode = result.shown(self._look if self._reached and self._look else self._estimated()), "replace"
@@ -253,7 +243,7 @@ class Cursor:
                 shown, mode, self._look = result.shown(self._look), "replace", None
             else:
                 shown, mode = Shown(result.schema.empty_table()), "append"
-        elif last and cut != "cancelled":  # to sort what there is may take long
+        elif last and cut != "cancelled":  # sorting may take long
             shown, mode = result.take(), "replace"
         else:
             shown, mode = Shown(result.schema.empty_table()), "append"
@@ -263,7 +253,7 @@ class Cursor:
 
     @property
     def sizes(self) -> Guess:
-        """Candidates in all, told by the summaries."""
+        """Total candidates, estimated from the summaries."""
         if self._sizes is None:
             self._sizes = cardinality.candidates(self.bound, self.plan.snapshots)
         return self._sizes
@@ -295,7 +285,6 @@ class Cursor:
         )
 
     def _candidates(self, complete: bool) -> Guess:
-        """Candidates in all: those worked, and those left."""
         done = float(self.plan.worker.done)
         if complete:
             return Guess(done, done, done)
@@ -305,7 +294,7 @@ class Cursor:
         return Guess(done + left.value, done + left.lower, done + left.upper)
 
     def _total(self, complete: bool) -> Guess:
-        """Rows in all; of aggregates, candidates that go into them."""
+        """Total rows; for aggregates, the candidates that go into them."""
         bound, worker = self.bound, self.plan.worker
         matched = float(self._matched)
         if self.plan.sampler is not None and not complete:
@@ -313,7 +302,7 @@ class Cursor:
             whole = self._candidates(complete)
             if not bound.predicates:
                 return whole
-            rate = (self._hits + 2) / (drawn + 4)  # Agresti and Coull's interval for a share, somewhat widened
+            rate = (self._hits + 2) / (drawn + 4)  # Agresti-Coull interval of a proportion, somewhat widened
             reach = 2.5 * float(np.sqrt(rate * (1 - rate) / (drawn + 4)))
             share = self._hits / drawn if drawn else cardinality.PASS
             lower = max(rate - reach, 0.0) * whole.lower
@@ -337,7 +326,7 @@ class Cursor:
 
 
 def _share(part: float, whole: Guess) -> Guess:
-    """A share with bounds: the larger the whole, the smaller the share."""
+    """A fraction with bounds: the larger the whole, the smaller the fraction."""
 
     def of(total: float) -> float:
         return min(part / total, 1.0) if total > 0 else (1.0 if part else 0.0)
@@ -346,7 +335,7 @@ def _share(part: float, whole: Guess) -> Guess:
 
 
 def _worst(found: Estimated) -> float:
-    """The largest error of an aggregate of a group, relative to its value; infinite if a group was seen a few times."""
+    """The largest relative error of any aggregate; infinite if a group has fewer than `FEWEST` sampled rows."""
     if found.exact:
         return 0.0
     if len(found.hits) == 0 or found.hits.min() < FEWEST:

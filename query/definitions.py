@@ -40,10 +40,7 @@ SUMMARY_OPTIONS = {f.name: (float if f.type in (float, "float") else int) for f 
 
 
 class Definitions:
-    """Carries out statements on a catalog. One that fails changes nothing.
-
-    With a store, what a statement does is in it before it is done here.
-    """
+    """Executes statements on a catalog; one that fails changes nothing. A store is changed before the catalog."""
 
     def __init__(
         self, catalog: Catalog, standing: Engine, clock: Callable[[], int], seed: int, store: "Store | None" = None
@@ -56,7 +53,6 @@ class Definitions:
         self.seed = seed
 
     def run(self, node: exp.Expression, sql: str) -> Done | pa.Table:
-        """Any statement that is not a query."""
         with self.catalog.lock:
             if isinstance(node, nodes.CreateStream):
                 return self._create_stream(node, sql)
@@ -80,7 +76,7 @@ class Definitions:
     # --- CREATE --------------------------------------------------------------------------------------------------
 
     def _there(self, node: exp.Expression, kind: str) -> Done | None:
-        """Whether IF NOT EXISTS has nothing to do."""
+        """The result of IF NOT EXISTS if the object exists."""
         if node.args.get("exists") and self.catalog.what(node.this.name) == kind:
             return Done(f"{kind} {node.this.name} was there already", False)
         return None
@@ -154,7 +150,7 @@ class Definitions:
                 )
         finally:
             made = stream.summaries.get(name)
-            if made is not None:  # also if it is not known to be on disk yet
+            if made is not None:  # even if not yet known to be durable
                 self.catalog.summaries[key] = SummaryEntry(stream.name, made)
         gone = before - stream.kept
         aged = f"; {gone:,} tuples were older than it keeps, and are gone" if gone else ""
@@ -179,7 +175,7 @@ class Definitions:
         return Done("; ".join([f"query {name} created", *made.warnings]), True)
 
     def stand_again(self) -> None:
-        """Let the queries of a store stand again. One that cannot any more says so to whoever asks for it."""
+        """Restart the queries of a store. One that fails to start raises its error when used."""
         for query in self.catalog.queries.values():
             try:
                 made = bind_standing(parse(query.statement), query.statement, self.catalog)
@@ -207,13 +203,13 @@ class Definitions:
             if self.store is not None:
                 self.store.put_query(query.name, statement, sorted(made.reads), number)
         except BaseException:
-            self._stand(query.name, before, secrets.token_hex(8))  # a view that no token knows
+            self._stand(query.name, before, secrets.token_hex(8))  # a new view, which no token can resume
             raise
         self.catalog.queries[name.lower()] = ContinuousQuery(query.name, statement, made.reads, number)
         return Done(f"query {query.name} has {'no budget' if span is None else 'another budget'}", True)
 
     def _stand(self, name: str, made: Standing, number: str) -> None:
-        """Have a query stand in the place of the one of its name."""
+        """Replace the running query of this name."""
         with self.standing.lock:
             self.standing.drop(name)
             self.standing.create(name, made, number)
@@ -266,7 +262,7 @@ class Definitions:
             del self.catalog.tables[key]
         if kind == "stream":
             for table in self.catalog.tables.values():
-                table.cap(self.catalog.streams[key].name, 0)  # the next one of that name counts from 0
+                table.cap(self.catalog.streams[key].name, 0)  # the next stream of that name counts from 0
             del self.catalog.streams[key]
         return Done(f"{kind} {name} dropped", True)
 
@@ -275,7 +271,7 @@ class Definitions:
         try:
             self.catalog.streams[entry.stream.lower()].drop_summary(entry.index.name)
         finally:
-            if entry.index.dropped:  # also if it is not known to be on disk yet
+            if entry.index.dropped:  # even if not yet known to be durable
                 del self.catalog.summaries[key]
 
     # --- SHOW, DESCRIBE ------------------------------------------------------------------------------------------
@@ -381,7 +377,6 @@ class Definitions:
 
 
 def _options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[str, Any]:
-    """OPTIONS by name, each of the type it must have."""
     out: dict[str, Any] = {}
     for option in node.args.get("options") or []:
         name = option.this.name.lower()

@@ -1,4 +1,4 @@
-"""Errors of the index, told with their place in the statement that met them."""
+"""Adds the position in the statement to errors of the index."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,8 @@ from promising.errors import DefinitionError, StatementError
 from promising.query.scalar.positions import offset_of
 
 
-class placed:  # reads as a word of the language: `with placed(sql, node):`
-    """Errors are told with the place of their kind, or else with the one given."""
+class placed:  # lower case because it reads as a keyword: `with placed(sql, node):`
+    """Adds a position to errors: the one in `places` for the error's class, else that of `node`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""EXPLAIN: the plan in words, and where the promise lies; with ANALYZE also what came of it."""
+"""EXPLAIN: the plan as text and the most promising regions; with ANALYZE, also the outcome of running it."""
 
 import threading
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from promising.query.operators.entry_plan import EntryPlan
 from promising.query.operators.guided import Guided
 from promising.query.operators.random_order import Drawing
 
-ENTRIES = 10  # of the promising set that are shown
+ENTRIES = 10  # entries of the promising set shown
 REGIONS = 30
-PLANNING = 1_000_000_000  # CPU time, in nanoseconds, after which the plan is shown without its regions
+PLANNING = 1_000_000_000  # CPU nanoseconds after which the plan is shown without its regions
 
 SCHEMA = pa.schema(
     [
@@ -37,14 +37,11 @@ SCHEMA = pa.schema(
 
 
 def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Explanation | None]:
-    """Explain the query of a fresh cursor; with `analyze` it is run, within its budget.
-
-    The explanation comes last; before it None, after each slice of work.
-    """
+    """Explain the query of a fresh cursor; `analyze` also runs it. Yields None per slice, the explanation last."""
     promising = _promising(cursor)
     made = Explanation(cursor.plan.words(), cursor.progress().total, tuple(cursor.plan.warnings), SCHEMA.empty_table())
     if promising is not None and promising.preference is not None:
-        shown = promising.again()  # so that its best entries are not taken from the query that is to run
+        shown = promising.again()  # a copy, so that the query itself loses none of its best entries
         began = cursor.clock()
         spent = 0
         for _ in shown.best(ENTRIES):

@@ -1,4 +1,4 @@
-"""The rows of each key of one side of a query, through a snapshot: by a summary's postings, or built for the query."""
+"""Rows by key for one side of a query: from a summary's postings, or from a directory built for the query."""
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ from promising.query.kernels.pairs import compact
 Hashes: TypeAlias = NDArray[np.int64]
 Counts: TypeAlias = NDArray[np.int64]
 Hasher: TypeAlias = Callable[[Rows], tuple[Hashes, NDArray[np.bool_] | None]]
-"""Key hashes of rows, and which of the rows have no key."""
+"""Key hashes of rows, and a mask of rows without a key."""
 
-SLICE = 1 << 14  # tuples read between two looks at the clock
-ENTERED = 1 << 12  # tuples entered between two looks: each may be the first on its page of memory
-EXPECTED = 1 << 16  # keys that there is room for at first
-LINES = 1 << 17  # lines of a directory listed between two looks
-TALLIED = 4096  # numbers of rows told apart
-STEPS = 1 << 15  # steps along chains between two looks
+SLICE = 1 << 14  # tuples read between clock checks
+ENTERED = 1 << 12  # tuples inserted between clock checks: each may be the first on its memory page
+EXPECTED = 1 << 16  # initial capacity in keys
+LINES = 1 << 17  # directory lines listed between clock checks
+TALLIED = 4096  # bins of the histogram of rows per key
+STEPS = 1 << 15  # steps along chains between clock checks
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Rows by key: those of the i-th key are `rows[starts[i] : starts[i] + counts[i]]`."""
+    """Rows by key: key i has `rows[starts[i] : starts[i] + counts[i]]`."""
 
     rows: Rows
     starts: NDArray[np.int64]
@@ -36,11 +36,7 @@ class Lists:
 
 
 class Keys:
-    """One side's directory of keys.
-
-    `exact` says that a key's count is the number of its tuples in the snapshot; else it may count tuples that are
-    outside. It never counts too few.
-    """
+    """The key directory of one side. Counts are exact for the snapshot if `exact`, else upper bounds."""
 
     def __init__(
         self,
@@ -59,11 +55,11 @@ class Keys:
         self._dense: NDArray[np.uint8] | None = None
         self._unchanged: tuple[int, int] | None = None
         self._seen = 0
-        self._later: tuple[Hashes, Counts] = (np.empty(0, np.int64), np.empty(0, np.int64))  # keys that came since
+        self._later: tuple[Hashes, Counts] = (np.empty(0, np.int64), np.empty(0, np.int64))  # keys that arrived later
 
     @classmethod
     def build(cls, snapshot: Snapshot, hasher: Hasher) -> Generator[None, None, "Keys"]:
-        """A directory of the snapshot's tuples: one pass over them, in slices."""
+        """Build a directory in one pass over the snapshot's tuples, in slices."""
         postings = Postings(snapshot.capacity, keys=min(snapshot.size, EXPECTED))
         for first in range(0, snapshot.size, ENTERED):
             with snapshot.holding():
@@ -76,9 +72,9 @@ class Keys:
         return cls(snapshot, hasher, postings, exact=True)
 
     def listed(self, least: int = 1, most: int = 1 << 31) -> Iterator[Hashes | None]:
-        """Every key that has from `least` to `most` rows, part by part.
+        """Yield the keys that have from `least` to `most` rows, in parts.
 
-        If lines move meanwhile, None says so and it begins again, at last in one go.
+        If lines move meanwhile, yields None and starts over; the third attempt is a single step.
         """
         for attempt in range(3):
             with self.snapshot.holding():
@@ -101,10 +97,7 @@ class Keys:
             yield None
 
     def tallied(self) -> Generator[None, None, NDArray[np.int64]]:
-        """How many keys have how many rows, the last for all that have more.
-
-        It is a help in choosing: of a directory that changes meanwhile it may be wrong.
-        """
+        """Histogram of rows per key, the last bin open-ended. Only a hint: concurrent changes may falsify it."""
         with self.snapshot.holding():
             lines = self.postings.lines
             self._unchanged = (self.postings.version, self.snapshot.grown)
@@ -120,26 +113,26 @@ class Keys:
         return sizes
 
     def _tallied(self) -> NDArray[np.uint8] | None:
-        """What `tallied` found, if it still holds."""
+        """The result of `tallied`, if still valid."""
         return self._dense if self._unchanged == (self.postings.version, self.snapshot.grown) else None
 
     @property
     def built(self) -> bool:
-        """Made for this query out of nothing but the snapshot's tuples."""
+        """Whether it was built for this query from the snapshot's tuples."""
         return self.summary is None
 
     @property
     def held(self) -> int:
-        """Bytes of postings that their summary has let go of: this keeps them."""
+        """Bytes of postings that the summary has released and only this object retains."""
         return 0 if self.postings.until is None else self.postings.nbytes(self.snapshot.kept)
 
     def counts(self, hashes: Hashes) -> Counts:
-        """How many rows each key has, at most; those that came after the snapshot do not count."""
+        """Upper bounds of the rows per key, without tuples that arrived after the snapshot."""
         with self.snapshot.holding():
             _, counts, _ = self.postings.counts(hashes)
             if self.built or not self.snapshot.grown:
                 return counts
-            if self.summary is not None and self.summary.dropped:  # it has not seen all that came since
+            if self.summary is not None and self.summary.dropped:  # it has not indexed all later tuples
                 raise TokenExpired(f"summary {self.summary.name!r} was dropped while this answer needed it; ask again")
             if self.snapshot.grown != self._seen:
                 self._later = np.unique(self.hasher(self.snapshot.later(self.postings.until))[0], return_counts=True)
@@ -151,7 +144,7 @@ class Keys:
         return np.maximum(counts - np.where(known[at] == hashes, since[at], 0), 0)
 
     def load(self, hashes: Hashes) -> Generator[None, None, Lists]:
-        """The rows of these keys that are in the snapshot, the newest of each first."""
+        """The rows of these keys in the snapshot, newest first within each key."""
         rows_of: list[Rows] = []
         counts_of: list[Counts] = []
         at = 0
@@ -178,7 +171,7 @@ class Keys:
         return Lists(rows, np.cumsum(counts) - counts, counts)
 
     def _long(self, hashes: Hashes) -> Generator[None, None, Lists]:
-        """The rows of one key that has many, a stretch of its chain at a time."""
+        """The rows of one key that has many, a slice of its chain at a time."""
         while True:
             parts: list[Rows] = []
             with self.snapshot.holding():
@@ -186,7 +179,7 @@ class Keys:
                 forgotten, row = self.postings.forgotten, int(newest[0])
             while left > 0:
                 with self.snapshot.holding():
-                    if self.postings.forgotten != forgotten:  # the chain's end may be in use again
+                    if self.postings.forgotten != forgotten:  # the end of the chain may have been reused
                         break
                     rows = np.empty(min(left, STEPS), np.int32)
                     row = self.postings.follow(row, rows)
@@ -198,7 +191,7 @@ class Keys:
                 return Lists(whole, np.zeros(1, np.int64), np.array([len(whole)]))
 
     def _kept(self, rows: Rows, counts: Counts) -> Lists:
-        """Without those that are outside the snapshot."""
+        """Drop rows outside the snapshot."""
         starts = np.cumsum(counts) - counts
         if self.built or (self.snapshot.everything and not self.snapshot.grown):
             return Lists(rows, starts, counts)
@@ -207,3 +200,13 @@ class Keys:
         counts = counts.copy()
         left = compact(rows, kept, starts, counts, out)
         return Lists(out[:left], starts, counts)
+
+
+def finished(loading: Generator[None, None, Lists]) -> Lists:
+    """The result of `Keys.load`, run without pausing."""
+    while True:
+        try:
+            next(loading)
+        except StopIteration as stop:
+            lists: Lists = stop.value
+            return lists

@@ -11,7 +11,7 @@ from promising.query.bound import Order
 
 
 def sorted_places(keys: Sequence[pa.Array], orders: Sequence[Order]) -> NDArray[np.int64]:
-    """The places of rows in order; rows that tie stay as they are. NaN is greater than every number, as in DuckDB."""
+    """Row positions in sort order; stable. NaN is greater than every number, as in DuckDB."""
     columns: list[NDArray[np.int64]] = []
     for key, order in zip(keys, orders, strict=True):
         if pa.types.is_null(key.type):
@@ -29,7 +29,7 @@ def sorted_places(keys: Sequence[pa.Array], orders: Sequence[Order]) -> NDArray[
 
 
 def _words(key: pa.Array) -> NDArray[np.int64]:
-    """Whole numbers in the order of the values; nulls are any number, the same for all."""
+    """Integers in the order of the values; all nulls get the same arbitrary one."""
     found: NDArray[np.int64]
     if pa.types.is_large_string(key.type):
         ranks = pc.rank(key.fill_null(""), sort_keys="ascending", tiebreaker="dense")
@@ -37,7 +37,7 @@ def _words(key: pa.Array) -> NDArray[np.int64]:
     elif pa.types.is_floating(key.type):
         numbers = key.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
         bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
-        found = bits ^ ((bits >> 63) & np.int64((1 << 63) - 1))  # the bits of negative numbers run backwards
+        found = bits ^ ((bits >> 63) & np.int64((1 << 63) - 1))  # the bits of negative floats order backwards
     elif pa.types.is_boolean(key.type):
         found = key.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int64)
     else:

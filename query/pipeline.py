@@ -1,4 +1,4 @@
-"""From candidates to rows: conditions checked, expressions worked out, always on whole slices."""
+"""Evaluates conditions and expressions on slices of candidates."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,8 +12,6 @@ from promising.query.scalar.scope import Input
 
 
 class Pipeline:
-    """Checks the conditions of a query and computes columns of the candidates that meet them."""
-
     def __init__(self, bound: Bound, snapshots: list[Snapshot]) -> None:
         self.bound = bound
         self.snapshots = snapshots
@@ -22,14 +20,13 @@ class Pipeline:
 
     @property
     def granularities(self) -> tuple[int, ...]:
-        """Those that tuples were read from."""
         mask = 0
         for touched in self._touched:
             mask |= touched
         return tuple(g for g in range(1, 64) if mask >> g & 1)
 
     def passed(self, batch: Batch) -> Batch:
-        """The candidates that meet every condition, each condition asked only of those that met the ones before."""
+        """Candidates that meet every condition; each is evaluated only on those that met the previous ones."""
         self._touch(batch)
         for predicate in self.bound.predicates:
             if not len(batch):
@@ -41,7 +38,6 @@ class Pipeline:
         return batch
 
     def compute(self, expressions: Sequence[Compiled | None], batch: Batch) -> list[pa.Array | None]:
-        """Each expression for each candidate."""
         wanted = {i for e in expressions if e is not None for i in e.inputs}
         columns = self._fetch(wanted, batch)
         return [None if e is None else e.evaluate(columns, len(batch)) for e in expressions]
@@ -56,7 +52,7 @@ class Pipeline:
         return out
 
     def _touch(self, batch: Batch) -> None:
-        """Note the granularities read from, until all that there are have been seen."""
+        """Record the granularities read, until all have been seen."""
         for number, (snapshot, rows) in enumerate(zip(self.snapshots, batch.rows, strict=True)):
             if self._touched[number] != self._reached[number] and len(rows):
                 with snapshot.holding():

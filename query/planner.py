@@ -1,4 +1,4 @@
-"""From a bound query to operators over snapshots of its streams."""
+"""Chooses operators over snapshots for a bound query."""
 
 import dataclasses
 import hashlib
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from promising.index import SummaryIndex
-from promising.index.regions import EVER
+from promising.index.instants import BEGINNING, END
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
 from promising.query import cardinality
@@ -32,18 +32,17 @@ from promising.query.scalar.scope import Input
 from promising.query.sql import generate
 from promising.summaries.hashing import hash_keys
 
-LISTING = 5  # nanoseconds that a line of a directory takes to look at, roughly
-CROWDED = 1.5  # pairs a tuple from which on a join goes key by key
-NARROW = 4  # a window that holds less than one in so many of the stream's tuples is read rather than looked up in
+LISTING = 5  # rough nanoseconds to inspect a directory line
+CROWDED = 1.5  # pairs per tuple from which a join goes key by key
+NARROW = 4  # a window with less than one in this many of the stream's tuples is scanned, not looked up
 
 
-Step = tuple[str | exp.Expression, ...]
-"""What a plan says about a part of it: text, and conditions that are made text of when it is asked for."""
+Step = tuple[str | exp.Expression, ...]  # a step of a plan: text, and conditions that are rendered on demand
 
 
 @dataclass
 class Plan:
-    """What will run. `steps` say it, the outermost first; `words` in words."""
+    """The operators to run; `steps` describe them, outermost first."""
 
     bound: Bound
     snapshots: list[Snapshot]
@@ -55,17 +54,17 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
 
     def words(self) -> list[str]:
-        """The steps, with the text of every condition: only whoever asks to have it explained waits for that."""
+        """The steps as text. Conditions are rendered here, because only EXPLAIN needs it."""
         return ["".join(part if isinstance(part, str) else generate(part) for part in step) for step in self.steps]
 
 
 def plan(bound: Bound, pace: Pace, budget: int | None, seed: int) -> Plan:
-    """Take snapshots and choose operators. `budget` is CPU time in nanoseconds; it decides what is tried first."""
+    """Take snapshots and choose operators. `budget`, CPU time in nanoseconds, decides what is tried first."""
     return _Planner(bound, pace, budget, seed).plan()
 
 
 def _chosen(summary: SummaryIndex) -> str:
-    """What follows its name, if it chooses its structure by itself."""
+    """The suffix that describes an automatically chosen structure."""
     return "" if summary.auto is None else f", {summary.told}"
 
 
@@ -161,7 +160,7 @@ class _Planner:
         probe = 1 - looked_up
         if len(known) == 2 and all(k is not None and k.exact for k in found):
             pairs = cardinality.candidates(self.bound, self.snapshots).value
-            if pairs > CROWDED * min(sizes):  # a key's tuples are then read once, not once for each partner
+            if pairs > CROWDED * min(sizes):  # then each key's tuples are read once, not once per partner
                 return self._promising(None)
         if keys is not None:
             summary = key.summaries[looked_up]
@@ -182,8 +181,8 @@ class _Planner:
 
     def _promising(self, preference: BoundPreference | None) -> Guided:
         bound = self.bound
-        # Only DESC over keys gets along with counts that are too high: it counts again before it works an entry. A
-        # sample that is drawn before needs them as they are.
+        # Only DESC over keys tolerates counts that are too high: it recounts before processing an entry. A sample drawn
+        # before that needs exact counts.
         exact = bound.grouped or preference is None or preference.direction != "DESC" or preference.side is not None
         sides = []
         for number, snapshot in enumerate(self.snapshots):
@@ -239,7 +238,6 @@ class _Planner:
             self._tell(f"keys of {self._name(number)}.{side.attribute or '(expression)'} from {how}")
 
     def _keyed(self, side: int, preference: BoundPreference | None) -> tuple[str | None, SummaryIndex | None]:
-        """The attribute whose values are keys on one side, and what knows it."""
         bound = self.bound
         if bound.join is not None:
             return bound.join.attributes[side], bound.join.summaries[side]
@@ -253,7 +251,7 @@ class _Planner:
     def _found(
         self, side: int, summary: SummaryIndex | None, hasher: Hasher, *, narrow: bool, exact: bool = False
     ) -> Keys | None:
-        """The keys that a summary has, if that is better than to read the window."""
+        """The keys of a summary, if that is cheaper than scanning the window."""
         snapshot = self.snapshots[side]
         if summary is None or (
             not snapshot.everything and (exact or (narrow and snapshot.size * NARROW < snapshot.kept))
@@ -268,7 +266,7 @@ class _Planner:
     def _value_of(
         self, preference: BoundPreference | None, sides: list[Side]
     ) -> tuple[Callable[[Rows], NDArray[np.float64]] | None, list[Side]]:
-        """What a tuple is worth, and the directories needed to tell."""
+        """The function that values tuples, and the additional directories it needs."""
         if preference is None or preference.side is None:
             return None, []
         me = preference.side
@@ -302,7 +300,6 @@ class _Planner:
     # --- keys ----------------------------------------------------------------------------------------------------
 
     def _hasher(self, side: int, attribute: str | None) -> Hasher:
-        """Hashes of the keys of one side."""
         snapshot, join = self.snapshots[side], self.bound.join
         kinds = set() if join is None else {v.kind for v in join.values}
         if join is None or (attribute is not None and len(kinds) == 1 and kinds <= {"int", "string"}):
@@ -315,7 +312,7 @@ class _Planner:
 
 
 def column_hasher(snapshot: Snapshot, attribute: str) -> Hasher:
-    """Hashes of a column, as its summaries have them."""
+    """Hashes of a column, the same as in its summaries."""
 
     def hasher(rows: Rows) -> tuple[Hashes, NDArray[np.bool_] | None]:
         return snapshot.hashes(attribute, rows), snapshot.nulls(attribute, rows)
@@ -324,7 +321,7 @@ def column_hasher(snapshot: Snapshot, attribute: str) -> Hasher:
 
 
 def value_hasher(snapshot: Snapshot, value: Compiled, *, as_float: bool) -> Hasher:
-    """Hashes of an expression. Values that are equal have one hash; others of one kind, unless strings, never do."""
+    """Hashes of an expression: equal for equal values, and collision-free within a type, except for strings."""
     seed = snapshot.stream.seed
 
     def hasher(rows: Rows) -> tuple[Hashes, NDArray[np.bool_] | None]:
@@ -347,14 +344,14 @@ def value_hasher(snapshot: Snapshot, value: Compiled, *, as_float: bool) -> Hash
 
 
 def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
-    """All streams at one moment. The window ends with the latest tuple that any of them has."""
+    """Snapshots of all streams at one instant. The window ends at the latest tuple or watermark of any stream."""
     streams = {s.stream.name: s.stream for s in bound.sources}
     with ExitStack() as held:
         for name in sorted(streams):
             held.enter_context(streams[name].reading())
         seen = [t for s in streams.values() for t in (s.latest, s.watermark) if t is not None]
-        end = max(seen) + 1 if seen else EVER[1]
-        start = EVER[0] if bound.window is None or not seen else end - bound.window
+        end = max(seen) + 1 if seen else END
+        start = BEGINNING if bound.window is None or not seen else end - bound.window
         out = []
         for number, source in enumerate(bound.sources):
             summary = bound.join.summaries[number] if bound.join is not None else None

@@ -1,4 +1,4 @@
-"""A preference: what makes an entry promising, and in which order entries are taken."""
+"""Preferences: the priority of entries, and the order in which they are processed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,12 @@ from promising.query.scalar.scope import Input
 
 Direction = Literal["DESC", "ASC", "WEIGHTED"]
 
-ESTIMATE = -2
-"""The source of inputs that stand for `SUMMARY.Estimate.*`."""
+ESTIMATE = -2  # source of inputs that are `SUMMARY.Estimate.*`
 
 
 @dataclass(frozen=True)
 class EstimatedCount:
-    """One `SUMMARY.Estimate.What(attribute)` of the preference, and the input it is computed as."""
+    """One `SUMMARY.Estimate.What(attribute)` of the preference, and its input."""
 
     side: int
     attribute: str
@@ -34,9 +33,9 @@ class EstimatedCount:
 class BoundPreference:
     """The product of `factors`, each over estimates and columns.
 
-    `side` is None if every entry is a key; else entries are tuples of that side, because a factor looks at its columns.
-    `rising` says that no factor falls when a count rises, so that a key's highest count bounds its priority.
-    `counts_only` is a product of different `SUMMARY.Estimate.Count`s and nothing else.
+    side: None if entries are keys; else entries are tuples of that side, because a factor reads its columns.
+    rising: no factor falls when a count rises, so a key's highest count bounds its priority.
+    counts_only: a product of distinct `SUMMARY.Estimate.Count`s and nothing else.
     """
 
     direction: Direction
@@ -48,7 +47,7 @@ class BoundPreference:
     counts_only: bool
 
     def value(self, columns: Mapping[Input, pa.Array], rows: int) -> NDArray[np.float64]:
-        """The product for each row; what is no number comes last."""
+        """The product for each row; NaN, which sorts last, where it is not a number."""
         out = np.ones(rows, np.float64)
         with np.errstate(all="ignore"):
             for factor in self.factors:
@@ -57,16 +56,13 @@ class BoundPreference:
         return out
 
     def priority(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Higher is better, whatever the direction."""
+        """Higher is better, in either direction."""
         value = -value if self.direction == "ASC" else value
         out: NDArray[np.float64] = np.where(np.isnan(value), -np.inf, value) + 0.0
         return out
 
     def faded(self, value: NDArray[np.float64], bands: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
-        """The value of an entry confined to a granularity on each side: `fade` for each step back on either.
-
-        Rarest first, a step back makes an entry count as less rare.
-        """
+        """The value of an entry confined to a granularity per side: times (ASC: divided by) `fade` per step back."""
         steps = sum(bands) - len(bands)
         factor = np.power(self.fade, steps, dtype=np.float64)
         return value / factor if self.direction == "ASC" else value * factor
@@ -75,5 +71,5 @@ class BoundPreference:
 def exact_counts(
     estimates: Sequence[EstimatedCount], counts: Mapping[tuple[int, str | None], NDArray[np.int64]]
 ) -> dict[Input, pa.Array]:
-    """Columns for estimates whose counts are known: value and bounds are one number."""
+    """Input columns for estimates whose counts are exact: value and bounds coincide."""
     return {e.input: pa.array(counts[e.side, e.attribute].astype(np.float64)) for e in estimates}

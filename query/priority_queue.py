@@ -1,21 +1,21 @@
-"""A priority queue over entries that are mostly never reached: the best are in a heap, the others wait unordered."""
+"""A priority queue most of whose entries are never reached: the best are in a heap, the rest in an unordered pool."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from promising.query.kernels import heap as kernels
 
-FIRST = 4096  # entries put in order at first; then twice as many each time
-SAMPLED = 4096  # entries looked at to choose which come next
+FIRST = 4096  # entries moved to the heap at first; doubles each time
+SAMPLED = 4096  # entries sampled to choose the next border
 
 Numbers = NDArray[np.int32]
 
 
 class Queue:
-    """Numbers of entries, the highest priority first, ties by the lower `tie`.
+    """Entry numbers by descending priority, then ascending `tie`.
 
-    The arrays belong to the caller, who may enlarge them, and may change the priority of an entry while it is out of
-    the queue. Everything in the pool comes after the border (`least`, `last`); heap and pool together are the queue.
+    The caller owns the arrays; it may enlarge them, and change the priority of an entry that is out of the queue. All
+    entries of the pool rank after the border (`least`, `last`).
     """
 
     def __init__(self) -> None:
@@ -31,12 +31,11 @@ class Queue:
         return int(self.heaped[0]) + self.waiting
 
     def members(self) -> Numbers:
-        """All entries, in no particular order."""
         pooled = np.flatnonzero(self.pooled).astype(np.int32)
         return np.concatenate((self.heap[: self.heaped[0]], pooled)) if self.heaped[0] else pooled
 
     def add(self, first: int, last: int, priority: NDArray[np.float64], tie: NDArray[np.int64]) -> None:
-        """Entries first..last, which are new."""
+        """Add the new entries `first` to `last`, exclusive."""
         if last > len(self.pooled):
             grown = np.zeros(max(last, 2 * len(self.pooled)), np.uint8)
             grown[: len(self.pooled)] = self.pooled
@@ -49,14 +48,14 @@ class Queue:
             self.push(np.flatnonzero(early).astype(np.int32) + np.int32(first), priority, tie)
 
     def keep(self, entries: Numbers) -> None:
-        """Of a queue that nothing was taken from yet, only these."""
+        """Retain only these entries; none may have been taken yet."""
         chosen = np.zeros(len(self.pooled), np.uint8)
         chosen[entries] = 1
         self.pooled &= chosen
         self.waiting = len(entries)
 
     def push(self, entries: Numbers, priority: NDArray[np.float64], tie: NDArray[np.int64]) -> None:
-        """Put entries back, wherever they now belong."""
+        """Put entries back at their current priority."""
         held = int(self.heaped[0])
         if held + len(entries) > len(self.heap):
             grown = np.empty(2 * (held + len(entries)), np.int32)
@@ -70,7 +69,7 @@ class Queue:
             self.heaped[0] = kernels.push(self.heap, held, entries, priority, tie)
 
     def ready(self, priority: NDArray[np.float64], tie: NDArray[np.int64]) -> bool:
-        """See to it that the best entry is on top of the heap; False if there is none."""
+        """Ensure that the best entry is on top of the heap; False if the queue is empty."""
         while self.waiting:
             if self.heaped[0]:
                 top = self.heap[0]
@@ -82,11 +81,10 @@ class Queue:
         return bool(self.heaped[0])
 
     def best(self, priority: NDArray[np.float64], tie: NDArray[np.int64]) -> float | None:
-        """The highest priority there is; None if nothing is left."""
         return float(priority[self.heap[0]]) if self.ready(priority, tie) else None
 
     def _move_border(self, priority: NDArray[np.float64], tie: NDArray[np.int64]) -> None:
-        """Let the next best of the pool into the heap: about as many as `_next`, judged by a sample."""
+        """Move the best of the pool into the heap: about `_next` entries, judged by a sample."""
         used = min(len(self.pooled), len(priority))
         least, last = -np.inf, (1 << 63) - 1
         if self.waiting > 4 * self._next:
@@ -115,8 +113,7 @@ class Queue:
         most_entries: int,
         above: float,
     ) -> Numbers:
-        """The best entries while they are in the state wanted and their priority is over `above`, best first: at least
-        one if the best is such an entry; NaN sets no limit."""
+        """Best entries first, while `wanted` and over `above` (NaN: no limit); at least one if the best qualifies."""
         out = np.empty(most_entries, np.int32)
         if not self.ready(priority, tie):
             return out[:0]

@@ -16,12 +16,11 @@ ROUGH, READY, ANY = np.uint8(0), np.uint8(1), np.uint8(255)
 
 
 class PromisingSet:
-    """Columns of entries, and a queue of those that have not been taken.
+    """Columns of entries, and a queue of those not yet taken.
 
-    An entry stands for `units` at most: the tuples of its key, or the pairs that tuples of its key on both sides make.
-    `counts[side]` is how many tuples there are on each. With `row` the entry is one tuple. `bands[side]` is the
-    granularity it is confined to, 0 for none. The priority of a ROUGH entry is the best it can turn out to have; that
-    of a READY one is final. Ties go to the lower `tie`.
+    An entry stands for at most `units` tuples of its key, or pairs of such tuples from both sides; `counts[side]` is
+    the number of tuples per side. With `row`, it is one tuple. `bands[side]` is the granularity it is confined to, 0
+    for none. The priority of a ROUGH entry is an upper bound, that of a READY one is final. Ties go to the lower `tie`.
     """
 
     def __init__(self, sides: int) -> None:
@@ -38,7 +37,7 @@ class PromisingSet:
         self._show()
 
     def _show(self) -> None:
-        """The columns as far as they are filled."""
+        """Expose the filled part of the columns."""
         n = self._size
         self.hash, self.row = self._hash[:n], self._row[:n]
         self.counts, self.bands = [c[:n] for c in self._counts], [b[:n] for b in self._bands]
@@ -50,16 +49,15 @@ class PromisingSet:
 
     @property
     def size(self) -> int:
-        """Entries not taken yet."""
+        """Entries not yet taken."""
         return self._queue.size
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns and the queue."""
         return (41 + 9 * len(self._counts)) * len(self._hash)
 
     def reserve(self, entries: int) -> None:
-        """Make room for so many entries; memory is touched only when they come."""
+        """Allocate room for so many entries; the memory is not touched until they are added."""
         if entries > len(self._hash):
             self._hash, self._row = _wider(self._hash, entries), _wider(self._row, entries)
             self._counts = [_wider(c, entries) for c in self._counts]
@@ -78,7 +76,6 @@ class PromisingSet:
         tie: NDArray[np.int64] | None = None,
         bands: Sequence[NDArray[np.int64]] | None = None,
     ) -> None:
-        """Add entries, all in one state."""
         first, last = self._size, self._size + len(hashes)
         if last > len(self._hash):
             self.reserve(max(last, 2 * len(self._hash)))
@@ -97,7 +94,7 @@ class PromisingSet:
         self._queue.add(first, last, self.priority, self.tie)
 
     def forget(self, kept: int) -> None:
-        """All but the first `kept` entries."""
+        """Drop all but the first `kept` entries."""
         members = self.members()
         self._size = kept
         self._show()
@@ -105,28 +102,22 @@ class PromisingSet:
         self._queue.push(members[members < kept], self.priority, self.tie)
 
     def members(self) -> NDArray[np.int32]:
-        """Entries not taken yet, in no particular order."""
         return self._queue.members()
 
     def push(self, entries: NDArray[np.int32]) -> None:
-        """Put entries back, at the priority they have now."""
         self._queue.push(entries, self.priority, self.tie)
 
     def pop(self, state: np.uint8, most_units: int, most_entries: int, above: float = np.nan) -> NDArray[np.int32]:
-        """The best entries while they are in that state, or ANY, and over `above`, best first.
-
-        At least one if the best is such an entry. Nothing is over infinity; NaN sets no limit.
-        """
+        """Best entries first, while in `state` and over `above` (NaN: no limit); at least one if the best qualifies."""
         columns = (self.priority, self.tie, self.state)
         return self._queue.pop(*columns, state, self.units, most_units, most_entries, above)
 
     def beyond(self, above: float) -> bool:
-        """Whether the best entry is over that."""
         best = self._queue.best(self.priority, self.tie)
         return best is not None and not best <= above
 
     def take_out(self, state: np.uint8) -> NDArray[np.int32]:
-        """Remove all entries in that state, in order of their ties."""
+        """Remove all entries in that state, ordered by `tie`."""
         members = self.members()
         chosen = self.state[members] == state
         out, kept = members[chosen], members[~chosen]

@@ -1,4 +1,4 @@
-"""What becomes of rows: handed on as they come, sorted, or aggregated."""
+"""Sinks for rows: passed through, sorted, or aggregated."""
 
 from typing import NamedTuple
 
@@ -17,24 +17,21 @@ from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW
 
-CROWDED = 1 << 14  # rows kept beyond a LIMIT before the worst are let go
+CROWDED = 1 << 14  # rows retained beyond a LIMIT before the worst are evicted
 
 
 class Shown(NamedTuple):
-    """Rows of an answer; of aggregates their bounds as well."""
-
     rows: pa.Table
     lower: pa.Table | None = None
     upper: pa.Table | None = None
 
 
 def schema(bound: Bound) -> pa.Schema:
-    """Of the answer."""
     return pa.schema([(name, ARROW[o.kind]) for name, o in zip(bound.names, bound.outputs, strict=True)])
 
 
 class Plain:
-    """Rows as they come, up to the LIMIT."""
+    """Rows in order of arrival, up to the LIMIT."""
 
     def __init__(self, bound: Bound, pipeline: Pipeline) -> None:
         self.bound = bound
@@ -49,11 +46,10 @@ class Plain:
 
     @property
     def full(self) -> bool:
-        """Whether the LIMIT is reached."""
         return self.bound.limit is not None and self.count >= self.bound.limit
 
     def add(self, batch: Batch) -> int:
-        """Take in candidates; returns how many met the conditions."""
+        """Add candidates; returns how many met the conditions."""
         batch = self.pipeline.passed(batch)
         found = len(batch)
         if self.bound.limit is not None and found > self.bound.limit - self.count:
@@ -66,18 +62,15 @@ class Plain:
 
     @property
     def waiting(self) -> int:
-        """Rows not yet taken."""
         return sum(t.num_rows for t in self._fresh)
 
     def take(self) -> Shown:
-        """The rows that have come since the last time."""
+        """Rows added since the last call."""
         fresh, self._fresh = self._fresh, []
         return Shown(pa.concat_tables(fresh) if fresh else self.schema.empty_table())
 
 
 class Sorted:
-    """All rows, in order."""
-
     def __init__(self, bound: Bound, pipeline: Pipeline) -> None:
         self.bound = bound
         self.pipeline = pipeline
@@ -92,7 +85,6 @@ class Sorted:
 
     @property
     def held(self) -> int:
-        """Rows kept."""
         return self._held
 
     @property
@@ -112,7 +104,7 @@ class Sorted:
         return len(batch)
 
     def _merge(self) -> list[pa.Array]:
-        """Put all rows in order, and let go of those behind the LIMIT."""
+        """Sort all rows and evict those beyond the LIMIT."""
         if not self._kept:
             return [pa.array([], f.type) for f in self.schema]
         keys, outputs = (
@@ -125,12 +117,11 @@ class Sorted:
         return outputs
 
     def take(self) -> Shown:
-        """The answer so far."""
         return Shown(pa.Table.from_arrays(self._merge(), schema=self.schema))
 
 
 class Aggregated:
-    """Aggregates: exact over what the worker has gone through, the rest judged by a sample of it, if there is one."""
+    """Aggregates: exact over what the worker has processed; the rest is estimated from a sample, if there is one."""
 
     full = False
 
@@ -153,14 +144,12 @@ class Aggregated:
         return made[:keys], made[keys:]
 
     def add(self, batch: Batch) -> int:
-        """Take in what the worker found."""
         batch = self.pipeline.passed(batch)
         if len(batch):
             self.groups.add(*self._columns(batch), len(batch))
         return len(batch)
 
     def add_sample(self, batch: Batch) -> int:
-        """Take in what was drawn."""
         batch = self.pipeline.passed(batch)
         if len(batch):
             assert batch.draw is not None
@@ -168,7 +157,7 @@ class Aggregated:
         return len(batch)
 
     def estimated(self, sampler: Sampler | None, worker: Operator, left: float, confidence: float) -> Estimated:
-        """All aggregates, exact if nothing is left. `left` are the candidates that nothing is known of yet."""
+        """All aggregates, exact if nothing is left. `left` counts candidates about which nothing is known yet."""
         drawn, population = np.empty(0, np.bool_), left
         if sampler is not None and not left:
             drawn, population = sampler.rest(worker)
@@ -182,7 +171,7 @@ class Aggregated:
             raise Overflow(problem.problem, self.bound.scope.sql, None if at is None else offset_of(at)) from None
 
     def _sample(self, left: NDArray[np.bool_]) -> tuple[list[pa.Array], list[pa.Array | None], int]:
-        """The draws that the worker has not come to."""
+        """Draws that the worker has not yet reached."""
         if len(self._parts) > 1:
             keys, arguments, draws = zip(*self._parts, strict=True)
             self._parts = [(_joined(keys), _joined(arguments), np.concatenate(draws))]
@@ -202,7 +191,7 @@ class Aggregated:
         )
 
     def shown(self, found: Estimated) -> Shown:
-        """HAVING, ORDER BY, LIMIT and the select list over the aggregates."""
+        """Apply HAVING, ORDER BY, LIMIT and the select list to the aggregates."""
         bound = self.bound
         rows = len(found.value[0]) if found.value else (len(found.keys[0]) if found.keys else 1)
         columns = {
@@ -245,5 +234,4 @@ class Aggregated:
 
 
 def _joined(parts: tuple[list[pa.Array | None], ...]) -> list[pa.Array | None]:
-    """Column by column, one array out of many."""
     return [None if column[0] is None else pa.concat_arrays(column) for column in zip(*parts, strict=True)]

@@ -1,4 +1,4 @@
-"""Resume tokens: a name for an answer that was cut, which nobody can guess or change."""
+"""Resume tokens: unforgeable names of suspended answers."""
 
 import hmac
 import secrets
@@ -9,13 +9,13 @@ from threading import Lock
 from promising.errors import BadToken, TokenExpired
 from promising.query.cursor import Cursor
 
-MOST = 256  # answers put away at one time
-MOST_BYTES = 1 << 30  # and what they may take together
-KEPT = 600_000_000  # microseconds that one is kept
+MOST = 256  # suspended answers
+MOST_BYTES = 1 << 30  # and their total size
+KEPT = 600_000_000  # lifetime in microseconds
 
 
 class Shelf:
-    """Cursors that were put away. A token is good for one use; the oldest cursors go when there are too many."""
+    """Suspended cursors. A token is valid for one use; the oldest cursors are evicted when there are too many."""
 
     def __init__(self, clock: Callable[[], int], secret: bytes) -> None:
         self._clock = clock
@@ -24,7 +24,6 @@ class Shelf:
         self._cursors: OrderedDict[str, tuple[int, Cursor]] = OrderedDict()
 
     def put(self, cursor: Cursor) -> str:
-        """Keep a cursor; returns its token."""
         name = secrets.token_hex(12)
         now = self._clock()
         with self._lock:
@@ -34,7 +33,7 @@ class Shelf:
         return f"{name}.{self._sign(name)}"
 
     def _crowded(self, now: int) -> bool:
-        """Whether the oldest must go. The newest stays, however large."""
+        """Whether the oldest must be evicted. The newest stays, however large."""
         if len(self._cursors) < 2:
             return False
         oldest, _ = next(iter(self._cursors.values()))
@@ -42,7 +41,7 @@ class Shelf:
         return oldest < now or len(self._cursors) > MOST or held > MOST_BYTES
 
     def take(self, token: str) -> Cursor:
-        """The cursor of a token, which is of no further use."""
+        """The cursor of a token; the token is then invalid."""
         name, _, signature = token.partition(".") if isinstance(token, str) else ("", "", "")
         known = name.isascii() and signature.isascii() and hmac.compare_digest(self._sign(name), signature)
         if not known:
@@ -57,12 +56,11 @@ class Shelf:
         return cursor
 
     def drop(self, token: str) -> None:
-        """Let go of the cursor of a token, if it is still there."""
+        """Release the cursor of a token, if still stored."""
         with self._lock:
             self._cursors.pop(token.partition(".")[0], None)
 
     def clear(self) -> None:
-        """Let go of every cursor."""
         with self._lock:
             self._cursors.clear()
 

@@ -1,4 +1,4 @@
-"""A session: statements in, answers out, in one process."""
+"""A session: executes statements in one process."""
 
 import secrets
 import threading
@@ -12,8 +12,10 @@ from sqlglot import exp
 
 from promising.errors import BadPackage, BadQuestion, Unsupported
 from promising.index import Appended, Description, Regions, Story, Stream
+from promising.index.arrivals import fetch
 from promising.index.load_plan import LoadPlan
 from promising.index.prepared_load import Attached
+from promising.index.scan_plan import ScanPlan
 from promising.index.schema import Batch
 from promising.index.storage.package import attach, read_manifest
 from promising.index.stream import wall_clock
@@ -28,7 +30,7 @@ from promising.query.definitions import Definitions
 from promising.query.explain import explaining
 from promising.query.result_sinks import schema
 from promising.query.resume_tokens import Shelf
-from promising.query.scan_planner import ScanPlan, Written, fetch, plan_scan
+from promising.query.scan_planner import Written, plan_scan
 from promising.query.sql import nodes, parse, parse_known, parse_many
 from promising.query.standing.engine import Engine
 from promising.query.standing.explain_standing import explain_standing
@@ -38,7 +40,7 @@ from promising.query.standing.subscription import Delta, Subscription
 from promising.summaries.adt import Estimates
 from promising.summaries.kernels.clock import work_ns
 
-if TYPE_CHECKING:  # files are no matter of those who keep nothing
+if TYPE_CHECKING:  # sessions in memory need no files
     from promising.index.storage.store import Store
 
 LONGEST_TOKEN = 250
@@ -46,13 +48,13 @@ CLIPPED = "the budget is the most that this service gives a query at once; resum
 
 
 class Session:
-    """Streams, summaries and queries of one process, in memory, or in a store that outlives it.
+    """Streams, summaries and queries of one process, in memory or in a durable store.
 
-    store: what is there is there again, and every change is in it before it is answered for; closed with the session.
-    clock: tells the time, in microseconds since the epoch; it dates nothing but judges tuples from the future.
-    cpu: CPU time of the calling thread, in nanoseconds; budgets are measured by it.
+    store: its contents are loaded, every change is in it before it is acknowledged, and it is closed with the session.
+    clock: microseconds since the epoch; used only to detect tuples from the future.
+    cpu: CPU time of the calling thread in nanoseconds; measures budgets.
     seed: of the key hash, a secret of the installation; None picks one.
-    written: how the statement of a scan is written for who reads it; None leaves it as it is.
+    written: rewrites the statement of a scan for its reader; None leaves it unchanged.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Session:
         store: "Store | None" = None,
         written: Written | None = None,
     ) -> None:
-        pa.array(np.empty(0))  # Arrow imports pandas when it is first given an array: not on the budget of a query
+        pa.array(np.empty(0))  # Arrow imports pandas for its first array: not on the budget of a query
         self._cpu = cpu
         self._written = written
         self.store = store
@@ -73,8 +75,7 @@ class Session:
             self.catalog.fill(store.streams, store.queries, store.tables)
             seed = store.seed
         seed = secrets.randbits(63) if seed is None else seed
-        self.standing = Engine()
-        """The continuous queries at work."""
+        self.standing = Engine()  # the running continuous queries
         self._definitions = Definitions(self.catalog, self.standing, clock, seed, store)
         self._definitions.stand_again()
         self._shelf = Shelf(clock, secrets.token_bytes(32))
@@ -82,22 +83,21 @@ class Session:
     # --- statements ----------------------------------------------------------------------------------------------
 
     def execute(self, sql: str) -> "Done | pa.Table | Explanation | Answer":
-        """Carry out one statement.
+        """Execute one statement.
 
-        CREATE and DROP give a `Done`, SHOW and DESCRIBE a table, EXPLAIN an `Explanation`, a SELECT its `Answer`, run
-        to the end.
+        Returns a `Done` (CREATE, DROP), a table (SHOW, DESCRIBE), an `Explanation`, or an `Answer` run to completion.
         """
         began = self._cpu()
         return self.execute_parsed(parse(sql), sql, began)
 
     def execute_many(self, sql: str) -> "list[Done | pa.Table | Explanation | Answer]":
-        """Carry out the statements between semicolons, one after the other, up to the first that fails."""
+        """Execute statements separated by semicolons, in order, up to the first that fails."""
         return [self.execute_parsed(node, sql, self._cpu()) for node in parse_many(sql)]
 
     def execute_parsed(
         self, node: exp.Expression, sql: str, began: int | None = None
     ) -> "Done | pa.Table | Explanation | Answer":
-        """`execute` of a statement that was parsed from `sql`; its CPU time is measured from `began`, else from now."""
+        """`execute` for a statement parsed from `sql`; its CPU time is measured from `began`, else from now."""
         began = self._cpu() if began is None else began
         if isinstance(node, exp.Query):
             return self._answer(node, sql, None, None, began).run()
@@ -114,24 +114,19 @@ class Session:
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Appended:
-        """Add tuples: a mapping of columns, a pyarrow Table or a RecordBatch.
+        """Append tuples: a mapping of columns, a pyarrow Table or a RecordBatch.
 
-        A malformed batch raises and changes nothing. Tuples too old, or too far ahead of the clock, are left out and
-        counted; with `strict` they raise instead. With a producer's name and the number of the batch, one that is given
-        a second time is not added a second time.
+        A malformed batch raises and changes nothing. Tuples that are too old or too far ahead of the clock are dropped
+        and counted; with `strict` they raise. With `producer` and `sequence` it is idempotent.
         """
         return self.stream(stream).append(table, strict=strict, producer=producer, sequence=sequence)
 
     def load_plan(self, stream: str) -> LoadPlan:
-        """What whoever prepares a load for a stream must know; see `attach`."""
+        """Parameters for preparing a load; see `attach`."""
         return self.stream(stream).load_plan()
 
     def attach(self, stream: str, path: str, token: str) -> Attached:
-        """Take in a package of tuples that was prepared elsewhere, all of it at once.
-
-        path: a folder, or any URL that fsspec knows. token: stands for this load; one that was taken in under it before
-        is not taken in again.
-        """
+        """Load a package, a folder or fsspec URL, prepared elsewhere; atomic, and idempotent per `token`."""
         if not token or len(token) > LONGEST_TOKEN:
             raise BadPackage(f"a token has 1 to {LONGEST_TOKEN} characters")
         taking, package = self.stream(stream), read_manifest(path)
@@ -140,22 +135,21 @@ class Session:
         return attach(taking, package, token)
 
     def advance(self, stream: str, watermark: int) -> None:
-        """Say that nothing before `watermark` is expected any more, in microseconds of event time."""
+        """Declare that no tuple before `watermark`, in microseconds of event time, is expected any more."""
         self.stream(stream).advance(watermark)
 
     # --- tables --------------------------------------------------------------------------------------------------
 
     def load_table(self, name: str, rows: Batch, mode: Mode = "upsert") -> Changed:
-        """Put rows into a reference table, all of them or none: a mapping of columns, a pyarrow Table or a RecordBatch.
+        """Write rows to a reference table, all or none: a mapping of columns, a pyarrow Table or a RecordBatch.
 
-        mode: `upsert` replaces rows of the same primary key, `insert` refuses them, `update` refuses others; an update
-        may leave out columns, which stay as they are.
+        mode: `upsert`; `insert` rejects existing keys; `update` rejects new ones and leaves omitted columns unchanged.
         """
         with self.catalog.lock:
             return self._definitions.tables.load(self._table(name), rows, mode=mode)
 
     def table(self, name: str) -> pa.Table:
-        """What a reference table has now."""
+        """The current rows of a reference table."""
         return self._table(name).rows()
 
     def _table(self, name: str) -> Table:
@@ -164,11 +158,11 @@ class Session:
     # --- queries -------------------------------------------------------------------------------------------------
 
     def query(self, sql: str, budget: Budget = None, seed: int | None = None, *, most: Budget = None) -> Answer:
-        """Ask a SELECT. Iterating over the answer does the work; `to_arrow` and `to_pandas` do all of it.
+        """Run a SELECT. Iterating over the answer does the work; `to_arrow` and `to_pandas` do all of it.
 
-        budget: CPU time, as `BUDGET` in the statement would say; of the two the smaller counts.
-        seed: of what is drawn at random. The same state, statement and seed give the same rows in the same order.
-        most: CPU time after which it is cut, whatever its budget; unlike a budget it does not change the plan.
+        budget: CPU time; the smaller of this and the statement's `BUDGET` applies.
+        seed: of random draws. The same state, statement and seed give the same rows in the same order.
+        most: CPU time limit whatever the budget; unlike a budget, it does not change the plan.
         """
         began = self._cpu()
         node = parse_known(sql)
@@ -177,10 +171,10 @@ class Session:
         return self._answer(node, sql, budget, seed, began, most)
 
     def query_many(self, statements: Sequence[str]) -> list[pa.Table]:
-        """The answers to many SELECTs, each exact.
+        """The exact answers to many SELECTs.
 
-        Plain selections over one stream and window that ask for ranges of the same number column share one reading of
-        it, so each further one costs little more than its own rows; these come in the order of that column.
+        Plain selections that ask for ranges of one numeric column, over one stream and window, share a single scan:
+        each further one costs little more than its own rows. Their rows are ordered by that column.
         """
         parts: list[list[pa.Table]] = [[] for _ in statements]
         for part in self.query_each(statements):
@@ -189,10 +183,7 @@ class Session:
         return [pa.concat_tables(tables) for tables in parts]
 
     def query_each(self, statements: Sequence[str]) -> Iterator[Part | None]:
-        """`query_many` piece by piece: parts of the answers, and None after work that brought none.
-
-        The parts of one statement come together, and there is at least one.
-        """
+        """`query_many` incrementally: consecutive parts per statement, at least one; None after work without rows."""
         parsed, bounds = [], []
         for sql in statements:
             node = parse_known(sql)
@@ -218,14 +209,11 @@ class Session:
                     yield Part(number, frame.rows, more=True)
                 else:
                     yield None
-            answer.close()  # one that was cut by its BUDGET cannot be resumed, as nobody is told its token
+            answer.close()  # cut by its BUDGET it cannot be resumed: its token is not returned
             yield Part(number, last)
 
     def resume(self, token: str, budget: Budget = None, *, most: Budget = None) -> Answer:
-        """Go on with an answer that was cut: the rows that had not come yet, or aggregates from where they were.
-
-        Without a budget the rest is done.
-        """
+        """Continue an answer that was cut: the remaining rows, or refined aggregates. No budget: to completion."""
         limit, longest = nanoseconds(budget), nanoseconds(most)
         return self._answering(self._shelf.take(token), limit, longest)
 
@@ -245,10 +233,7 @@ class Session:
         most: Budget = None,
         node: exp.Expression | None = None,
     ) -> Iterator[Explanation | None]:
-        """`explain` piece by piece: None after each slice of work, the explanation at the end.
-
-        node: the statement, if it was parsed already.
-        """
+        """`explain` incrementally: None per slice of work, the explanation last. node: the statement, if parsed."""
         began = self._cpu()
         node = parse(sql) if node is None else node
         if not isinstance(node, nodes.Explain):
@@ -312,56 +297,54 @@ class Session:
     # --- scans ---------------------------------------------------------------------------------------------------
 
     def plan_scan(self, sql: str, *, share: float = 1.0) -> ScanPlan:
-        """What has to be read to answer a SELECT elsewhere: row groups of cold files, and arrivals in memory.
+        """What must be read to answer a SELECT elsewhere: row groups of cold files, and tuples in memory.
 
-        share: below 1, the most promising keys only, as many as make that share of the expected output.
+        share: below 1, only the most promising keys, as many as make up that share of the expected output.
         """
         return plan_scan(self.catalog, sql, share, self._written)
 
     def fetch(self, stream: str, first: int, last: int, columns: list[str]) -> Iterator[pa.Table]:
-        """The tuples that arrived as number `first` up to `last`, in order of arrival, in slices."""
+        """Tuples with arrival numbers from `first` to `last`, in order of arrival, in slices."""
         return fetch(self.stream(stream), first, last, columns)
 
     # --- continuous queries --------------------------------------------------------------------------------------
 
     def subscribe(self, name: str, token: str | None = None) -> Subscription:
-        """Watch a continuous query: iterate over the changes of its view, or `poll` and look at the `snapshot`.
+        """Subscribe to a continuous query: iterate over the changes of its view, or `poll` and read the `snapshot`.
 
-        Looking brings all continuous queries of the session up to date. token: goes on from the change that it came
-        with.
+        Reading updates all continuous queries of the session. token: resumes after the change that carried it.
         """
         return Watched(self.standing, self.standing.subscribe(name, token))
 
     def poll(self, subscriptions: Iterable[Subscription], timeout: float | None = 0.0) -> dict[Subscription, Delta]:
-        """The next change of each of these subscriptions, taken into its view; those without one are left out.
+        """The next change of each subscription that has one, applied to its view.
 
-        All are looked at in one go, which costs much less than one by one. Waits up to `timeout` seconds (None: for as
-        long as it takes) until there is a change of any. What one of them fails with is raised, before any other has
-        changed; without it the others go on.
+        One call for many is much cheaper than one for each. Waits up to `timeout` seconds (None: without limit) for a
+        change. An error of one is raised before any other has changed; the others continue without it.
         """
         return poll(self.standing, subscriptions, timeout)
 
     # --- summaries -----------------------------------------------------------------------------------------------
 
     def estimate(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Estimates:
-        """How many tuples of each key the window holds, with bounds, from the summary."""
+        """Estimated tuples per key in the window, with bounds."""
         return self.summary(summary).index.estimate(keys, window)
 
     def regions(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Regions:
-        """The cells that may hold tuples of each key, with an estimate and bounds."""
+        """Cells that may hold tuples of each key, with an estimate and bounds."""
         return self.summary(summary).index.regions(keys, window)
 
     def probe(
         self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None
     ) -> pa.Table:
-        """The tuples that have one of the keys, after a column `probe`: the place of a tuple's key in the question."""
+        """Tuples that have one of the keys; the first column, `probe`, is the index of a tuple's key in `keys`."""
         if columns is not None and not columns:
             raise BadQuestion("no columns are asked for; leave them out to have all of them")
         place, found = self.summary(summary).index.fetch(keys, window, columns)
         return found.add_column(0, pa.field("probe", pa.int32()), pa.array(place))
 
     def describe(self, summary: str, *, cells: bool = False) -> Description:
-        """Granularities, zones with the reason for each, counts and bytes; with `cells` the tuples of every cell."""
+        """Granularities, zones with the reason for each, counts and bytes; with `cells`, the tuples of every cell."""
         return self.summary(summary).index.describe(cells=cells)
 
     def story(self, summary: str, granularity: int, zone: int) -> Story:
@@ -371,7 +354,7 @@ class Session:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of every stream, summary and answer. A session that is closed has nothing left; its store has."""
+        """Release every stream, summary and answer, and close the store."""
         with self.catalog.lock:
             self.catalog.queries.clear()
             self.catalog.tables.clear()
@@ -389,30 +372,27 @@ class Session:
         self.close()
 
     def stream(self, name: str) -> Stream:
-        """A stream by its name."""
         return self.catalog.stream(exp.to_identifier(name, quoted=True), name)
 
     def summary(self, name: str) -> SummaryEntry:
-        """A summary by its name, and the stream it is of."""
         return self.catalog.summary(exp.to_identifier(name, quoted=True), name)
 
 
 def _last(steps: Iterator[Explanation | None]) -> Explanation:
-    """What the last step gives."""
     *_, made = steps
     assert made is not None
     return made
 
 
 def _smaller(limit: int | None, longest: int | None) -> tuple[int | None, bool]:
-    """The CPU time that holds, and whether it is less than was asked for."""
+    """The CPU time limit that applies, and whether it is below the budget."""
     if longest is None or (limit is not None and limit <= longest):
         return limit, False
     return longest, True
 
 
 def _warned(frames: Iterator[Frame]) -> Iterator[Frame]:
-    """Frames of an answer that may be cut before its budget is spent, with a word on that where it was."""
+    """Adds a warning to frames that were cut before the budget was spent."""
     for frame in frames:
         if frame.progress.cut == "budget":
             told = replace(frame.progress, warnings=(*frame.progress.warnings, CLIPPED))

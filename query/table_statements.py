@@ -22,13 +22,13 @@ from promising.query.standing.engine import Engine
 if TYPE_CHECKING:
     from promising.index.storage.store import Store
 
-SPARE = 1024  # versions of rows beyond twice the rows before any are forgotten
-CROWDED = 1 << 16  # and before those are that only a query could see which is not there yet
+SPARE = 1024  # row versions beyond twice the rows before any are deleted
+CROWDED = 1 << 16  # and before those are that only a future query could read
 VERBS = {"INSERT": "inserted", "UPSERT": "put", "UPDATE": "updated", "DELETE": "deleted"}
 
 
 class Tables:
-    """Carries out statements on the tables of a catalog, which is locked meanwhile. One that fails changes nothing."""
+    """Executes statements on the tables of a catalog, which is locked meanwhile. One that fails changes nothing."""
 
     def __init__(self, catalog: Catalog, standing: Engine, store: "Store | None") -> None:
         self.catalog = catalog
@@ -56,7 +56,7 @@ class Tables:
         return Done(f"table {name} created", True)
 
     def load(self, table: Table, rows: Batch | None, deletes: Any = None, mode: Mode = "upsert") -> Changed:
-        """Change a table, as of where every stream is now."""
+        """Change a table, as of the current position of every stream."""
         with self.catalog.lock:
             done = table.change(rows, deletes, self.catalog.positions, mode=mode)
             if table.versions > 2 * len(table) + SPARE:
@@ -64,9 +64,9 @@ class Tables:
             return done
 
     def _trim(self, table: Table) -> None:
-        """Forget rows of the past that no tuple can be joined with any more.
+        """Delete row versions that no tuple can be joined with any more.
 
-        If there are very many, only tuples count that a continuous query has in its windows now.
+        If there are very many, only tuples now in the windows of continuous queries count.
         """
         oldest = {}
         if not table.retroactive:
@@ -97,7 +97,7 @@ class Tables:
 
 
 class _Reader:
-    """The rows and keys that a statement names, as values of the table's types."""
+    """The rows and keys of a statement, as values of the table's types."""
 
     def __init__(self, table: Table, node: nodes.TableChange, sql: str) -> None:
         self.table = table
@@ -106,7 +106,7 @@ class _Reader:
         self.scope = StreamScope(sql, [])
 
     def read(self) -> tuple[pa.Table | None, pa.Array | None, list[exp.Expression]]:
-        """Rows to put, keys to delete, and where the key of each stands."""
+        """Rows to write, keys to delete, and the expression of each key."""
         kind = self.node.args["kind"]
         if kind in ("INSERT", "UPSERT"):
             return self._rows()
@@ -177,7 +177,7 @@ class _Reader:
 
 
 def _column(asked: exp.Identifier, types: dict[str, str], what: str, sql: str) -> str:
-    """The column of that name, as it was written when it was made."""
+    """The column of that name, in its original spelling."""
     for name in types:
         if name.lower() == asked.name.lower():
             return name

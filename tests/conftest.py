@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,9 +41,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> str:
-    counted = config.stash[COUNTED]
-    return f"tiers: {counted[tiers.QUICK]:,} quick, {counted[tiers.DEEP]:,} deep; running {config.getoption('--tier')}"
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # one of several processes: the first one reports
+        counted = session.config.stash.get(COUNTED, Counter())
+        session.config.workeroutput["tiers"] = dict(counted)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[COUNTED] = Counter(getattr(node, "workeroutput", {}).get("tiers", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    counted = config.stash.get(COUNTED, Counter())
+    running = config.getoption("--tier")
+    terminalreporter.write_line(f"tiers: {counted[tiers.QUICK]:,} quick, {counted[tiers.DEEP]:,} deep; ran {running}")
 
 
 def left_running(before: set[threading.Thread]) -> list[str]:

@@ -32,7 +32,7 @@ WARM = 2
 """Intervals before those that count: they fill caches."""
 SPARE = 1.1
 """How much dearer than expected the last tuples may be."""
-LONGEST = 1 << 22
+MOST_TUPLES = 1 << 22
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -94,7 +94,7 @@ class Ours:
         self.session = promising.open(seed=7)
         self.session.execute(
             "CREATE STREAM s (store_id BIGINT, transaction_id BIGINT, ts TIMESTAMP, item_id BIGINT, price DOUBLE)"
-            f" TIMESTAMP BY ts OPTIONS (max_tuples = {LONGEST})"
+            f" TIMESTAMP BY ts OPTIONS (max_tuples = {MOST_TUPLES})"
         )
         for query in range(len(asked)):
             select = self.SELECT.format(asked.where(query))

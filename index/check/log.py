@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from promising.errors import DataDamaged
 from promising.index.chunks import Chunk
+from promising.index.instants import FARTHEST
 from promising.index.log import TupleLog
-from promising.index.schema import FARTHEST
 from promising.index.time_text import instant
 
 SLICE = 1 << 18  # tuples read at once

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from promising.errors import DataDamaged
 from promising.index.check.open_zone import check_open
 from promising.index.fine import Block
+from promising.index.instants import BEGINNING, END
 from promising.index.kernels.seal import extent, filter_keys, sketch_keys
 from promising.index.options import GROUP, Sizes
 from promising.index.pyramid import FANOUT, build
@@ -51,7 +52,7 @@ class Rebuilt:
         self.counters = np.zeros(sizes.counters, np.int32)
         self.cells = np.zeros(sizes.buckets, np.int64)
         self.bits = {slots: np.zeros(sizes.buckets * slots // 8, np.uint8) for slots in filters}
-        self.first, self.last = 1 << 62, -(1 << 62)
+        self.first, self.last = END, BEGINNING
 
     def add(self, hashes: NDArray[np.int64], times: NDArray[np.int64]) -> None:
         keys, counts = distinct(hashes)

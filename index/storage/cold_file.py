@@ -114,6 +114,11 @@ class Footer:
     def range(self, group: int, column: int) -> tuple[int, int]:
         return _range(self.meta.row_group(group).column(column))
 
+    def extent(self, group: int, column: int) -> tuple[Any, Any] | None:
+        """The least and the greatest value of a column chunk, as stored; None if the file does not tell."""
+        found = self.meta.row_group(group).column(column).statistics
+        return (found.min_raw, found.max_raw) if found is not None and found.has_min_max else None
+
     def ranges(self, group: int) -> list[tuple[int, int]]:
         found = self.meta.row_group(group)
         return [_range(found.column(column)) for column in range(found.num_columns)]

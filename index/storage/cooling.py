@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from promising.index.chunks import Chunk
 from promising.index.geometry import zone_starts
+from promising.index.instants import BEGINNING, END
 from promising.index.log import TupleLog
 from promising.index.schema import Column
 from promising.index.storage.cold import Cold
@@ -20,7 +21,6 @@ from promising.index.zone import buckets_of
 
 PATIENCE = 0.5  # maximum seconds that a batch is delayed while tuples are evicted
 BEHIND = 8  # runs due for eviction before batches are delayed
-FARTHEST = 1 << 62
 
 
 class Cooling:
@@ -76,11 +76,11 @@ class Cooling:
         most = max(self._run // log.chunk, 1)
         states = [summary.state for summary in stream.summaries.values()]
         left = [
-            s.horizons[0] if s.horizons else -FARTHEST
+            s.horizons[0] if s.horizons else BEGINNING
             for s in states
             if isinstance(s, SummaryState) or s.identity.auto  # which may have a G_1 again
         ]
-        found = log.coolable(min(left, default=FARTHEST), self._hot, most)  # they have left G_1
+        found = log.coolable(min(left, default=END), self._hot, most)  # they have left G_1
         overdue = log.warm >= self._hot + 2 * most * log.chunk
         return found if len(found) == most or overdue else []
 

@@ -1,1 +1,1 @@
-"""Measurements on your own data and machine: what `promising bench` runs."""
+"""Measurements on your own data and machine, for `promising bench`."""

@@ -1,9 +1,9 @@
-"""A measurement on your own data and machine: tuples in, a join that starts with what is promising, an aggregate.
+"""Measures ingest, a join with preference and an aggregate on your own data and machine.
 
-The rows are cut into two stores, and the stores are joined on the key. Each way to join them is run several times, in
-turns with the others, and told by its median; time is CPU time of the process, DuckDB has one thread as everybody else.
-Rows are taken as Arrow tables and let go at once. How many rows the whole join has is counted from the keys, not
-estimated, so a share of it is what it says.
+The rows are split into two stores that are joined on the key. Each join method is run several times, interleaved with
+the others, and reported by its median; time is CPU time of the process, DuckDB uses one thread like the others. Rows
+are read as Arrow tables and released at once. The size of the join is computed from the keys, not estimated, so shares
+of it are exact.
 """
 
 import statistics
@@ -22,15 +22,15 @@ from promising.query.session import Session
 
 RUNS = 3
 SHARES = (0.5, 0.9, 1.0)
-"""Shares of the join whose time is told, after that of the first row."""
+"""Shares of the join whose time is reported, after that of the first row."""
 ERROR = 0.01
-"""How far off the aggregate may be."""
+"""Target error of the aggregate."""
 STORES = ("store1", "store2")
 BATCH = 1 << 16
 SPANS = 64
-"""The newest granularity is this part of the time that the rows span; then all of them are kept."""
+"""Length of the finest granularity as a part of the rows' time span; with it all rows are retained."""
 SECOND = 1_000_000
-WARM = 0.1  # CPU seconds of a run that does not count
+WARM = 0.1  # CPU seconds of a warm-up run
 DESC, PLAIN, DUCK = "DESC", "no preference", "DuckDB"
 Kind = Literal["int", "float", "string", "bool", "timestamp"]
 TYPES: dict[Kind, str] = {
@@ -41,14 +41,13 @@ TYPES: dict[Kind, str] = {
     "timestamp": "TIMESTAMP",
 }
 Curve = list[tuple[float, int]]
-"""CPU seconds and rows so far, as they grew."""
+"""CPU seconds and rows so far."""
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which columns play which part. value: what is averaged; split: whose values tell the stores apart, else every
-    second row goes to the other one."""
+    """The roles of columns. value: averaged; split: its values assign rows to the stores, else rows alternate."""
 
     kinds: dict[str, str]
     time: str
@@ -59,7 +58,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Data:
-    """Rows in the order of event time, cut in two."""
+    """Rows in order of event time, split in two."""
 
     plan: Plan
     halves: tuple[pa.Table, pa.Table]
@@ -79,14 +78,14 @@ class Data:
 
 @dataclass(frozen=True)
 class Joined:
-    """One way to join, run several times."""
+    """One join method, run several times."""
 
     name: str
     curves: list[Curve]
     pairs: int
 
     def seconds(self, share: float) -> float | None:
-        """Until so much of the join was there, in the median run; 0 is the first row. None if the time ran out."""
+        """CPU seconds until this share of the join in the median run; 0 is the first row. None if the time ran out."""
         wanted = max(1, int(np.ceil(share * self.pairs)))
         found = [next((cpu for cpu, rows in curve if rows >= wanted), np.inf) for curve in self.curves]
         middle = statistics.median(found) if self.pairs else np.inf
@@ -94,13 +93,13 @@ class Joined:
 
     @property
     def reached(self) -> float:
-        """The share of the join that the median run had in the end."""
+        """The final share of the join in the median run."""
         return statistics.median(curve[-1][1] for curve in self.curves) / self.pairs if self.pairs else 1.0
 
 
 @dataclass(frozen=True)
 class Averaged:
-    """One way to average a column over the join: CPU seconds, the answer, and by which share that is off."""
+    """One way to average a column over the join: CPU seconds, the answer, and its relative error."""
 
     name: str
     seconds: float
@@ -110,22 +109,22 @@ class Averaged:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured."""
+    """The results."""
 
     data: Data
     in_seconds: float
-    """CPU seconds for all rows, both stores and their summaries."""
+    """CPU seconds to ingest all rows into both stores and their summaries."""
     bytes: int
     raw: int
-    """Bytes of the same rows as Arrow holds them."""
+    """Bytes of the same rows in Arrow."""
     pairs: int
     joins: list[Joined]
     averages: list[Averaged] = field(default_factory=list)
 
 
 def generated(rows: int, seed: int = 1) -> tuple[pa.Table, Plan]:
-    """A log of a shop: items popular by Zipf's law, each with its price."""
-    from promising.testing.streams import zipf  # noqa: PLC0415  # only where there is no file
+    """A generated shop log: Zipf-distributed items, each with its price."""
+    from promising.testing.streams import zipf  # noqa: PLC0415  # only without a file
 
     made = zipf(rows, 20_000, 0.8, seed=seed, start=1_700_000_040 * SECOND)
     columns = {name: pa.array(values) for name, values in made.items()}
@@ -135,7 +134,7 @@ def generated(rows: int, seed: int = 1) -> tuple[pa.Table, Plan]:
 
 
 def choose_key(table: pa.Table, kinds: Mapping[str, str], time: str) -> str:
-    """The column with the most different values of those whose values repeat."""
+    """The column with the most distinct values among those whose values repeat."""
     best, most = None, 1
     for name, kind in kinds.items():
         if name == time or kind not in ("int", "string"):
@@ -149,7 +148,7 @@ def choose_key(table: pa.Table, kinds: Mapping[str, str], time: str) -> str:
 
 
 def choose_value(kinds: Mapping[str, str]) -> str | None:
-    """The first column of numbers that may have fractions: whole ones are often names."""
+    """The first column of floats: integers are often identifiers."""
     return next((name for name, kind in kinds.items() if kind == "float"), None)
 
 
@@ -172,7 +171,7 @@ def cut(table: pa.Table, plan: Plan) -> Data:
 
 
 def measure(data: Data, budget: float, say: Say, *, runs: int = RUNS) -> Result:
-    """All of it. budget: CPU seconds after which a run is broken off; say: is told what comes next."""
+    """Run all measurements. budget: CPU second limit of a run; say: called with the name of the next step."""
     say(f"Taking in {data.rows:,} rows ...")
     with Session(seed=7, clock=lambda: 1 << 60) as session:
         in_seconds, used = _fill(session, data)
@@ -186,7 +185,7 @@ def measure(data: Data, budget: float, say: Say, *, runs: int = RUNS) -> Result:
             ways[DUCK] = lambda most: _run_duck(duck, _join(data.plan), most)
         curves: dict[str, list[Curve]] = {name: [] for name in ways}
         say(f"Joining them to {pairs:,} pairs, {len(ways)} ways, {runs} runs each ...")
-        for number in range(runs + 1):  # the first does not count: it fills caches
+        for number in range(runs + 1):  # the first is a warm-up
             for name in ways if number % 2 else reversed(ways):
                 curve = ways[name](budget if number else min(WARM, budget))
                 if number:
@@ -200,16 +199,16 @@ def measure(data: Data, budget: float, say: Say, *, runs: int = RUNS) -> Result:
     return Result(data, in_seconds, used, raw, pairs, joins, averages)
 
 
-# --- ours --------------------------------------------------------------------------------------------------------
+# --- promising ---------------------------------------------------------------------------------------------------
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it."""
+    """A name as SQL text."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _fill(session: Session, data: Data) -> tuple[float, int]:
-    """Both stores with their summaries: CPU seconds it took, and bytes that they have."""
+    """Fill both stores and their summaries: CPU seconds and bytes."""
     plan = data.plan
     times = [half.column(plan.time).cast(pa.timestamp("us")).cast(pa.int64()) for half in data.halves]
     spanned = max(pc.max(t).as_py() for t in times) - min(pc.min(t).as_py() for t in times)
@@ -250,7 +249,7 @@ def _average(plan: Plan) -> str:
 
 
 def _run(session: Session, sql: str, most: float) -> Curve:
-    """Rows as they come, parsing and planning included."""
+    """Rows as they arrive, parsing and planning included."""
     began = time.process_time_ns()
     made: Curve = [(0.0, 0)]
     for frame in session.query(sql, most=most).stream():
@@ -259,7 +258,7 @@ def _run(session: Session, sql: str, most: float) -> Curve:
 
 
 def _averages(session: Session, duck: Any, data: Data, budget: float, joins: list[Joined], runs: int) -> list[Averaged]:
-    """To 1 %, and exactly by whoever was done with the join in time."""
+    """To 1 %, and exactly for each method that finished the join in time."""
     done = {joined.name for joined in joins if joined.reached >= 1}
     sql = _average(data.plan)
 
@@ -291,7 +290,7 @@ def _off(value: float, truth: float) -> float:
 
 
 def _true_average(data: Data) -> float | None:
-    """By key: what the values of a key add up to counts as often as the other store has that key."""
+    """By key: the sum of a key's values is weighted by the tuples of that key in the other store."""
     plan = data.plan
     one = pa.table({"k": data.halves[0].column(plan.key), "v": data.halves[0].column(cast(str, plan.value))})
     counts = _counted(data.halves[1].column(plan.key))
@@ -315,7 +314,7 @@ def _counted(column: pa.ChunkedArray) -> dict[Any, int]:
 def _duck(data: Data) -> Any:
     """DuckDB with both stores in memory, on one thread; None if it is not installed."""
     try:
-        import duckdb  # noqa: PLC0415  # may not be there
+        import duckdb  # noqa: PLC0415  # optional
     except ImportError:
         return None
     duck = duckdb.connect(config={"threads": 1})
@@ -328,7 +327,7 @@ def _duck(data: Data) -> Any:
 
 
 def _run_duck(duck: Any, sql: str, most: float) -> Curve:
-    """Rows as they come, in batches."""
+    """Rows as they arrive, in batches."""
     began = time.process_time_ns()
     made: Curve = [(0.0, 0)]
     found = duck.sql(sql)
@@ -346,7 +345,7 @@ def _until(reader: Any, end: int) -> Iterator[Any]:
 
 
 def points(joined: Joined) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """CPU seconds and share of the join, of the run that is the median by how long it took."""
+    """CPU seconds and share of the join, for the run of median duration."""
     curve = sorted(joined.curves, key=lambda c: c[-1][0])[len(joined.curves) // 2]
     times, rows = zip(*curve, strict=True)
     return np.array(times), np.array(rows) / max(joined.pairs, 1)

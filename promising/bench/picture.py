@@ -1,4 +1,4 @@
-"""A picture of a measurement: how much of the join is there after how much CPU time, for each way to join."""
+"""A plot of a measurement: share of the join over CPU time, for each method."""
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -7,7 +7,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from promising.bench.measurement import DESC, DUCK, PLAIN, Result, points
 
-# Okabe and Ito's palette, from dark to light; in grey the dashes tell them apart.
+# Okabe and Ito's palette, from dark to light; the dashes distinguish them in grey.
 LINES = {
     DESC: ("#0072B2", "-", "DESC: the most frequent keys first"),
     PLAIN: ("#D55E00", "--", "the same engine, no preference"),
@@ -16,7 +16,7 @@ LINES = {
 
 
 def draw(result: Result, title: str) -> Figure:
-    """The median run of each, from the moment it was asked."""
+    """The median run of each method."""
     figure = Figure(figsize=(9.0, 5.0), dpi=110)
     FigureCanvasAgg(figure)
     axes: Axes = figure.add_axes((0.09, 0.125, 0.875, 0.655))

@@ -3,6 +3,6 @@
 
 def main() -> None:
     """Run the command that the arguments of the process name."""
-    from promising.cli.app import app  # noqa: PLC0415  # whoever imports a part of it needs no commands
+    from promising.cli.app import app  # noqa: PLC0415  # importing a submodule loads no commands
 
     app()

@@ -1,4 +1,4 @@
-"""An answer on its way to stdout, with its progress beside it; Ctrl-C ends it with what there is."""
+"""Stream an answer to stdout and its progress to stderr; Ctrl-C cancels it and keeps the rows so far."""
 
 import signal
 import sys
@@ -27,9 +27,9 @@ REFRESH = 10  # times a second
 
 @contextmanager
 def on_interrupt(act: Callable[[], None]) -> Iterator[None]:
-    """While it lasts, the first Ctrl-C does `act`, on a thread of its own, and a second one interrupts as ever.
+    """Within the block the first Ctrl-C runs `act` on its own thread; a second one interrupts as usual.
 
-    An interrupt in the midst of a read would break the answer; this way its last frame still comes.
+    An interrupt during a read would break the answer; this way its last frame still arrives.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -52,7 +52,7 @@ def on_interrupt(act: Callable[[], None]) -> Iterator[None]:
 
 
 class Screen:
-    """What is to be seen of an answer while it comes: its first rows and a meter, on stderr."""
+    """Live display of an answer on stderr: its first rows and a coverage meter."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.rows = schema.empty_table()
@@ -61,7 +61,7 @@ class Screen:
         self.tabular = sys.stdout.isatty()
 
     def take(self, frame: "Frame") -> None:
-        """Another frame."""
+        """Add a frame."""
         self.progress = frame.progress
         if frame.mode == "replace":
             self.rows = frame.rows.slice(0, LIVE_ROWS)
@@ -83,16 +83,16 @@ def _bounds(frame: "Frame", rows: int | None = None) -> tuple[pa.Table, pa.Table
 
 
 def show_answer(state: State, answer: "Answer", shown: int | None) -> "Progress":
-    """Write an answer to stdout as it comes, and what it is worth to stderr; returns how far it came.
+    """Write an answer to stdout as it arrives and its verdict to stderr; returns its progress.
 
-    Rows that are appended are written at once and not kept; an answer that is replaced as it gets better is written
-    when it ends. On a terminal a table shows at most `shown` rows; None is all of them.
+    Appended rows are written at once and not buffered; an answer that is replaced as it improves is written at its end.
+    On a terminal a table shows at most `shown` rows; None is all.
     """
     limit = shown if out().is_terminal else None
     writer = Writer(state.output, answer.schema, limit)
     screen = Screen(answer.schema)
     whole: Frame | None = None
-    # Rows that are written to a terminal as they come would be drawn over.
+    # On a terminal the live display would draw over rows written as they arrive.
     apart = state.output is Output.TABLE or not sys.stdout.isatty()
     watched = err().is_terminal and not state.quiet and apart
     live = Live(screen, console=err(), transient=True, refresh_per_second=REFRESH) if watched else nullcontext()
@@ -107,7 +107,7 @@ def show_answer(state: State, answer: "Answer", shown: int | None) -> "Progress"
     if whole is None:
         writer.finish()
     else:
-        # The last frame of an answer that was cancelled may be without rows: then these are the best there are.
+        # The last frame of a cancelled answer may have no rows; these are then the latest.
         progress = replace(progress, rows=whole.rows.num_rows, coverage=whole.progress.coverage)
         if state.output is Output.TABLE:
             _print_whole(whole, limit)

@@ -30,7 +30,7 @@ from promising.cli.durations import seconds
 from promising.cli.root_command import Root
 
 SERVICE, DATA, QUESTIONS, INSIDE, STORAGE = "Service", "Data", "Questions", "Look inside", "Storage"
-EXAMPLE = """[bold]A first look[/bold], the service in one terminal and you in another:
+EXAMPLE = """[bold]Getting started[/bold], with the service in a second terminal:
 
     promising serve --data shop
 
@@ -38,13 +38,13 @@ EXAMPLE = """[bold]A first look[/bold], the service in one terminal and you in a
 
     promising query "SELECT item, count(*) AS n FROM sales GROUP BY item"
 
-Options of all commands may stand after the command, too. \
-Exit codes: 0 done, 1 refused, 2 usage, 3 no service, 4 not allowed, 5 cut, 70 fault, 130 Ctrl-C."""
+Options of all commands may also follow the command. \
+Exit codes: 0 success, 1 refused, 2 usage, 3 unavailable, 4 access denied, 5 cut, 70 internal error, 130 Ctrl-C."""
 
 app = typer.Typer(
     name="promising",
     cls=Root,
-    help="Streams with a summary index that knows where the promising tuples are.",
+    help="Streams with a summary index that locates the promising tuples.",
     epilog=EXAMPLE,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -70,7 +70,7 @@ def common(said: str, *names: str, **more: Any) -> Any:
 
 
 def _repeated(ctx: typer.Context) -> str:
-    """The options on the command line that a second command needs, too; what the environment says, it finds itself."""
+    """Command-line options to repeat in a follow-up command; it reads the environment itself."""
     said = ""
     for name in REPEATED:
         source = ctx.get_parameter_source(name)
@@ -88,21 +88,23 @@ def root(
     ] = TARGET,
     token: Annotated[
         str | None,
-        common("Who you are. PROMISING_TOKEN; others can read arguments.", envvar="PROMISING_TOKEN", metavar="TOKEN"),
+        common(
+            "Access token. PROMISING_TOKEN; other users can see arguments.", envvar="PROMISING_TOKEN", metavar="TOKEN"
+        ),
     ] = None,
-    token_file: Annotated[Path | None, common("A file that holds the token.", metavar="FILE")] = None,
-    ca: Annotated[Path | None, common("TLS: whom to trust (PEM).", metavar="FILE")] = None,
-    certificate: Annotated[Path | None, common("TLS: your own certificate (PEM).", metavar="FILE")] = None,
-    key: Annotated[Path | None, common("TLS: the key of your certificate (PEM).", metavar="FILE")] = None,
+    token_file: Annotated[Path | None, common("File that contains the token.", metavar="FILE")] = None,
+    ca: Annotated[Path | None, common("TLS: trusted CA (PEM).", metavar="FILE")] = None,
+    certificate: Annotated[Path | None, common("TLS: client certificate (PEM).", metavar="FILE")] = None,
+    key: Annotated[Path | None, common("TLS: key of the client certificate (PEM).", metavar="FILE")] = None,
     timeout: Annotated[
-        float | None, common("How long a call may take, such as 30s.", metavar="SPAN", parser=reads(seconds))
+        float | None, common("Time limit of a call, such as 30s.", metavar="SPAN", parser=reads(seconds))
     ] = None,
     output: Annotated[
-        Output, common("table, json (an object a line), csv or arrow.", "--output", "-o", metavar="FORMAT")
+        Output, common("table, json (one object per line), csv or arrow.", "--output", "-o", metavar="FORMAT")
     ] = Output.TABLE,
     quiet: Annotated[bool, common("No progress and no remarks on stderr.", "--quiet", "-q", metavar="")] = False,
     version: Annotated[
-        bool, common("Tell the version, and end.", "--version", is_eager=True, callback=_version, metavar="")
+        bool, common("Show the version and exit.", "--version", is_eager=True, callback=_version, metavar="")
     ] = False,
 ) -> None:
     if output is Output.ARROW and sys.stdout.isatty():

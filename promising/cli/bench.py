@@ -1,4 +1,4 @@
-"""`bench`: what this machine makes of a file, without a service."""
+"""`bench`: measure this machine on a file, without a service."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -25,40 +25,34 @@ def bench(
     ctx: typer.Context,
     file: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILE", help="CSV, JSON lines or Parquet; - is stdin. Without it: a log of a shop, made up."
-        ),
+        typer.Argument(metavar="FILE", help="CSV, JSON lines or Parquet; - is stdin. Default: a generated shop log."),
     ] = None,
-    format: Annotated[Format | None, typer.Option(help="If the name of the file does not tell.")] = None,
+    format: Annotated[Format | None, typer.Option(help="File format. Default: by the file name.")] = None,
     map: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=FIELD", help="Which field of the file is which column; once for each."),
+        typer.Option(metavar="COLUMN=FIELD", help="Read a column from a field of another name; repeatable."),
     ] = None,
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that has the event time.")] = None,
-    time_unit: Annotated[
-        Unit | None, typer.Option(help="What whole numbers in the time column count since 1970.")
-    ] = None,
+    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="Event time column.")] = None,
+    time_unit: Annotated[Unit | None, typer.Option(help="Unit of integers in the time column, since 1970.")] = None,
     key: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="The column to join on; else one whose values repeat."),
+        typer.Option(metavar="COLUMN", help="Join key. Default: a column whose values repeat."),
     ] = None,
     value: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column to average; else the first with fractions.")
+        str | None, typer.Option(metavar="COLUMN", help="Column to average. Default: the first of floats.")
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Rows of every other value make the second store; else every other row."),
+        typer.Option(metavar="COLUMN", help="Split into two stores by this column's values. Default: every other row."),
     ] = None,
-    rows: Annotated[int, typer.Option(min=2, metavar="N", help="The first so many rows.")] = 200_000,
-    budget: Annotated[
-        float | None, span(seconds, f"CPU time after which a run is broken off; {BUDGET:g}s if not given.")
-    ] = None,
-    png: Annotated[Path | None, typer.Option(metavar="FILE", help="Write how the join grew as a picture, too.")] = None,
+    rows: Annotated[int, typer.Option(min=2, metavar="N", help="Number of rows to read.")] = 200_000,
+    budget: Annotated[float | None, span(seconds, f"CPU time limit of a run. Default: {BUDGET:g}s.")] = None,
+    png: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a plot of the join's progress.")] = None,
 ) -> None:
-    """Measure how fast rows go in and joins come out, on this machine.
+    """Measure ingest and join speed on this machine.
 
-    In this process, no service needed. Rows are cut into two stores that are joined on a key: \
-the most promising keys first, with no preference, and by DuckDB if that is installed.
+    Runs in this process, without a service. The rows are split into two stores that are joined on a key: \
+most promising keys first, without preference, and by DuckDB if it is installed.
     """
     given = pairs(map, "--map")
     if file is None and (given or format or time or time_unit or key or value or split):
@@ -70,7 +64,7 @@ the most promising keys first, with no preference, and by DuckDB if that is inst
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line says."""
+    """The arguments."""
 
     file: str | None
     format: Format | None
@@ -86,7 +80,6 @@ class Wanted:
 
 
 def _bench(asked: State, wanted: Wanted) -> None:
-    """Read, measure, show."""
     from promising.bench import measurement  # noqa: PLC0415  # Arrow and numba: not for `--help`
 
     if wanted.png is not None:
@@ -109,7 +102,7 @@ def _generated(asked: State, wanted: Wanted) -> "Data":
 
 
 def _read(asked: State, wanted: Wanted, path: str) -> "Data":
-    """The first rows of a file, and which columns play which part."""
+    """The first rows of a file, and the roles of its columns."""
     import pyarrow as pa  # noqa: PLC0415  # as above
 
     from promising.bench import measurement  # noqa: PLC0415  # as above
@@ -145,7 +138,7 @@ def _read(asked: State, wanted: Wanted, path: str) -> "Data":
 
 
 def _column(option: str, name: str, kinds: dict[str, str]) -> str:
-    """The column that is meant, whatever the case of its name."""
+    """The column of that name, in any case."""
     from promising.cli.column_mapping import near  # noqa: PLC0415  # as above
 
     found = name if name in kinds else next((k for k in kinds if k.lower() == name.lower()), None)
@@ -166,7 +159,7 @@ def _check_kinds(named: dict[str, str], kinds: dict[str, str], time: str) -> Non
 
 
 def _seconds(value: float | None) -> str:
-    """CPU time for people.
+    """CPU time as text.
 
     >>> _seconds(0.00123), _seconds(0.25), _seconds(2.5), _seconds(None)
     ('1.23 ms', '250 ms', '2.5 s', '-')
@@ -243,7 +236,7 @@ def _facts(result: "Result", wanted: Wanted) -> dict[str, Any]:
 
 
 def _check_picture(png: Path) -> None:
-    """What would be in the way of the picture, before anything is measured."""
+    """Fail before measuring if the picture cannot be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
         raise Unsupported("pictures need matplotlib: pip install 'promising-tuples[demo]'")
     if not png.resolve().parent.is_dir():
@@ -251,7 +244,7 @@ def _check_picture(png: Path) -> None:
 
 
 def _draw(result: "Result", wanted: Wanted, png: Path) -> None:
-    from promising.bench import picture  # noqa: PLC0415  # matplotlib: slow to load, and may not be there
+    from promising.bench import picture  # noqa: PLC0415  # matplotlib: slow to load, and optional
 
     name = "a log that was made up" if wanted.file is None else Path(wanted.file).name
     figure = picture.draw(result, f"How a join of {name} grows")

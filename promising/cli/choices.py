@@ -1,10 +1,10 @@
-"""What options may be, where the choice is one of few words."""
+"""Options with a fixed set of values."""
 
 from enum import StrEnum
 
 
 class Format(StrEnum):
-    """What a file holds."""
+    """File format."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -12,7 +12,7 @@ class Format(StrEnum):
 
 
 class Unit(StrEnum):
-    """What whole numbers in a time column count, since 1970."""
+    """Unit of integers in a time column, since 1970."""
 
     S = "s"
     MS = "ms"
@@ -21,14 +21,14 @@ class Unit(StrEnum):
 
 
 class Engine(StrEnum):
-    """What answers a query."""
+    """Query engine."""
 
     SERVICE = "service"
     SPARK = "spark"
 
 
 class Structure(StrEnum):
-    """How a summary is built."""
+    """Structure of a summary."""
 
     NONE = "none"
     TIME = "time"
@@ -38,7 +38,7 @@ class Structure(StrEnum):
 
 
 class LoadMode(StrEnum):
-    """What becomes of rows of a table."""
+    """How rows are written to a table."""
 
     INSERT = "insert"
     UPSERT = "upsert"
@@ -46,7 +46,7 @@ class LoadMode(StrEnum):
 
 
 class Role(StrEnum):
-    """What a token allows."""
+    """Role of a token."""
 
     ADMIN = "admin"
     INGEST = "ingest"

@@ -1,4 +1,4 @@
-"""Fields of a file as columns of a stream."""
+"""Map fields of a file to columns of a stream."""
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from promising.cli.console import clean
 from promising.cli.files import FileSource
 from promising.errors import BadSchema, BatchError, MissingColumn, UnknownColumn
 
-EARLY = 100_000_000_000_000  # microseconds: March 1973. Counts of seconds or milliseconds look like times before it.
+EARLY = 100_000_000_000_000  # microseconds: March 1973. Seconds or milliseconds read as microseconds are before it.
 SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "string": "VARCHAR", "bool": "BOOLEAN", "timestamp": "TIMESTAMP"}
 ARROW_TYPES = {
     "int": pa.int64(),
@@ -24,7 +24,7 @@ ARROW_TYPES = {
 
 
 def kind_of(kind: pa.DataType) -> str | None:
-    """The type of a stream's column that values of an Arrow type fit into."""
+    """The column type for values of an Arrow type; None if there is none."""
     kinds: dict[str, Callable[[pa.DataType], bool]] = {
         "int": pa.types.is_integer,
         "float": lambda t: pa.types.is_floating(t) or pa.types.is_decimal(t),
@@ -39,7 +39,7 @@ def kind_of(kind: pa.DataType) -> str | None:
 
 @dataclass(frozen=True)
 class Mapped:
-    """Which field becomes which column: `fields` by column, `kinds` the types of the columns, `unused` other fields."""
+    """A mapping: `fields` by column, `kinds` the types of the columns, `unused` the other fields."""
 
     fields: dict[str, str]
     kinds: dict[str, str]
@@ -53,10 +53,9 @@ def match(
     given: Mapping[str, str],
     what: str = "stream",
 ) -> Mapped:
-    """The field for each column of a stream, or of `what` it is: the one that `given` says, else the one of that name,
-    whatever its case.
+    """The field of each column of a stream, or of `what` it is: as `given`, else by name in any case.
 
-    Raises an error that names what does not match, and what could be meant.
+    Raises an error that names what does not match, and the nearest names.
     """
     columns = {name.lower(): name for name in kinds}
     said: dict[str, str] = {}
@@ -87,10 +86,7 @@ def match(
 
 
 def columns_of(fields: Mapping[str, pa.DataType], given: Mapping[str, str], time: str | None) -> tuple[Mapped, str]:
-    """The columns of a new stream for a file, and which one has the event time.
-
-    Fields of types that no stream has are left out.
-    """
+    """The columns of a new stream for a file, and its time column. Fields of unsupported types are skipped."""
     for column, field in given.items():
         if field not in fields:
             raise MissingColumn(f"--map {column}={field}: the file has no field {field!r}{near(field, list(fields))}")
@@ -112,12 +108,12 @@ def columns_of(fields: Mapping[str, pa.DataType], given: Mapping[str, str], time
 
 
 def types_of(mapped: Mapped, fields: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """The type to read each field of a text file as: that of its column, where the file's own does not say more."""
+    """The type to parse each field of a text file as: that of its column, unless the inferred one is more specific."""
     out: dict[str, pa.DataType] = {}
     for column, field in mapped.fields.items():
         kind, found = mapped.kinds[column], fields[field]
         if kind == "int" and pa.types.is_floating(found):
-            out[field] = found  # 12.0 is a whole number, too; 12.5 is refused by the service, with its row
+            out[field] = found  # 12.0 is an integer, too; 12.5 is refused by the service, with its row
         elif kind == "timestamp" and pa.types.is_integer(found):
             out[field] = pa.int64()
         elif kind == "timestamp" and pa.types.is_timestamp(found):
@@ -138,7 +134,7 @@ def shaped(batch: pa.Table, mapped: Mapped, unit: Unit | None) -> pa.Table:
 
 
 def tables_of(source: FileSource, mapped: Mapped, unit: Unit | None) -> Iterator[pa.Table]:
-    """What a file holds, with the names and types of the columns it is for."""
+    """The batches of a file, with the names and types of the target columns."""
     for batch in source.batches(types_of(mapped, source.fields)):
         yield shaped(batch, mapped, unit)
 
@@ -184,7 +180,7 @@ def _by_name(name: str, fields: Mapping[str, pa.DataType]) -> str | None:
 
 
 def near(name: str, known: list[str]) -> str:
-    """The end of a message: the known name nearest to `name`, or all that are known."""
+    """The end of a message: the known name nearest to `name`, or all known names."""
     alike = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1)
     if alike:
         meant = next(k for k in known if k.lower() == alike[0])

@@ -1,4 +1,4 @@
-"""Options and arguments of several commands, each written once."""
+"""Options and arguments shared by several commands."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def reads(read: Callable[[str], T]) -> Callable[[str], T]:
-    """A reader of an option's text whose ValueError is told as wrong usage."""
+    """A parser of an option's text whose ValueError becomes a usage error."""
 
     def checked(text: str) -> T:
         try:
@@ -23,12 +23,12 @@ def reads(read: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def flag(name: str, said: str) -> Any:
-    """An option that is there or not."""
+    """A boolean option."""
     return typer.Option(name, help=said, metavar="")
 
 
 def span(read: Callable[[str], T], said: str, *names: str) -> Any:
-    """An option that is a span of time."""
+    """An option that is a duration."""
     return typer.Option(*names, parser=reads(read), metavar="SPAN", help=said)
 
 
@@ -38,7 +38,7 @@ def when(said: str, *names: str) -> Any:
 
 
 def instant(text: str) -> int:
-    """An instant in microseconds since the epoch: ISO 8601, in UTC where no zone is said.
+    """An instant in microseconds since the epoch: ISO 8601, UTC unless a zone is given.
 
     >>> instant("1970-01-02"), instant("1970-01-01T01:00:00.5+01:00")
     (86400000000, 500000)
@@ -53,7 +53,7 @@ def instant(text: str) -> int:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """`NAME=VALUE` in two."""
+    """Split `NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip() or not value.strip():
         raise ValueError(f"{text!r} is not of the form NAME=VALUE")
@@ -61,7 +61,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def pairs(given: list[str] | None, option: str) -> dict[str, str]:
-    """An option that may be given many times, each time as NAME=VALUE."""
+    """A repeatable NAME=VALUE option."""
     out: dict[str, str] = {}
     for text in given or []:
         try:

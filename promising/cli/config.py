@@ -23,10 +23,10 @@ def show(
     config: Config = None,
     set_: Set = None,
     running: Annotated[
-        bool, flag("--running", "Of the service that runs, instead of one started here and now.")
+        bool, flag("--running", "Settings of the running service, instead of one started here.")
     ] = False,
 ) -> None:
-    """Show each setting that `promising serve` would have here, and where it comes from. Secrets are hidden."""
+    """Show each setting that `promising serve` would have here, and its source. Secrets are hidden."""
     import pyarrow as pa  # noqa: PLC0415  # Arrow: not for `--help`
 
     from promising.cli.formats import write_table  # noqa: PLC0415  # as above
@@ -53,7 +53,7 @@ def version_text() -> str:
 
 
 def version(ctx: typer.Context) -> None:
-    """Tell the version of this program."""
+    """Show the version of this program."""
     import platform  # noqa: PLC0415  # as above
 
     if state(ctx).output is Output.TABLE:

@@ -1,4 +1,4 @@
-"""Where words go: data to stdout, everything else to stderr; colours only on a terminal."""
+"""Output: data to stdout, everything else to stderr; colours only on a terminal."""
 
 import sys
 from functools import cache
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 1 << 16  # columns, where nobody looks: nothing is folded or cut
+WIDE = 1 << 16  # columns without a terminal: nothing is wrapped or truncated
 
 
 def clean(text: str, keep: str = "\n\t") -> str:
-    """Text from outside, safe to show: what would steer the terminal is written out, except what is in `keep`.
+    """Text from outside, safe to show: control characters are escaped, except those in `keep`.
 
     >>> clean("a\\x1b[31mb")
     'a\\\\x1b[31mb'
@@ -33,13 +33,13 @@ def err() -> "Console":
 
 @cache
 def _console(stderr: bool, terminal: bool) -> "Console":
-    from rich.console import Console  # noqa: PLC0415  # `--help` of a newcomer should not wait for it
+    from rich.console import Console  # noqa: PLC0415  # slow to load: not for `--help`
 
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=None if terminal else WIDE)
 
 
 def complain(text: str) -> None:
-    """A message on stderr. What an error says is broken at words; the statement it shows, and commands, are not."""
+    """Print a message to stderr. The text of an error is wrapped at words; statements and commands are not."""
     from rich.text import Text  # noqa: PLC0415  # as above
 
     if not text.startswith("error:"):
@@ -52,5 +52,5 @@ def complain(text: str) -> None:
 
 
 def interactive() -> bool:
-    """Whether somebody sits there: only then is anything asked."""
+    """Whether a user is at a terminal; prompts appear only then."""
     return sys.stdin.isatty() and sys.stdout.isatty()

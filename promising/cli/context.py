@@ -1,4 +1,4 @@
-"""What the options before every command say: which service, with which rights, and how to answer."""
+"""The options of all commands: service, credentials, output."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 TARGET = "127.0.0.1:50151"
 RETRIES = 5
-SHOWN = 40  # rows of a table on a terminal, if nothing else is said
+SHOWN = 40  # default rows of a table on a terminal
 
 
 class Output(StrEnum):
-    """How data is written to stdout."""
+    """Output format of data on stdout."""
 
     TABLE = "table"
     JSON = "json"
@@ -40,19 +40,19 @@ class State:
     output: Output = Output.TABLE
     quiet: bool = False
     repeated: str = ""
-    """Options that were given, to be given again to a command that goes on with this one."""
+    """Given options, for a command that continues this one."""
 
     def connect(self, *, patient: bool = False) -> "RemoteSession":
-        """A session of the service that is meant.
+        """A session on the selected service.
 
-        patient: wait some seconds for a service that goes away. People at a prompt learn at once that there is none.
+        patient: wait some seconds for a service that becomes unavailable. At a prompt it fails at once.
         """
         from promising.client.session import connect  # noqa: PLC0415  # gRPC and Arrow: not for `--help`
 
         return connect(self.target, retries=RETRIES if patient else 0, **self._who())
 
     def dial(self) -> "Connection":
-        """A connection to that service, for commands that need no Arrow, and should not wait for it."""
+        """A connection to that service, for commands that do not need Arrow and should not wait for its import."""
         from promising.client.connection import dial  # noqa: PLC0415  # gRPC: not for `--help`
 
         return dial(self.target, retries=0, **self._who())
@@ -61,12 +61,12 @@ class State:
         return {name: getattr(self, name) for name in ("token", "ca", "certificate", "key", "timeout")}
 
     def say(self, text: str) -> None:
-        """A remark on stderr, unless it should be quiet."""
+        """Print a remark to stderr, unless --quiet."""
         if not self.quiet:
             complain(text)
 
     def say_token(self, token: str | None) -> None:
-        """How to go on with an answer that was cut, if it can."""
+        """Print how to resume a cut answer, if it can be resumed."""
         if token is not None:
             self.say(f"Go on with: promising query {self.repeated}--resume {token}")
 
@@ -77,7 +77,7 @@ def state(ctx: typer.Context) -> State:
 
 
 def read_token(token: str | None, file: Path | None) -> str | None:
-    """The token, from the option or from a file that holds nothing else."""
+    """The token, from the option or from a file that contains only the token."""
     if file is None:
         return token or None
     if token is not None:

@@ -1,4 +1,4 @@
-"""How far an answer has come, in words and as a bar."""
+"""Progress of an answer as text and as a bar."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ CUTS = {
 
 
 def bar(share: float, lower: float, upper: float, width: int = BAR) -> Text:
-    """A bar that is full up to `lower`, shaded up to `upper`, with the value somewhere between."""
+    """A bar, full up to `lower` and shaded up to `upper`."""
     sure = int(min(max(lower, 0.0), 1.0) * width)
     maybe = max(min(-int(-min(max(upper, 0.0), 1.0) * width // 1), width) - sure, 0)
     style = "green" if share >= 1 else "cyan"
@@ -29,7 +29,7 @@ def bar(share: float, lower: float, upper: float, width: int = BAR) -> Text:
 
 
 def percent(share: float) -> str:
-    """A share; only all of it is 100 %, and only nothing 0 %.
+    """A share; only 1 is 100 %, and only 0 is 0 %.
 
     >>> percent(0.99999), percent(1), percent(0.00001), percent(0), percent(0.423)
     ('over 99.9 %', '100 %', 'under 0.1 %', '0 %', '42.3 %')
@@ -42,7 +42,7 @@ def percent(share: float) -> str:
 
 
 def covered(progress: "Progress") -> str:
-    """Coverage, with its bounds where they are apart."""
+    """Coverage, with its bounds where they differ."""
     value, lower, upper = progress.coverage
     if percent(lower) == percent(upper):
         return percent(value)
@@ -62,7 +62,7 @@ def meter(progress: "Progress") -> Text:
 
 
 def verdict(progress: "Progress", aggregated: bool) -> str:
-    """What an answer is worth, when it has ended. Coverage of aggregates is of what goes into them."""
+    """The final verdict on an answer. Coverage of aggregates refers to their input."""
     spent = f"{short(round(progress.cpu_seconds * 1e6))} of CPU"
     rows = count(progress.rows, "row")
     if progress.complete:

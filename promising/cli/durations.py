@@ -1,4 +1,4 @@
-"""Spans of time as people write them: 100ms, 5m, 30d, 1h30m."""
+"""Durations: 100ms, 5m, 30d, 1h30m."""
 
 import re
 
@@ -17,9 +17,7 @@ LONGEST = 10_000 * 365 * UNITS["d"]
 
 
 def micros(text: str) -> int:
-    """A span in microseconds. A bare number is seconds; `m` is minutes.
-
-    Raises ValueError, with words for people, for anything that is no span.
+    """A duration in microseconds. A bare number is seconds; `m` is minutes. Raises ValueError if it is invalid.
 
     >>> micros("100ms"), micros("1h30m"), micros("1.5"), micros("30d") // UNITS["h"]
     (100000, 5400000000, 1500000, 720)
@@ -37,7 +35,7 @@ def micros(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A span in seconds.
+    """A duration in seconds.
 
     >>> seconds("250ms"), seconds("2m")
     (0.25, 120.0)
@@ -46,7 +44,7 @@ def seconds(text: str) -> float:
 
 
 def as_sql(span: int) -> str:
-    """A span, in microseconds, in the largest unit of SQL that divides it.
+    """A duration in microseconds, in the largest SQL unit that divides it.
 
     >>> as_sql(60_000_000), as_sql(1_500_000), as_sql(7)
     ('1 MINUTES', '1500 MILLISECONDS', '7 MICROSECONDS')
@@ -58,7 +56,7 @@ def as_sql(span: int) -> str:
 
 
 def short(span: int) -> str:
-    """A span, in microseconds, for people: two units at most.
+    """A duration in microseconds as text: two units at most.
 
     >>> short(90_000_000), short(1_500), short(12_345_000), short(0), short(28 * UNITS["d"])
     ('1m 30s', '1.5ms', '12.3s', '0s', '28d')

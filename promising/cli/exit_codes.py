@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, and what is said when it fails."""
+"""Exit codes and error messages of commands."""
 
 import os
 import traceback
@@ -24,7 +24,7 @@ from promising.errors import (
 
 
 class Code(IntEnum):
-    """What a command ends with."""
+    """Exit code of a command."""
 
     OK = 0
     REQUEST = 1
@@ -37,13 +37,13 @@ class Code(IntEnum):
 
 
 MEANING = {
-    Code.OK: "all was done",
-    Code.REQUEST: "the request was refused: bad SQL, no such name, a refused batch; or data is damaged",
-    Code.USAGE: "wrong usage of the command line, settings that cannot be, or a data directory that will not do",
-    Code.UNAVAILABLE: "no service there, no answer in time, busy, or the disk is full or fails: try again later",
-    Code.DENIED: "not allowed: no token, or one whose role is not enough",
+    Code.OK: "success",
+    Code.REQUEST: "the request was refused: invalid SQL, unknown name, refused batch; or data is damaged",
+    Code.USAGE: "wrong usage of the command line, invalid settings, or an unusable data directory",
+    Code.UNAVAILABLE: "service unavailable, timeout, overload, or a full or failing disk: try again later",
+    Code.DENIED: "access denied: no valid token, or the role is missing",
     Code.CUT: "`query --require-complete`, and the answer was cut",
-    Code.FAULT: "a fault of the program or the service, not of the request",
+    Code.FAULT: "internal error of the program or the service",
     Code.INTERRUPTED: "interrupted with Ctrl-C",
 }
 
@@ -64,7 +64,7 @@ def code_of(problem: BaseException) -> Code:
 
 
 def advice(problem: BaseException, target: str) -> str:
-    """What to do next, if that can be said."""
+    """What to do next, if known."""
     if isinstance(problem, Unavailable):
         if "SSL" in str(problem).upper() or "handshake" in str(problem):
             return "Does the service speak TLS, and with a certificate that --ca trusts?"
@@ -83,7 +83,7 @@ def advice(problem: BaseException, target: str) -> str:
 
 
 def _unreachable(told: str) -> tuple[str, str]:
-    """Why there is no connection, without gRPC's own words, and what else was said; empty if it is not that.
+    """The reason of a failed connection without gRPC's wording, and what followed it; empty for other errors.
 
     >>> _unreachable("cannot reach the service at a:1: failed to connect to all addresses; last error: UNKNOWN: "
     ... "ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused")
@@ -100,7 +100,7 @@ def _unreachable(told: str) -> tuple[str, str]:
 
 
 def tell(problem: BaseException, target: str) -> Code:
-    """Say what went wrong, on stderr; returns the exit code. The traceback comes with PROMISING_DEBUG=1 only."""
+    """Print an error to stderr; returns the exit code. PROMISING_DEBUG=1 adds the traceback."""
     code = code_of(problem)
     if os.environ.get("PROMISING_DEBUG") == "1":
         complain("".join(traceback.format_exception(problem)))

@@ -1,4 +1,4 @@
-"""Files of tuples, read batch by batch: CSV, JSON lines, Parquet."""
+"""Read tuples from files, batch by batch: CSV, JSON lines, Parquet."""
 
 import csv
 import io
@@ -19,11 +19,11 @@ import typer
 from promising.cli.choices import Format
 from promising.errors import BatchError
 
-HEAD = 1 << 20  # bytes that the types of text files are inferred from
-BLOCK = 1 << 20  # bytes of a text file that make a batch
+HEAD = 1 << 20  # bytes from which the types of text files are inferred
+BLOCK = 1 << 20  # bytes of a text file per batch
 LONGEST = 1 << 24  # bytes of a line
-ROWS = 1 << 16  # rows of a Parquet file that make a batch
-SHOWN = 60  # characters of a value that a message shows
+ROWS = 1 << 16  # rows of a Parquet file per batch
+SHOWN = 60  # characters of a value in a message
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
@@ -41,7 +41,7 @@ MISPARSED = re.compile(r"CSV parse error: Row #(\d+): (.*)", re.DOTALL)
 
 
 def format_of(path: str) -> Format | None:
-    """The format that a file's name tells, a suffix of compression left aside."""
+    """The format by the suffix of a file's name, ignoring a compression suffix."""
     suffixes = [s.lower() for s in Path(path).suffixes]
     if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
@@ -49,7 +49,7 @@ def format_of(path: str) -> Format | None:
 
 
 def format_for(path: str, said: Format | None) -> Format:
-    """The format of a file: as said, or as its name tells."""
+    """The format of a file: as given, else by its name."""
     found = said or format_of(path)
     if found is None:
         known = ", ".join(SUFFIXES)
@@ -65,11 +65,11 @@ def format_for(path: str, said: Format | None) -> Format:
 class FileSource:
     """A file to read tuples from.
 
-    fields: names and types, inferred from its beginning where the file itself does not tell.
-    size: how much there is to read, in the unit of `done`; None if nobody knows.
+    fields: names and types, inferred from the beginning of a text file.
+    size: how much there is to read, in the unit of `done`; None if unknown.
 
     Text is read and parsed a block at a time: Arrow's own streaming readers read ahead on threads, which would still
-    ask a pipe for more when the program ends.
+    read from a pipe when the program ends.
     """
 
     path: str
@@ -80,11 +80,11 @@ class FileSource:
     _file: Any = None
     _head: bytes = b""
     _rows: int = 0
-    _lines: int = 0  # that come before the current block
+    _lines: int = 0  # before the current block
 
     def __post_init__(self) -> None:
         if self.path != "-":
-            os.stat(self.path)  # its error names the file, and nothing else
+            os.stat(self.path)  # its error names the file only
         try:
             if self.format is Format.PARQUET:
                 self._file = pyarrow.parquet.ParquetFile(self.path)
@@ -100,7 +100,7 @@ class FileSource:
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The name in messages."""
         return "stdin" if self.path == "-" else self.path
 
     def _sniff(self) -> pa.Schema:
@@ -110,7 +110,7 @@ class FileSource:
         else:
             packed = PACKED.get(Path(self.path).suffix.lower())
             self._file = pa.input_stream(self.path, compression=packed)
-            self.size = None if packed else os.path.getsize(self.path) or None  # a pipe with a name has none
+            self.size = None if packed else os.path.getsize(self.path) or None  # a named pipe has none
         self._head = self._file.read(HEAD)
         if not self._head.strip():
             raise BatchError(f"{self.name} is empty")
@@ -122,7 +122,7 @@ class FileSource:
         return pyarrow.json.read_json(pa.BufferReader(lines)).schema
 
     def batches(self, wanted: dict[str, pa.DataType]) -> Iterator[pa.Table]:
-        """The wanted fields of all rows, in batches; text becomes values of the types given."""
+        """The wanted fields of all rows, in batches; text is converted to the given types."""
         try:
             for batch in self._packed(wanted) if self.format is Format.PARQUET else self._text(wanted):
                 if batch.num_rows:
@@ -145,7 +145,7 @@ class FileSource:
             for block in blocks:
                 yield pyarrow.json.read_json(pa.BufferReader(block), reading, parsing).select(list(wanted))
             return
-        names: list[str] = []  # of the first block those that it tells itself
+        names: list[str] = []  # from the header in the first block
         for block in blocks:
             try:
                 table = _parsed(block, names, wanted)
@@ -155,10 +155,10 @@ class FileSource:
             names = list(self.fields)
 
     def _misread(self, block: bytes, names: list[str], wanted: dict[str, pa.DataType]) -> str:
-        """What is wrong with a block of a CSV file, and where: it is read once more, in the order of its rows."""
+        """What is wrong with a block of a CSV file, and where: the block is read again in row order."""
         told = _refusal(block, names, wanted)
         if "expected no zone offset" in told and (found := MISREAD.match(told)):
-            # One value that is no time hides that all others have a zone. They are not what is wrong.
+            # One invalid time hides that all others have a zone; those are not the error.
             zoned = {list(self.fields)[int(found[1])]: pa.timestamp("us", "UTC")}
             told = _refusal(block, names, wanted | zoned) or told
         if found := MISREAD.match(told):
@@ -171,7 +171,7 @@ class FileSource:
         return f"{self.name}, after line {self._lines:,}: {_cut(told)}"
 
     def _blocks(self) -> Iterator[bytes]:
-        """The text, cut between lines; none is empty."""
+        """The text in non-empty blocks, cut between lines."""
         rest, self._head = self._head, b""
         while True:
             more = self._file.read(BLOCK)
@@ -188,13 +188,13 @@ class FileSource:
                 return
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None and self.path != "-":
             self._file.close()
 
 
 def _conversion(**more: Any) -> Any:
-    """What text of a CSV file means: an empty field is null, "" in quotes an empty string, NA and the like are text."""
+    """How CSV text is read: an empty field is null, "" is an empty string, NA and the like are text."""
     return pyarrow.csv.ConvertOptions(
         null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False, **more
     )
@@ -207,7 +207,7 @@ def _parsed(block: bytes, names: list[str], wanted: dict[str, pa.DataType], thre
 
 
 def _refusal(block: bytes, names: list[str], wanted: dict[str, pa.DataType]) -> str:
-    """Why Arrow does not read a block; nothing if it does. On one thread it tells the row."""
+    """Why Arrow cannot read a block, or None. On one thread it reports the row."""
     try:
         _parsed(block, names, wanted, threads=False)
     except pa.ArrowInvalid as problem:
@@ -216,7 +216,7 @@ def _refusal(block: bytes, names: list[str], wanted: dict[str, pa.DataType]) -> 
 
 
 def _line(block: bytes, row: int) -> int:
-    """The line that a row of a block of CSV begins in. Both count from 1; an empty line is no row."""
+    """The line on which a row of a CSV block begins. Both count from 1; empty lines are not rows."""
     csv.field_size_limit(LONGEST)
     reader = csv.reader(io.StringIO(block.decode("utf-8", "replace"), newline=""))
     line = 1

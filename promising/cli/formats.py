@@ -1,4 +1,4 @@
-"""Data on stdout: a table for people, or JSON lines, CSV or an Arrow stream for programs."""
+"""Data on stdout: a table, or JSON lines, CSV or an Arrow stream for programs."""
 
 import sys
 from datetime import timedelta
@@ -20,7 +20,7 @@ ZERO = timedelta(0)
 
 
 class Writer:
-    """Writes one table to stdout, part by part; nothing of it is kept, except what a table must know its widths from.
+    """Writes one table to stdout, part by part; only the table format buffers rows, for its column widths.
 
     shown: rows that a table shows; None for all.
     """
@@ -34,7 +34,7 @@ class Writer:
         self._sink: Any = None
 
     def write(self, rows: pa.Table) -> None:
-        """Further rows."""
+        """Write further rows."""
         self.rows += rows.num_rows
         if self.output is Output.TABLE:
             left = rows.num_rows if self.shown is None else self.shown - sum(t.num_rows for t in self._kept)
@@ -46,7 +46,7 @@ class Writer:
             self._open().write_table(_plain(rows) if self.output is Output.CSV else rows)
 
     def finish(self) -> None:
-        """No more rows."""
+        """End the output."""
         if self.output is Output.TABLE:
             print_table(pa.concat_tables(self._kept) if self._kept else self.schema.empty_table())
             if self.shown is not None and self.rows > self.shown:
@@ -66,14 +66,14 @@ class Writer:
 
 
 def write_table(output: Output, table: pa.Table) -> None:
-    """A whole table."""
+    """Write a whole table."""
     writer = Writer(output, table.schema)
     writer.write(table)
     writer.finish()
 
 
 def write_lines(rows: pa.Table) -> None:
-    """Rows as JSON, an object a line."""
+    """Write rows as JSON, one object per line."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_timestamp(field.type):
             rows = rows.set_column(place, field.name, _iso(rows.column(place)))
@@ -82,14 +82,14 @@ def write_lines(rows: pa.Table) -> None:
 
 
 def _iso(column: pa.ChunkedArray) -> pa.Array:
-    """Instants as text, in UTC. Neither Python nor Arrow can write those of all years."""
+    """Instants as text, in UTC. Neither Python nor Arrow can format all years."""
     micros = column.cast(pa.timestamp("us")).cast(pa.int64())
     text = np.datetime_as_string(pc.fill_null(micros, 0).to_numpy().astype("datetime64[us]"))
     return pa.array(text.tolist(), pa.string(), mask=micros.is_null().to_numpy())
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """The table with spans of time as seconds: Arrow's CSV has no way to write them."""
+    """The table with durations as seconds: Arrow's CSV writer does not support them."""
     for place, field in enumerate(table.schema):
         if pa.types.is_duration(field.type):
             micros = table.column(place).cast(pa.duration("us")).cast(pa.int64())
@@ -101,24 +101,24 @@ def _plain(table: pa.Table) -> pa.Table:
 
 
 def print_table(table: pa.Table, bounds: tuple[pa.Table, pa.Table] | None = None) -> None:
-    """A table, folded to the terminal, or in full width where there is none."""
+    """Print a table, wrapped to the terminal, or in full width without one."""
     columns = [[clean(field.name, ""), *cells(table, place, bounds)] for place, field in enumerate(table.schema)]
     print_columns(columns, [right(field.type) for field in table.schema])
 
 
 def rich_table(table: pa.Table, bounds: tuple[pa.Table, pa.Table] | None = None) -> Table:
-    """A table to show on a terminal."""
+    """A table for a terminal."""
     columns = [[clean(field.name, ""), *cells(table, place, bounds)] for place, field in enumerate(table.schema)]
     return rich_columns(columns, [right(field.type) for field in table.schema])
 
 
 def right(kind: pa.DataType) -> bool:
-    """Whether values of a type line up at their right end."""
+    """Whether values of a type are right-aligned."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_duration(kind))
 
 
 def cells(table: pa.Table, place: int, bounds: tuple[pa.Table, pa.Table] | None = None) -> list[str]:
-    """The values of a column as text; with bounds, where they are known and apart, behind each."""
+    """The values of a column as text, followed by their bounds where these are known and differ."""
     values = _pylist(table.column(place))
     if bounds is None:
         return [cell(value) for value in values]
@@ -140,7 +140,7 @@ class Micros(int):
 
 
 def cell(value: Any) -> str:
-    """A value as a table shows it."""
+    """A value as shown in a table."""
     if value is None:
         return "NULL"
     if isinstance(value, str):
@@ -158,12 +158,12 @@ def cell(value: Any) -> str:
 
 
 def rough(value: Any) -> str:
-    """A value that is not known exactly: more digits would say nothing."""
+    """An inexact value, without digits that mean nothing."""
     return f"{value:.5g}" if isinstance(value, float) and abs(value) < 1e5 else cell(value)
 
 
 def time_text(micros: int) -> str:
-    """An instant in UTC, to the second if it is a whole one.
+    """An instant in UTC, without fractions if it is a whole second.
 
     >>> time_text(86_400_000_000), time_text(1_500_000)
     ('1970-01-02 00:00:00', '1970-01-01 00:00:01.500000')

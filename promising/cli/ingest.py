@@ -1,4 +1,4 @@
-"""`ingest`: a file into a stream, batch by batch, with a bar on stderr, and an account at the end."""
+"""`ingest`: add a file to a stream, batch by batch, with a progress bar on stderr and totals at the end."""
 
 import time as clock
 from collections import Counter
@@ -32,26 +32,22 @@ def ingest(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="CSV, JSON lines or Parquet; - is stdin.", show_default=False)
     ],
-    stream: Annotated[str, typer.Option(metavar="NAME", help="The stream to add to.", show_default=False)],
-    format: Annotated[Format | None, typer.Option(help="If the name of the file does not tell.")] = None,
+    stream: Annotated[str, typer.Option(metavar="NAME", help="Target stream.", show_default=False)],
+    format: Annotated[Format | None, typer.Option(help="File format. Default: by the file name.")] = None,
     map: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=FIELD", help="Which field of the file is which column; once for each."),
+        typer.Option(metavar="COLUMN=FIELD", help="Read a column from a field of another name; repeatable."),
     ] = None,
     create: Annotated[
-        bool, flag("--create", "Create the stream from what the file holds, if it is not there.")
+        bool, flag("--create", "Create the stream from the file's fields, if it does not exist.")
     ] = False,
-    time: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="With --create: the column that has the event time.")
-    ] = None,
-    time_unit: Annotated[
-        Unit | None, typer.Option(help="What whole numbers in the time column count since 1970.")
-    ] = None,
-    strict: Annotated[bool, flag("--strict", "Refuse a batch with tuples that are too old or too far ahead.")] = False,
+    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="With --create: event time column.")] = None,
+    time_unit: Annotated[Unit | None, typer.Option(help="Unit of integers in the time column, since 1970.")] = None,
+    strict: Annotated[bool, flag("--strict", "Refuse batches with tuples that are too old or too far ahead.")] = False,
 ) -> None:
     """Add the tuples of a file to a stream, batch by batch.
 
-    Columns are found by name, in any case; other fields are left out. An empty field of a CSV file is null.
+    Columns are matched by name, in any case; other fields are ignored. An empty field of a CSV file is null.
     """
     if time is not None and not create:
         raise typer.BadParameter("--time goes with --create; a stream that is there knows its time column")
@@ -66,7 +62,7 @@ def ingest(
             if mapped.unused:
                 asked.say(f"Not used: {', '.join(clean(name, '') for name in mapped.unused)}.")
             tables = tables_of(source, mapped, time_unit)
-            first = next(tables, None)  # a file that cannot be read makes no stream
+            first = next(tables, None)  # an unreadable file creates no stream
             if first is None:
                 raise EmptyBatch(f"{source.name} has no tuples")
             if event_time is not None:
@@ -98,7 +94,7 @@ def _mapped(
     create: bool,
     time: str | None,
 ) -> "tuple[Mapped, str | None]":
-    """Which field is which column; and the time column of the stream, if that is to be created first."""
+    """The column mapping; and the time column if the stream is to be created."""
     from promising.cli.column_mapping import columns_of, match  # noqa: PLC0415  # as above
 
     try:

@@ -1,4 +1,4 @@
-"""`estimate`, `regions`, `describe`, `story`: what summaries know, and why they are as they are."""
+"""`estimate`, `regions`, `describe`, `story`: the contents of summaries."""
 
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from promising.client.session import RemoteSession
     from promising.index.regions import Description
 
-Summary = Annotated[str, typer.Argument(metavar="SUMMARY", help="The summary to ask.", show_default=False)]
+Summary = Annotated[str, typer.Argument(metavar="SUMMARY", help="Name of the summary.", show_default=False)]
 Keys = Annotated[
     list[str], typer.Argument(metavar="KEY", help="Keys; after -- also negative numbers.", show_default=False)
 ]
 From = Annotated[int | None, when("Only tuples from this time on, such as 2024-05-01T12:00.", "--from")]
 To = Annotated[int | None, when("Only tuples before this time.", "--to")]
-GRID = 160  # columns of the grid where there is no terminal
+GRID = 160  # columns of the grid without a terminal
 
 
 def estimate(ctx: typer.Context, summary: Summary, keys: Keys, from_: From = None, to: To = None) -> None:
@@ -85,11 +85,11 @@ def describe(
         str, typer.Argument(metavar="NAME", help="A stream, a summary or a continuous query.", show_default=False)
     ],
     png: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of a summary: write the grid as a picture, too.")
+        Path | None, typer.Option(metavar="FILE", help="For a summary: also write the grid as a picture.")
     ] = None,
-    buckets: Annotated[int, typer.Option(min=1, max=256, metavar="N", help="Rows of the grid, at most.")] = 16,
+    buckets: Annotated[int, typer.Option(min=1, max=256, metavar="N", help="Maximum rows of the grid.")] = 16,
 ) -> None:
-    """Describe a stream; of a summary, draw the value x time grid."""
+    """Describe a stream or continuous query; draw the value x time grid of a summary."""
     with state(ctx).connect() as session:
         _describe(state(ctx), session, name, png, buckets)
 
@@ -101,7 +101,7 @@ def story(
         typer.Argument(metavar="REGION", help="SUMMARY/GRANULARITY/ZONE, such as items1/G1/17.", show_default=False),
     ],
 ) -> None:
-    """Tell why a zone exists, and what it has absorbed."""
+    """Show why a zone exists, and what it has absorbed."""
     summary, granularity, zone = _region(region)
     from promising.index.time_text import instant  # noqa: PLC0415  # as above, numpy
 
@@ -143,10 +143,10 @@ def _named(session: "RemoteSession", kind: str, name: str) -> dict[str, Any] | N
 
 
 def _keys(session: "RemoteSession", summary: str, given: list[str]) -> list[int] | list[str]:
-    """Keys of the type that the summary has."""
+    """Keys converted to the type of the summary's key."""
     row = _named(session, "SUMMARIES", summary)
     if row is None:
-        return given  # the question itself gives the error
+        return given  # the request itself raises the error
     types = {c["column"]: c["type"] for c in rows_of(session, f"DESCRIBE {name_sql(row['stream'])}")}
     if types[row["key"]] != "int":
         return given
@@ -166,7 +166,7 @@ def _window(start: int | None, end: int | None) -> tuple[int, int] | None:
 
 
 def _print_regions(table: "pa.Table") -> None:
-    """Regions, narrow enough for a terminal of 90 columns."""
+    """Print regions in at most 90 columns."""
     from promising.cli.formats import right  # noqa: PLC0415  # as above
 
     rows = table.to_pylist()
@@ -187,7 +187,7 @@ def _print_regions(table: "pa.Table") -> None:
 
 
 def _describe(asked: State, session: "RemoteSession", name: str, png: Path | None, buckets: int) -> None:
-    """A stream, a summary or a continuous query, whichever has the name."""
+    """Describe the stream, summary or continuous query of that name."""
     if _named(session, "SUMMARIES", name) is not None:
         _show_summary(asked, session, name, png, buckets)
         return
@@ -202,7 +202,7 @@ def _describe(asked: State, session: "RemoteSession", name: str, png: Path | Non
     try:
         write_table(asked.output, table_of(session, f"DESCRIBE {name_sql(name)}"))
     except NoSuchName as problem:
-        raise NoSuchName(problem.problem) from None  # the statement is not the user's
+        raise NoSuchName(problem.problem) from None  # the user did not write the statement
 
 
 def _show_stream(asked: State, session: "RemoteSession", stream: dict[str, Any]) -> None:
@@ -287,7 +287,7 @@ def _summary_facts(told: "Description") -> dict[str, Any]:
 
 def _draw(told: "Description", png: Path) -> None:
     try:
-        from promising.grid import picture  # noqa: PLC0415  # matplotlib: slow to load, and may not be there
+        from promising.grid import picture  # noqa: PLC0415  # matplotlib: slow to load, and optional
     except ImportError:
         raise Unsupported("pictures need matplotlib: pip install 'promising-tuples[demo]'") from None
     title = f"Summary {told.name} on {told.key}"

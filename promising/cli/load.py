@@ -1,4 +1,4 @@
-"""`load`: many files into a stream through Spark, with a bar on stderr for its stages, and a report at the end."""
+"""`load`: add many files to a stream through Spark, with a bar for its stages on stderr and a report at the end."""
 
 import os
 import re
@@ -28,48 +28,46 @@ KINDS = {Format.CSV: "csv", Format.JSONL: "json", Format.PARQUET: "parquet"}
 
 def load(
     ctx: typer.Context,
-    stream: Annotated[str, typer.Option(metavar="NAME", help="The stream to add to.", show_default=False)],
+    stream: Annotated[str, typer.Option(metavar="NAME", help="Target stream.", show_default=False)],
     source: Annotated[
         list[str],
-        typer.Option(metavar="PATH", help="A file, a folder or a pattern, local or a URL.", show_default=False),
+        typer.Option(metavar="PATH", help="A file, folder or glob pattern; a path or a URL.", show_default=False),
     ],
     staging: Annotated[
         str,
         typer.Option(
             metavar="PATH",
-            help="A folder that Spark can write to and the service can read.",
+            help="Staging folder: Spark writes to it, the service reads it.",
             show_default=False,
         ),
     ],
     more: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH", help="Further sources, as a pattern of the shell lists them.")
+        list[str] | None, typer.Argument(metavar="PATH", help="Further sources, for example from a shell pattern.")
     ] = None,
     map: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=FIELD", help="Which field of the files is which column; once for each."),
+        typer.Option(metavar="COLUMN=FIELD", help="Read a column from a field of another name; repeatable."),
     ] = None,
-    format: Annotated[Format | None, typer.Option(help="If the names of the files do not tell.")] = None,
+    format: Annotated[Format | None, typer.Option(help="File format. Default: by the file names.")] = None,
     token: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of this load: the same one is done once. Made of the sources, if left out."),
+        typer.Option(metavar="NAME", help="Name of this load, which makes it idempotent. Default: from the sources."),
     ] = None,
     quarantine: Annotated[
-        str | None, typer.Option(metavar="PATH", help="A folder for rows that are refused, with the reason of each.")
+        str | None, typer.Option(metavar="PATH", help="Folder for refused rows, each with its reason.")
     ] = None,
-    time_unit: Annotated[
-        Unit | None, typer.Option(help="What whole numbers in the time column count since 1970.")
-    ] = None,
+    time_unit: Annotated[Unit | None, typer.Option(help="Unit of integers in the time column, since 1970.")] = None,
     time_zone: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of times that say none, such as Europe/Berlin; else UTC.")
+        str | None, typer.Option(metavar="NAME", help="Zone of times without one, such as Europe/Berlin. Default: UTC.")
     ] = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     driver_memory: DriverMemory = None,
 ) -> None:
-    """Add the history in many files to a stream, with Spark: all of it at one moment, or nothing.
+    """Bulk load many files into a stream with Spark, atomically.
 
-    The same command given again does nothing twice: it finishes what was broken off. \
-Who you are is said before the command here: promising --token TOKEN load ...
+    The command is idempotent: run again, it finishes an interrupted load. \
+The access token goes before the command: promising --token TOKEN load ...
     """
     if token is not None and token.startswith("prm_"):
         raise typer.BadParameter(
@@ -79,7 +77,7 @@ Who you are is said before the command here: promising --token TOKEN load ...
     asked, mapping = state(ctx), pairs(map, "--map")
     cluster = Cluster.of(master, spark_conf, driver_memory)
     with asked.connect(patient=True) as session:
-        session.load_plan(stream)  # that there is no service, or no such stream, is told before Spark starts
+        session.load_plan(stream)  # a missing service or stream is reported before Spark starts
         if err().is_terminal:
             asked.say("Starting Spark ...")
         with cluster.session("promising load", LoadError) as spark, _bar(asked) as told:
@@ -111,13 +109,13 @@ Who you are is said before the command here: promising --token TOKEN load ...
 
 
 def _absolute(path: str) -> str:
-    """A path that means the same wherever it is read; URLs do."""
+    """A path that means the same in every process; URLs are unchanged."""
     return path if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path) else os.path.abspath(path)
 
 
 @contextmanager
 def _bar(asked: State) -> Iterator[Callable[["Stage"], None]]:
-    """Shows the stage that a load is in, where somebody looks."""
+    """A bar for the stage of a load, on a terminal."""
     named = TextColumn("{task.description:<10}", markup=False)
     with progress(asked, named, BarColumn(20), TaskProgressColumn(), Rate(), TimeElapsedColumn()) as bar:
         task = bar.add_task("", total=None, rows=0, rate=0.0)
@@ -127,7 +125,7 @@ def _bar(asked: State) -> Iterator[Callable[["Stage"], None]]:
                 task,
                 description=stage.stage,
                 completed=stage.done,
-                total=1.0 if stage.done else None,  # nobody knows yet
+                total=1.0 if stage.done else None,  # not known yet
                 rows=stage.rows,
                 rate=stage.rate,
             )

@@ -1,4 +1,4 @@
-"""`load-table`: a file into a reference table, all of it at once."""
+"""`load-table`: write a file to a reference table, atomically."""
 
 import time as clock
 from typing import TYPE_CHECKING, Annotated
@@ -25,18 +25,18 @@ def load_table(
         str, typer.Argument(metavar="FILE", help="CSV, JSON lines or Parquet; - is stdin.", show_default=False)
     ],
     mode: Annotated[
-        LoadMode, typer.Option(help="insert: new rows; update: those that are there; upsert: either.")
+        LoadMode, typer.Option(help="insert: new rows; update: existing rows; upsert: both.")
     ] = LoadMode.UPSERT,
-    format: Annotated[Format | None, typer.Option(help="If the name of the file does not tell.")] = None,
+    format: Annotated[Format | None, typer.Option(help="File format. Default: by the file name.")] = None,
     map: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=FIELD", help="Which field of the file is which column; once for each."),
+        typer.Option(metavar="COLUMN=FIELD", help="Read a column from a field of another name; repeatable."),
     ] = None,
-    time_unit: Annotated[Unit | None, typer.Option(help="What whole numbers in time columns count since 1970.")] = None,
+    time_unit: Annotated[Unit | None, typer.Option(help="Unit of integers in time columns, since 1970.")] = None,
 ) -> None:
-    """Put the rows of a file into a reference table: all of them or none.
+    """Write the rows of a file to a reference table: all of them or none.
 
-    Columns are found by name, in any case; an update may leave out columns, which stay as they are.
+    Columns are matched by name, in any case; columns that an update leaves out are unchanged.
     """
     asked, given = state(ctx), pairs(map, "--map")
     import pyarrow as pa  # noqa: PLC0415  # slow to load: not for `--help`
@@ -49,7 +49,7 @@ def load_table(
     try:
         with asked.connect() as session:
             kinds = _columns(session, name)
-            if mode is LoadMode.UPDATE:  # columns that are left out stay as they are
+            if mode is LoadMode.UPDATE:  # columns that are left out are unchanged
                 there = {field.lower() for field in source.fields} | {column.lower() for column in given}
                 kinds = {column: kind for column, kind in kinds.items() if column.lower() in there}
             mapped = match(name, kinds, source.fields, given, "table")

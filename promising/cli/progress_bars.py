@@ -1,4 +1,4 @@
-"""Bars on stderr for as long as something takes, where somebody looks."""
+"""Progress bars on stderr, on a terminal only."""
 
 from rich.progress import Progress, ProgressColumn, Task
 from rich.text import Text
@@ -8,12 +8,12 @@ from promising.cli.context import State
 
 
 def progress(asked: State, *columns: ProgressColumn) -> Progress:
-    """A bar of these columns, which leaves nothing behind; hidden without a terminal, and with --quiet."""
+    """A transient bar of these columns; hidden without a terminal and with --quiet."""
     return Progress(*columns, console=err(), transient=True, disable=asked.quiet or not err().is_terminal)
 
 
 class Rate(ProgressColumn):
-    """Rows, and how many a second: as the field `rate` of the task says, else since it began."""
+    """Rows, and rows a second: the field `rate` of the task, else the mean since it began."""
 
     def render(self, task: Task) -> Text:
         rows = task.fields["rows"]

@@ -1,4 +1,4 @@
-"""`query` and `explain`: a SELECT, its answer as it comes, and its plan."""
+"""`query` and `explain`: answers and plans of a SELECT."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
@@ -23,42 +23,38 @@ if TYPE_CHECKING:
 
 Sql = Annotated[str, typer.Argument(metavar="SQL", help="A SELECT, in quotes.", show_default=False)]
 Budget = Annotated[float | None, span(seconds, "CPU time to spend, such as 100ms; the best rows come first.")]
-Seed = Annotated[
-    int | None, typer.Option(metavar="N", help="Of what is drawn at random: the same seed, the same rows.")
-]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Random seed: the same seed gives the same rows.")]
 
 
 def query(
     ctx: typer.Context,
     sql: Annotated[
         str | None,
-        typer.Argument(metavar="SQL", help="A SELECT, in quotes; left out with --resume.", show_default=False),
+        typer.Argument(metavar="SQL", help="A SELECT, in quotes; omitted with --resume.", show_default=False),
     ] = None,
     budget: Budget = None,
     seed: Seed = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="TOKEN", help="Go on with an answer that was cut; it told its token.")
+        str | None, typer.Option(metavar="TOKEN", help="Resume a cut answer; the token was printed with it.")
     ] = None,
     shown: Annotated[
-        int, typer.Option("--limit-shown", min=0, metavar="N", help="Rows that a table on a terminal shows; 0 for all.")
+        int, typer.Option("--limit-shown", min=0, metavar="N", help="Rows shown in a table on a terminal; 0 for all.")
     ] = SHOWN,
-    require_complete: Annotated[
-        bool, flag("--require-complete", "End with exit code 5 if the answer was cut.")
-    ] = False,
+    require_complete: Annotated[bool, flag("--require-complete", "Exit with code 5 if the answer was cut.")] = False,
     engine: Annotated[
-        Engine, typer.Option(help="What does the work: the service, or Spark over what it keeps on disk.")
+        Engine, typer.Option(help="Query engine: the service, or Spark over its data on disk.")
     ] = Engine.SERVICE,
     share: Annotated[
         float | None,
-        typer.Option(metavar="S", help="With Spark: the keys that make this share of the output, such as 0.8."),
+        typer.Option(metavar="S", help="With Spark: only the keys that give this share of the output, such as 0.8."),
     ] = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     driver_memory: DriverMemory = None,
 ) -> None:
-    """Ask a SELECT; watch its rows and its coverage grow.
+    """Run a SELECT; watch its rows and coverage grow.
 
-    Ctrl-C ends it with the rows there are, and a token to go on from.
+    Ctrl-C ends it with the rows so far, and a token to resume from.
     """
     if (sql is None) == (resume is None):
         raise typer.BadParameter("give a SELECT, or --resume TOKEN")
@@ -106,11 +102,11 @@ def _end(asked: State, cut: bool) -> None:
 def explain(
     ctx: typer.Context,
     sql: Sql,
-    analyze: Annotated[bool, flag("--analyze", "Run it, too, and tell what came of it.")] = False,
+    analyze: Annotated[bool, flag("--analyze", "Run it, too, and show the result.")] = False,
     budget: Budget = None,
     seed: Seed = None,
 ) -> None:
-    """Show the plan of a SELECT, and where the promise lies."""
+    """Show the plan of a SELECT, and its most promising regions."""
     from promising.cli.statement_result import show_result  # noqa: PLC0415  # Arrow: not for `--help`
 
     asked = state(ctx)
@@ -119,13 +115,11 @@ def explain(
 
 
 def _scale_out(asked: State, cluster: Cluster, sql: str, share: float, shown: int | None) -> bool:
-    """Let Spark answer, over the tuples that the service keeps on disk: the answer to stdout, what was read for it to
-    stderr; whether it is less than the whole answer.
-    """
+    """Answer with Spark over the service's tuples on disk: rows to stdout, figures to stderr; whether it is partial."""
     from promising.cli.formats import Writer  # noqa: PLC0415  # Arrow: not for `--help`
 
     with asked.connect() as session:
-        session.explain(sql)  # what is wrong with the statement is told before Spark starts
+        session.explain(sql)  # errors in the statement are reported before Spark starts
     if err().is_terminal:
         asked.say("Starting Spark ...")
     with cluster.session("promising query", QueryError) as spark:
@@ -145,7 +139,7 @@ def _scale_out(asked: State, cluster: Cluster, sql: str, share: float, shown: in
 
 
 def _verdict(figures: "Figures", rows: int) -> str:
-    """What an answer is worth, and what it took."""
+    """What the answer covers, and what it cost."""
     worth = "complete" if figures.expected_share == 1 else f"{percent(figures.expected_share)} of the output expected"
     read = f"{figures.groups_read:,} of {count(figures.groups_total, 'row group')}"
     warm = f", {count(figures.tuples_warm, 'tuple')} from memory" if figures.tuples_warm else ""

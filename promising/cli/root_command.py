@@ -1,4 +1,4 @@
-"""The root command: options of all commands may stand anywhere, and errors end in one place."""
+"""The root command: global options may stand anywhere, and errors are handled in one place."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,14 +11,14 @@ from promising.cli.exit_codes import Code, tell
 
 
 class Root(TyperGroup):
-    """Takes `promising query ... --output json` for `promising --output json query ...`."""
+    """Accepts `promising query ... --output json` for `promising --output json query ...`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Move the options of all commands to the front; those that the command has itself stay with it."""
+        """Move global options to the front, except those that the command defines itself."""
         return super().parse_args(ctx, _ordered(self, args))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; whatever it raises is told in one message, and becomes the exit code."""
+        """Run the command; an exception is reported in one message and becomes the exit code."""
         try:
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):
@@ -31,10 +31,7 @@ class Root(TyperGroup):
 
 
 def _ordered(root: TyperGroup, args: list[str]) -> list[str]:
-    """The arguments with the root's options first.
-
-    Nothing after `--` is touched.
-    """
+    """The arguments with the root's options first. Nothing after `--` is touched."""
     takes = {name: not getattr(p, "is_flag", False) for p in root.params for name in p.opts}
     first: list[str] = []
     rest: list[str] = []
@@ -43,7 +40,7 @@ def _ordered(root: TyperGroup, args: list[str]) -> list[str]:
     for word in words:
         name, equals, _ = word.partition("=")
         if name.startswith("--") and any(c.isspace() for c in name):
-            rest.append(" " + word)  # no option, but a statement that begins with a comment
+            rest.append(" " + word)  # not an option: a statement that begins with a comment
         elif word == "--":
             rest += [word, *words]
         elif name in takes and name not in ("--help", "-h") and name not in _names(command):
@@ -58,7 +55,7 @@ def _ordered(root: TyperGroup, args: list[str]) -> list[str]:
 
 
 def _names(command: Any) -> Iterator[str]:
-    """The options that a command, or one of those below it, has itself."""
+    """The options of a command and of its subcommands."""
     if command is not None:
         for parameter in command.params:
             yield from parameter.opts

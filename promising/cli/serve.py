@@ -1,4 +1,4 @@
-"""`serve`: the service itself."""
+"""`serve`: run the service."""
 
 import os
 import sys
@@ -15,12 +15,12 @@ from promising.cli.exit_codes import Code, tell
 Config = Annotated[
     Path | None,
     typer.Option(
-        envvar="PROMISING_CONFIG", metavar="FILE", help="Settings in TOML. Default: promising.toml, if it is there."
+        envvar="PROMISING_CONFIG", metavar="FILE", help="Settings in TOML. Default: promising.toml, if it exists."
     ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as limits.max_queries=100; once for each."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as limits.max_queries=100; repeatable."),
 ]
 
 
@@ -28,33 +28,33 @@ def serve(
     ctx: typer.Context,
     config: Config = None,
     listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where calls are taken; port 0 picks a free one.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Listen address; port 0 picks a free one.")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Directory that keeps everything. Without it, all is in memory."),
+        typer.Option(metavar="DIR", help="Data directory. Without it, all data is in memory."),
     ] = None,
     metrics_listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where /metrics is served over HTTP.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Listen address of /metrics over HTTP.")
     ] = None,
     tokens: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Let in only who has a token of this file (`promising token`).")
+        Path | None, typer.Option(metavar="FILE", help="Require a token from this file (`promising token`).")
     ] = None,
     tls_certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TLS: the service's certificate and chain (PEM).")
+        Path | None, typer.Option(metavar="FILE", help="TLS: server certificate and chain (PEM).")
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS: the key of the certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS: key of the certificate (PEM).")] = None,
     tls_client_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TLS: let in who has a certificate of these (PEM).")
+        Path | None, typer.Option(metavar="FILE", help="TLS: require a client certificate of these CAs (PEM).")
     ] = None,
-    max_budget: Annotated[float | None, span(seconds, "Most CPU time of a query.")] = None,
-    drain: Annotated[float | None, span(seconds, "How long calls may go on after SIGTERM or Ctrl-C.")] = None,
+    max_budget: Annotated[float | None, span(seconds, "Maximum CPU time of a query.")] = None,
+    drain: Annotated[float | None, span(seconds, "Time for open calls to finish after SIGTERM or Ctrl-C.")] = None,
     log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = None,
     set_: Set = None,
 ) -> None:
-    """Run the service, until SIGTERM or Ctrl-C.
+    """Run the service until SIGTERM or Ctrl-C.
 
-    Flags win over the environment (PROMISING_LISTEN), that over the file; `promising config show` tells all.
+    Flags override the environment (PROMISING_LISTEN), which overrides the file; `promising config show` shows all.
 
     Logs are JSON on stderr; the line "started" has the address.
     """
@@ -75,7 +75,7 @@ def serve(
 
     settings = Settings.load(config, overrides)
     check_safe(settings)
-    # What goes wrong is told by us; gRPC's own words would stand between the lines of JSON.
+    # We report errors ourselves; gRPC's own messages would break the JSON lines.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from promising.server.service import serve as run  # noqa: PLC0415  # as above
 

@@ -1,4 +1,4 @@
-"""The shell: statements over several lines, with history and completion."""
+"""The shell: multi-line statements, with history and completion."""
 
 import os
 from collections.abc import Iterable
@@ -55,9 +55,9 @@ HELP = r"""Statements end with a semicolon and may have several lines.
 
 
 def complete(text: str) -> bool:
-    """Whether a text is to be carried out: it ends with a semicolon that is in no string and no comment.
+    """Whether a text is ready to run: it ends with a semicolon outside strings and comments.
 
-    A command of the shell, and nothing at all, is complete, too.
+    A shell command and an empty text are complete.
 
     >>> complete("SHOW STREAMS;"), complete("SELECT ';"), complete("SELECT 1 -- ;"), complete("\\\\q"), complete("")
     (True, False, False, True, True)
@@ -72,7 +72,7 @@ def complete(text: str) -> bool:
 
 
 def history() -> History:
-    """Earlier statements, in the user's state folder, for the user alone; in memory if that cannot be."""
+    """Earlier statements, in a private file of the user's state folder; in memory if that is not writable."""
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "promising"
     file = folder / "history"
     try:
@@ -84,18 +84,18 @@ def history() -> History:
 
 
 class Names(Completer):
-    """Keywords, and the names of streams, summaries, queries and columns as the service has them."""
+    """Completes keywords, and the service's names of streams, summaries, queries and columns."""
 
     def __init__(self, session: "RemoteSession") -> None:
         self._session = session
         self._names: list[str] | None = None
 
     def forget(self) -> None:
-        """Names may have changed."""
+        """Drop cached names, which may have changed."""
         self._names = None
 
     def names(self) -> list[str]:
-        """All names, asked for once; none if they cannot be had, for completion is no reason to complain."""
+        """All names, fetched once; empty if that fails, since completion must not raise."""
         if self._names is None:
             self._names = []
             try:
@@ -126,7 +126,7 @@ class Names(Completer):
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it: in quotes, if it is no plain word or a reserved one.
+    """A name as SQL text: quoted if it is reserved or not a plain word.
 
     >>> quoted("store1"), quoted("my store"), quoted("select")
     ('store1', '"my store"', '"select"')
@@ -161,7 +161,7 @@ class Shell:
         )
 
     def run(self) -> None:
-        """Until Ctrl-D or \\q."""
+        """Run until Ctrl-D or \\q."""
         version = self._session.admin.version()
         self._state.say(f"promising {version.version} at {self._state.target}. \\h is help, \\q leaves.")
         while True:
@@ -195,7 +195,7 @@ class Shell:
 
 
 def _keys() -> KeyBindings:
-    """Enter carries a statement out when it is whole, and begins a new line when it is not."""
+    """Enter runs a complete statement, else begins a new line."""
     keys = KeyBindings()
 
     @keys.add("enter", filter=~has_completions)

@@ -1,4 +1,4 @@
-"""A Spark session for a command: how it is asked for, how it starts, and how it ends."""
+"""The Spark session of a command: options, start and stop."""
 
 import os
 import re
@@ -24,25 +24,25 @@ INSTALL = 'Spark is not installed here; install it with pip install "promising-t
 JAVA = "Spark needs Java 17 or newer; install it, or let JAVA_HOME say where it is"
 
 Master = Annotated[
-    str | None, typer.Option(metavar="URL", help=f"Where Spark runs, such as spark://HOST:7077; {LOCAL} if left out.")
+    str | None, typer.Option(metavar="URL", help=f"Spark master, such as spark://HOST:7077. Default: {LOCAL}.")
 ]
-SparkConf = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; once for each.")]
+SparkConf = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A Spark setting; repeatable.")]
 DriverMemory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="Memory of the Spark driver, such as 4g; locally, all that Spark has."),
+    typer.Option(metavar="SIZE", help="Memory of the Spark driver, such as 4g; in local mode, of all of Spark."),
 ]
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a Spark session runs, and with which settings."""
+    """Where a Spark session runs, and its settings."""
 
     master: str
     settings: dict[str, str]
 
     @classmethod
     def of(cls, master: str | None, conf: list[str] | None, memory: str | None) -> "Cluster":
-        """What the options say. A local one is reached from this machine alone."""
+        """A cluster from the options. A local one listens on loopback only."""
         place = master or LOCAL
         settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": _level()}
         if place.startswith("local"):
@@ -53,13 +53,13 @@ class Cluster:
 
     @contextmanager
     def session(self, name: str, failure: type[PromisingError]) -> Iterator["SparkSession"]:
-        """A session, until the block ends. What Spark raises in it is raised as ours, or as a `failure`."""
+        """A session for the block. Exceptions of Spark in it become ours, or a `failure`."""
         try:
-            from pyspark.errors import PySparkException  # noqa: PLC0415  # for those who have it
+            from pyspark.errors import PySparkException  # noqa: PLC0415  # optional
             from pyspark.sql import SparkSession  # noqa: PLC0415  # as above
         except ImportError:
             raise BadSettings(INSTALL) from None
-        from py4j.protocol import Py4JError  # noqa: PLC0415  # comes with pyspark
+        from py4j.protocol import Py4JError  # noqa: PLC0415  # part of pyspark
 
         _check_java()
         if self.master.startswith("local"):
@@ -81,7 +81,7 @@ class Cluster:
             spark.stop()
 
     def _not_started(self, problem: BaseException, said: str) -> str:
-        """Why there is no session. If not even Java could tell, the reason is in what it wrote to stderr."""
+        """Why the session did not start. If Java itself failed, the reason is in its stderr."""
         why = _line(problem)
         if "JAVA_GATEWAY_EXITED" in str(problem):
             lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("WARNING:", "\tat "))]
@@ -90,7 +90,7 @@ class Cluster:
 
 
 def _level() -> str:
-    """What Spark logs: as a rule nothing, since what goes wrong is raised, too."""
+    """Spark's log level: off by default, since errors are raised, too."""
     return "WARN" if os.environ.get("PROMISING_DEBUG") == "1" else "OFF"
 
 
@@ -104,9 +104,9 @@ def _check_java() -> None:
 
 @contextmanager
 def _aside() -> Iterator[Any]:
-    """While it lasts stderr goes to a file, and for good with what is started meanwhile; gives what reads it.
+    """Redirect stderr to a file within the block, permanently for child processes; yields its reader.
 
-    Spark writes to it whatever its settings say, which would go through the bars.
+    Spark writes to stderr whatever its settings, which would break the progress bars.
     """
     if os.environ.get("PROMISING_DEBUG") == "1":
         yield lambda: ""
@@ -128,7 +128,7 @@ def _aside() -> Iterator[Any]:
 
 
 def _ours(problem: BaseException) -> PromisingError | None:
-    """The error of ours that a task ended with, if it did.
+    """The error of ours with which a task failed, if any.
 
     >>> _ours(Exception("Job aborted\\npromising.errors.DataDamaged: a.parquet fails its checksum\\n  at org"))
     DataDamaged('a.parquet fails its checksum')
@@ -140,7 +140,7 @@ def _ours(problem: BaseException) -> PromisingError | None:
 
 
 def _line(problem: BaseException) -> str:
-    """The first line that says something, without the classes and the places in Java."""
+    """The first informative line, without Java classes and locations."""
     java = getattr(problem, "java_exception", None)
     text = str(problem if java is None else java.toString())
     lines = [line.strip() for line in text.splitlines() if line.strip()]

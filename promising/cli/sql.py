@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(asked: State, session: "RemoteSession", statement: "Statement") -> None:
-    """Carry out a statement, and write what comes of it to stdout. Errors tell their place in the whole text."""
+    """Run a statement and write its result to stdout. Errors give their position in the whole text."""
     from promising.cli.answer_output import show_answer  # noqa: PLC0415  # Arrow: not for `--help`
     from promising.cli.statement_result import show_result  # noqa: PLC0415  # as above
 
@@ -39,10 +39,10 @@ def sql(
         Path | None, typer.Option("--file", "-f", metavar="FILE", help="A file of statements; - is stdin.")
     ] = None,
 ) -> None:
-    """Carry out statements, or open a shell.
+    """Run statements, or open a shell.
 
     Statements are given here, in a file or through a pipe; without any of these a shell opens.
-    Of several, all are parsed before the first runs, and the first that fails ends it.
+    All are parsed before the first runs; the first that fails ends the run.
     """
     if statement is not None and file is not None:
         raise typer.BadParameter("give a statement or a file, not both")

@@ -1,4 +1,4 @@
-"""What `execute` gives, on stdout."""
+"""Write the result of `execute` to stdout."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_result(state: State, found: "Done | pa.Table | Explanation | Answer") -> None:
-    """Anything but an answer that is under way."""
+    """Show any result but a running answer."""
     if isinstance(found, Done):
         show_done(state, found)
     elif isinstance(found, Explanation):
@@ -31,7 +31,7 @@ def show_result(state: State, found: "Done | pa.Table | Explanation | Answer") -
 
 
 def show_done(state: State, done: Done) -> None:
-    """A statement that defines something gives no data: people get a message, JSON an object, CSV and Arrow nothing."""
+    """Show a statement without data: a message as a table, an object as JSON, nothing as CSV and Arrow."""
     if state.output is Output.TABLE:
         print_text(clean(done.message))
     elif state.output is Output.JSON:
@@ -41,7 +41,7 @@ def show_done(state: State, done: Done) -> None:
 
 
 def show_explanation(told: Explanation) -> None:
-    """The text of a plan."""
+    """Print a plan as text."""
     print_text(clean(str(told)))
 
 

@@ -1,4 +1,4 @@
-"""`status` and `top`: how a service fares, in one look, or in samples with rates."""
+"""`status` and `top`: the state of a service, once, or in samples with rates."""
 
 import os
 import select
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from promising.client.admin import Admin, RunningQuery, StandingQuery, Stats
     from promising.client.connection import Connection
 
-LISTED = 40  # continuous queries that a table shows
+LISTED = 40  # continuous queries in a table
 NARROW = 8  # characters of a bar in a row
-ENDS = {"error": "error target"}  # how queries end, where the name alone would say something else
+ENDS = {"error": "error target"}  # how queries end, where the name alone would mislead
 
 
 def status(ctx: typer.Context) -> None:
-    """Tell how the service is: uptime, memory, streams, summaries."""
+    """Show service status: uptime, memory, streams, summaries."""
     with state(ctx).dial() as connection:
         _show_status(state(ctx), connection)
 
 
 def top(
     ctx: typer.Context,
-    once: Annotated[bool, flag("--once", "Print one sample, and end.")] = False,
-    every: Annotated[float | None, span(seconds, "Time between two samples. Default: 1s.")] = None,
+    once: Annotated[bool, flag("--once", "Print one sample and exit.")] = False,
+    every: Annotated[float | None, span(seconds, "Interval between samples. Default: 1s.")] = None,
 ) -> None:
     """Watch rates and queries live; q or Ctrl-C ends it.
 
-    Without a terminal it prints one sample, as with --once. Which queries run is told to those with the role admin.
+    Without a terminal it prints one sample, as with --once. Running queries are shown to the role admin only.
     """
     with state(ctx).dial() as connection:
         _show_top(state(ctx), _admin(connection), once, 1.0 if every is None else max(every, 0.05))
@@ -60,7 +60,6 @@ def _admin(connection: "Connection") -> "Admin":
 
 
 def _show_status(asked: State, connection: "Connection") -> None:
-    """Version, uptime, memory, streams, summaries."""
     from promising.client.listings import list_streams, list_summaries  # noqa: PLC0415  # as above
 
     admin = _admin(connection)
@@ -87,7 +86,7 @@ def _show_status(asked: State, connection: "Connection") -> None:
 
 
 def _standing(admin: "Admin") -> "list[StandingQuery] | None":
-    """How continuous queries fare; None for those who may not know."""
+    """Status of continuous queries; None without the role for it."""
     try:
         return admin.standing()
     except Forbidden:
@@ -150,7 +149,7 @@ def _stand(stats: "Stats", standing: "list[StandingQuery]") -> str:
 
 
 def _standing_columns(standing: "list[StandingQuery]") -> tuple[list[list[str]], list[bool]]:
-    """A table of continuous queries; those that are farthest behind come first, and no more than fit on a page."""
+    """A table of the continuous queries with the greatest lag, at most a page."""
     shown = sorted(standing, key=lambda query: (not query.failure, -query.lag, query.name.lower()))[:LISTED]
     columns = [
         ["continuous query", *(clean(query.name, "") for query in shown)],
@@ -190,35 +189,35 @@ def _parts(counts: dict[str, int], what: str) -> str:
 
 @dataclass(frozen=True)
 class StatusSample:
-    """Two looks at a service, some time apart."""
+    """Two consecutive readings of a service's counters."""
 
     before: "Stats"
     now: "Stats"
     seconds: float
     queries: "list[RunningQuery] | None"
-    """None for those who may not know."""
+    """None without the role for it."""
     standing: "list[StandingQuery] | None" = None
     stood: "dict[str, StandingQuery]" = field(default_factory=dict)
-    """Continuous queries at the look before, by name."""
+    """Continuous queries at the previous reading, by name."""
 
     def grown(self, query: "StandingQuery", name: str) -> float:
-        """How much a counter of a continuous query grows in a second."""
+        """Growth of a counter of a continuous query, per second."""
         before = self.stood.get(query.name)
         grown = getattr(query, name) - (0 if before is None else getattr(before, name))
         return max(float(grown), 0.0) / max(self.seconds, 1e-9)
 
     def rate(self, name: str) -> float:
-        """How much a counter grows in a second."""
+        """Growth of a counter, per second."""
         return float(getattr(self.now, name) - getattr(self.before, name)) / max(self.seconds, 1e-9)
 
     def rate_of(self, name: str) -> float:
-        """How much a sum of counters grows in a second."""
+        """Growth of a sum of counters, per second."""
         grown = sum(getattr(self.now, name).values()) - sum(getattr(self.before, name).values())
         return float(grown) / max(self.seconds, 1e-9)
 
 
 def samples(admin: "Admin", every: float, wait: Any = time.sleep) -> Iterator[StatusSample]:
-    """A sample after each pause; `wait` makes the pauses, and ends it by returning True."""
+    """A sample after each pause; `wait` pauses, and ends the iteration by returning True."""
     allowed = True
     before, stood = admin.stats(), {query.name: query for query in _standing(admin) or ()}
     while not wait(every):
@@ -234,7 +233,6 @@ def samples(admin: "Admin", every: float, wait: Any = time.sleep) -> Iterator[St
 
 
 def _show_top(asked: State, admin: "Admin", once: bool, every: float) -> None:
-    """Live on a terminal, else one sample."""
     if once or not interactive():
         sample = next(samples(admin, every))
         write_facts(asked.output, _facts(sample), lambda: out().print(_TopScreen(asked.target, sample)))
@@ -249,7 +247,7 @@ def _show_top(asked: State, admin: "Admin", once: bool, every: float) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Any]:
-    """A wait that a press of q ends early, and which is then True. Keys are read one by one, and not shown."""
+    """A wait that returns True early if q is pressed. Keys are read unbuffered and not echoed."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
 
@@ -318,7 +316,7 @@ def _facts(sample: StatusSample) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _TopScreen:
-    """One sample, to be seen."""
+    """Display of one sample."""
 
     target: str
     sample: StatusSample
@@ -366,7 +364,7 @@ class _TopScreen:
         return Group(*parts)
 
     def _standing(self, standing: "list[StandingQuery]") -> Table:
-        """Continuous queries: those that have failed, then those farthest behind, then those that take most CPU."""
+        """Continuous queries: failed ones first, then by lag, then by CPU."""
         sample = self.sample
         table = plain_table()
         table.add_column("continuous query", overflow="ellipsis", no_wrap=True)

@@ -1,4 +1,4 @@
-"""`backup`, `restore`, `verify`, `repair`: on a directory of data, without a service."""
+"""`backup`, `restore`, `verify`, `repair`: on a data directory, without a service."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,18 +21,20 @@ if TYPE_CHECKING:
 
 Data = Annotated[
     Path,
-    typer.Argument(metavar="DATA", help="The directory, as `promising serve --data` has it.", show_default=False),
+    typer.Argument(metavar="DATA", help="Data directory, as in `promising serve --data`.", show_default=False),
 ]
 
 
 def backup(
     ctx: typer.Context,
     data: Data,
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Where to; new, or empty.", show_default=False)],
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="Target directory; new or empty.", show_default=False)
+    ],
 ) -> None:
-    """Copy all data as it is at one moment; a service may go on with it meanwhile.
+    """Copy all data as of one moment; a service may keep running on it.
 
-    The copy is a directory like DATA, checked as it is written: `promising serve --data TARGET` would serve it.
+    The copy is a directory like DATA, checked as it is written: `promising serve --data TARGET` can serve it.
     """
     from promising.index.storage import backup as storage  # noqa: PLC0415  # Arrow and numba: not for `--help`
 
@@ -46,11 +48,11 @@ def backup(
 def restore(
     ctx: typer.Context,
     source: Annotated[
-        Path, typer.Argument(metavar="BACKUP", help="What `promising backup` has made.", show_default=False)
+        Path, typer.Argument(metavar="BACKUP", help="Backup made by `promising backup`.", show_default=False)
     ],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Where to; new, or empty.", show_default=False)],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Target directory; new or empty.", show_default=False)],
 ) -> None:
-    """Make a directory of data from a backup, every file of it checked."""
+    """Create a data directory from a backup; every file is checked."""
     from promising.index.storage import backup as storage  # noqa: PLC0415  # as above
 
     with _bar(state(ctx), "restore") as told:
@@ -59,9 +61,9 @@ def restore(
 
 
 def verify(ctx: typer.Context, data: Data) -> None:
-    """Check every file, every rule, and the summaries against the tuples.
+    """Check every file, every invariant, and the summaries against the tuples.
 
-    Nothing is changed. Stop the service first, or verify a backup. Exit code 1 says that data is damaged.
+    Nothing is changed. Stop the service first, or verify a backup. Exit code 1 means that data is damaged.
     """
     import pyarrow as pa  # noqa: PLC0415  # as above
 
@@ -85,11 +87,11 @@ def verify(ctx: typer.Context, data: Data) -> None:
 def repair(
     ctx: typer.Context,
     data: Data,
-    yes: Annotated[bool, flag("--yes", "Do it, and do not ask.")] = False,
+    yes: Annotated[bool, flag("--yes", "Do not ask for confirmation.")] = False,
 ) -> None:
-    """Keep what can be read, and set the rest aside.
+    """Keep what is readable, and set the rest aside.
 
-    Stop the service first, and make a copy. What is lost is told, and stays in the folder `aside`.
+    Stop the service first, and make a copy. What is lost is reported, and moved to the folder `aside`.
     """
     import pyarrow as pa  # noqa: PLC0415  # as above
 
@@ -111,7 +113,7 @@ def repair(
 
 @contextmanager
 def _bar(asked: State, doing: str) -> Iterator[Callable[[int, int, str], None]]:
-    """Shows how far something has come, where somebody looks."""
+    """A progress bar, on a terminal."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(24),

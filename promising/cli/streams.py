@@ -1,4 +1,4 @@
-"""`create-stream` and `create-summary`; and statements that commands write for the user."""
+"""`create-stream` and `create-summary`; and helpers for generated statements."""
 
 import re
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from promising.client.session import RemoteSession, Result
 
-IfNotExists = Annotated[bool, flag("--if-not-exists", "That it is there already is no error.")]
+IfNotExists = Annotated[bool, flag("--if-not-exists", "Do nothing if it exists.")]
 
 
 def name_sql(name: str) -> str:
-    """A name as SQL takes it, in quotes unless it is quoted already.
+    """A name as SQL text, quoted unless it is already.
 
     >>> name_sql("my store"), name_sql('"x"')
     ('"my store"', '"x"')
@@ -30,19 +30,13 @@ def name_sql(name: str) -> str:
 
 def create_stream(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the new stream.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new stream.", show_default=False)],
     column: Annotated[
         list[str],
-        typer.Option(
-            metavar='"NAME TYPE"', help="A column, such as 'price DOUBLE'; once for each.", show_default=False
-        ),
+        typer.Option(metavar='"NAME TYPE"', help="A column, such as 'price DOUBLE'; repeatable.", show_default=False),
     ],
-    time: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column that has the event time.", show_default=False)
-    ],
-    lateness: Annotated[
-        int | None, span(micros, "How far the watermark stays behind the latest event time, such as 5m.")
-    ] = None,
+    time: Annotated[str, typer.Option(metavar="COLUMN", help="Event time column.", show_default=False)],
+    lateness: Annotated[int | None, span(micros, "Watermark delay behind the latest event time, such as 5m.")] = None,
     if_not_exists: IfNotExists = False,
 ) -> None:
     """Create a stream.
@@ -65,19 +59,19 @@ def create_stream(
 
 def create_summary(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the new summary.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new summary.", show_default=False)],
     on: Annotated[str, typer.Option(metavar="STREAM", help="The stream to summarise.", show_default=False)],
     key: Annotated[
         str, typer.Option(metavar="COLUMN", help="The column to summarise: integers or strings.", show_default=False)
     ],
-    granularity: Annotated[int, span(micros, "The span of the finest granularity, such as 60s.")],
+    granularity: Annotated[int, span(micros, "Span of the finest granularity, such as 60s.")],
     collapse: Annotated[
         str,
-        typer.Option(metavar="RATE,DEPTH", help="How many times as long each further granularity is, and how many."),
+        typer.Option(metavar="RATE,DEPTH", help="Length ratio of successive granularities, and their number."),
     ] = "4,5",
-    structure: Annotated[Structure, typer.Option(help="How it is built.")] = Structure.ADAPTIVE,
+    structure: Annotated[Structure, typer.Option(help="Structure of the summary.")] = Structure.ADAPTIVE,
     option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=NUMBER", help="Such as buckets=32; once for each.")
+        list[str] | None, typer.Option(metavar="NAME=NUMBER", help="An option, such as buckets=32; repeatable.")
     ] = None,
     if_not_exists: IfNotExists = False,
 ) -> None:
@@ -103,7 +97,7 @@ def _execute(asked: State, sql: str) -> None:
 
 
 def execute(session: "RemoteSession", sql: str) -> "Result":
-    """Carry out a statement that the user did not write: its errors do not show it."""
+    """Run a generated statement: its errors do not show it."""
     try:
         return session.execute(sql)
     except (StatementError, DefinitionError) as problem:
@@ -111,7 +105,7 @@ def execute(session: "RemoteSession", sql: str) -> "Result":
 
 
 def table_of(session: "RemoteSession", sql: str) -> "pa.Table":
-    """What a SHOW or a DESCRIBE gives."""
+    """The table of a SHOW or a DESCRIBE."""
     import pyarrow as pa  # noqa: PLC0415  # slow to load: not for `--help`
 
     table = session.execute(sql)

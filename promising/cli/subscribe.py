@@ -1,4 +1,4 @@
-"""`subscribe`: the view of a continuous query, drawn again with each change, or the changes."""
+"""`subscribe`: the view of a continuous query, redrawn with each change, or its changes."""
 
 from dataclasses import dataclass
 from itertools import count as numbers
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from promising.client.subscriptions import RemoteSubscription
     from promising.query.standing.subscription import Delta
 
-LOOK = 0.25  # seconds between two looks at whether the connection is there
-FOREVER = 1 << 60  # ends after this are none
+LOOK = 0.25  # seconds between two checks of the connection
+FOREVER = 1 << 60  # ends after this count as none
 
 
 def subscribe(
     ctx: typer.Context,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A continuous query.", show_default=False)],
-    deltas: Annotated[bool, flag("--deltas", "Print what changes, a line for each row, instead of the view.")] = False,
-    once: Annotated[bool, flag("--once", "Print the view as it stands, and end.")] = False,
+    deltas: Annotated[bool, flag("--deltas", "Print changes, one line per row, instead of the view.")] = False,
+    once: Annotated[bool, flag("--once", "Print the current view and exit.")] = False,
     changes: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=1, help="End after so many changes of the view.")
+        int | None, typer.Option(metavar="NUMBER", min=1, help="Exit after this many changes of the view.")
     ] = None,
     rows: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Rows of the view to show.")] = SHOWN,
     resume: Annotated[
-        str | None, typer.Option(metavar="TOKEN", help="With --deltas: go on after the change that it came with.")
+        str | None, typer.Option(metavar="TOKEN", help="With --deltas: resume after the change with this token.")
     ] = None,
 ) -> None:
     """Watch the view of a continuous query live; Ctrl-C ends it.
 
-    Without a terminal it prints what changes, as with --deltas; with --output json an object for each change.
+    Without a terminal it prints changes, as with --deltas; with --output json one object per change.
     """
     asked = state(ctx)
     if once and (deltas or changes is not None):
@@ -59,7 +59,7 @@ def subscribe(
 
 
 def _show_once(asked: State, session: "RemoteSession", query: str) -> None:
-    """The view as it stands."""
+    """Print the current view."""
     from promising.cli.formats import write_table  # noqa: PLC0415  # Arrow: not for `--help`
 
     with session.subscribe(query) as subscription:
@@ -68,7 +68,7 @@ def _show_once(asked: State, session: "RemoteSession", query: str) -> None:
 
 
 def _show_view(asked: State, session: "RemoteSession", query: str, rows: int, changes: int | None) -> bool:
-    """The view on a terminal, drawn again with each change; False if there is none to draw it on, or no view."""
+    """Show the view on a terminal, redrawn with each change; False without a terminal or a view."""
     if not interactive() or asked.output is Output.JSON:
         return False
     with session.subscribe(query) as subscription:
@@ -96,7 +96,7 @@ def _show_view(asked: State, session: "RemoteSession", query: str, rows: int, ch
 def _show_changes(
     asked: State, session: "RemoteSession", query: str, changes: int | None, token: str | None = None
 ) -> None:
-    """What changes, as it comes."""
+    """Print changes as they arrive."""
     with session.subscribe(query, token) as subscription:
         try:
             for seen, delta in enumerate(subscription, 1):
@@ -139,7 +139,7 @@ def _end(end: int) -> Any:
 
 
 def _print(delta: "Delta") -> None:
-    """A line for the time, and one for each row that came or went."""
+    """Print a line for the time, and one for each inserted or retracted row."""
     from promising.cli.formats import time_text  # noqa: PLC0415  # as above
     from promising.wire_changes import BEGINNING  # noqa: PLC0415  # as above
 
@@ -174,14 +174,14 @@ def _lines(table: "pa.Table") -> list[str]:
 
 @dataclass
 class _ViewScreen:
-    """A view, to be seen."""
+    """Live display of a view."""
 
     subscription: "RemoteSubscription"
     rows: int
     last: "Delta | None" = None
 
     def take(self, delta: "Delta") -> None:
-        """A change that is in the view."""
+        """Add a change that the view includes."""
         self.last = delta
 
     def __rich__(self) -> Group:

@@ -1,4 +1,4 @@
-"""Text on stdout that needs no Arrow: columns, counts, sizes, and one thing with many sides."""
+"""Text on stdout without Arrow: columns, counts, sizes, and records."""
 
 import json
 import math
@@ -16,12 +16,12 @@ from promising.cli.context import Output
 
 
 def print_text(text: str) -> None:
-    """Lines for people; a terminal breaks them where it ends."""
+    """Print lines, wrapped to the terminal."""
     out().print(Text(text), soft_wrap=True)
 
 
 def print_columns(columns: Sequence[Sequence[str]], rights: Sequence[bool]) -> None:
-    """Columns of text, the first of each its heading, side by side."""
+    """Print columns of text side by side; the first entry of each is its heading."""
     console = out()
     if console.is_terminal:
         console.print(rich_columns(columns, rights))
@@ -38,7 +38,7 @@ def print_columns(columns: Sequence[Sequence[str]], rights: Sequence[bool]) -> N
 
 
 def rich_columns(columns: Sequence[Sequence[str]], rights: Sequence[bool]) -> Table:
-    """Columns of text, the first of each its heading, to show on a terminal."""
+    """The same columns as a table for a terminal."""
     made = plain_table()
     for column, is_right in zip(columns, rights, strict=True):
         made.add_column(Text(column[0]), justify="right" if is_right else "left", overflow="fold")
@@ -48,12 +48,12 @@ def rich_columns(columns: Sequence[Sequence[str]], rights: Sequence[bool]) -> Ta
 
 
 def plain_table() -> Table:
-    """A table as all commands draw it."""
+    """A table in the style of all commands."""
     return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
 
 
 def count(number: float, one: str, many: str | None = None) -> str:
-    """How many of something.
+    """A count with its noun.
 
     >>> count(1, "row"), count(1234, "row"), count(2, "summary", "summaries")
     ('1 row', '1,234 rows', '2 summaries')
@@ -62,7 +62,7 @@ def count(number: float, one: str, many: str | None = None) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes for people.
+    """Bytes as text.
 
     >>> size(512), size(1_500_000)
     ('512 B', '1.5 MB')
@@ -75,7 +75,7 @@ def size(number: float) -> str:
 
 
 def print_damages(found: list[str]) -> None:
-    """What cannot be read, and what to do about it."""
+    """Print what is damaged, and what to do about it."""
     for what in found:
         out().print(Text.assemble(("damaged    ", "bold red"), clean(what)), soft_wrap=True)
     if found:
@@ -83,7 +83,7 @@ def print_damages(found: list[str]) -> None:
 
 
 def write_facts(output: Output, facts: dict[str, Any], show: Callable[[], None]) -> None:
-    """One thing with many sides: shown to people, an object in JSON, one row in CSV and Arrow."""
+    """Write one record: by `show` for people, an object in JSON, one row in CSV and Arrow."""
     if output is Output.TABLE:
         show()
     elif output is Output.JSON:
@@ -93,7 +93,7 @@ def write_facts(output: Output, facts: dict[str, Any], show: Callable[[], None])
             name: json.dumps(jsonable(value)) if isinstance(value, dict | list | tuple) else value
             for name, value in facts.items()
         }
-        import pyarrow as pa  # noqa: PLC0415  # slow to load, and not for people
+        import pyarrow as pa  # noqa: PLC0415  # slow to load; not needed for a table
 
         from promising.cli.formats import write_table  # noqa: PLC0415  # as above
 
@@ -101,12 +101,12 @@ def write_facts(output: Output, facts: dict[str, Any], show: Callable[[], None])
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on a line of its own."""
+    """Print one JSON value on its own line."""
     sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def jsonable(value: Any) -> Any:
-    """A value as JSON has it: times in ISO 8601, spans in seconds, numbers that are none as strings."""
+    """A value for JSON: times in ISO 8601, durations in seconds, NaN and infinities as strings."""
     if isinstance(value, dict):
         return {str(name): jsonable(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""`token`: who may call a service, and as what. On the file that the service reads, without the service."""
+"""`token`: access tokens and their roles, in the file that the service reads; needs no running service."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,24 +16,24 @@ from promising.cli.text_output import print_json
 if TYPE_CHECKING:
     from promising.server.access_tokens import TokenStore
 
-app = typer.Typer(name="token", help="Make, list and revoke tokens.", no_args_is_help=True)
+app = typer.Typer(name="token", help="Create, list and revoke tokens.", no_args_is_help=True)
 Store = Annotated[
     Path | None,
-    typer.Option("--tokens", metavar="FILE", help="The file of tokens. Default: the setting auth.tokens."),
+    typer.Option("--tokens", metavar="FILE", help="Token file. Default: the setting auth.tokens."),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Whom it is for.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token's owner.", show_default=False)]
 
 
 @app.command("create")
 def create(
     ctx: typer.Context,
     name: Name,
-    role: Annotated[list[Role], typer.Option(help="What it allows; once for each.", show_default=False)],
-    expires: Annotated[float | None, span(seconds, "After which it is no longer good, such as 30d.")] = None,
+    role: Annotated[list[Role], typer.Option(help="A role of the token; repeatable.", show_default=False)],
+    expires: Annotated[float | None, span(seconds, "Lifetime of the token, such as 30d.")] = None,
     tokens: Store = None,
     config: Config = None,
 ) -> None:
-    """Make a token. Its secret is written to stdout, once; only a hash of it is kept."""
+    """Create a token. Its secret is written to stdout once; only its hash is stored."""
     store = _store(tokens, config)
     try:
         secret = store.create(name, [one.value for one in role], expires)
@@ -50,7 +50,7 @@ def create(
 
 @app.command("list")
 def list_(ctx: typer.Context, tokens: Store = None, config: Config = None) -> None:
-    """List tokens; their secrets are not known."""
+    """List tokens, without their secrets."""
     import pyarrow as pa  # noqa: PLC0415  # Arrow: not for `--help`
 
     from promising.cli.formats import write_table  # noqa: PLC0415  # as above
@@ -76,7 +76,7 @@ def list_(ctx: typer.Context, tokens: Store = None, config: Config = None) -> No
 
 @app.command("revoke")
 def revoke(ctx: typer.Context, name: Name, tokens: Store = None, config: Config = None) -> None:
-    """Revoke a token: it is refused from the next call on."""
+    """Revoke a token: the next call with it is refused."""
     store = _store(tokens, config)
     try:
         store.revoke(name)

@@ -1,4 +1,4 @@
-"""`warmup`: every kernel compiled, before anybody waits for one."""
+"""`warmup`: compile every kernel ahead of time."""
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -10,7 +10,7 @@ from promising.cli.progress_bars import progress
 def warmup(ctx: typer.Context) -> None:
     """Compile all kernels now, instead of when first used.
 
-    They are stored in the user's cache folder, or in PROMISING_CACHE_DIR, and serve every later process.
+    They are stored in the user's cache folder, or in PROMISING_CACHE_DIR, for every later process.
     Takes a minute on two cores.
     """
     from promising.summaries.kernels.jit import cache_root  # noqa: PLC0415  # numba: not for `--help`

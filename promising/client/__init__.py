@@ -1,6 +1,6 @@
-"""A session on a service, over gRPC: the methods, results and errors of the one in process.
+"""A session on a service over gRPC, with the methods, results and errors of the local one.
 
-Nothing here compiles anything: a client starts in the time that gRPC and Arrow take to load.
+Nothing here compiles kernels: a client starts as fast as gRPC and Arrow load.
 """
 
 from typing import TYPE_CHECKING

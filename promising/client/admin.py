@@ -1,4 +1,4 @@
-"""What a service tells about itself: its version, settings, counters, and the queries under way."""
+"""A service's own status: version, settings, counters, and running queries."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Version:
-    """Of promising and of Python."""
+    """Versions of promising and of Python."""
 
     version: str
     python: str
@@ -22,11 +22,11 @@ class Version:
 
 @dataclass(frozen=True)
 class Stats:
-    """Counters since the start of a service, and sizes now.
+    """Counters since the service started, and current sizes.
 
-    `refused` counts tuples by reason, `answered` queries by how they ended, `damages` tells what of a stream cannot be
-    read. `data` is the directory of the data, for the role admin. Times are in microseconds since the epoch, the uptime
-    in microseconds.
+    `refused` counts tuples by reason, `answered` queries by outcome; `damages` lists unreadable parts of streams.
+    `data` is the data directory, for the role admin. Times are in microseconds since the epoch, the uptime in
+    microseconds.
     """
 
     started: int
@@ -57,12 +57,12 @@ class Stats:
 
 @dataclass(frozen=True)
 class StandingQuery:
-    """How a continuous query fares: counters since the start of the service, and sizes now.
+    """Status of a continuous query: counters since the service started, and current sizes.
 
-    `watermark` is the time its view stands at, in microseconds since the epoch, None before the first tuple; `lag` is
-    how far that is behind what has arrived, in microseconds. `came` and `went` count rows of the view, `late` tuples
-    that had ended before they arrived, `shed` results expected that were given up. `budget` is CPU seconds a second,
-    None without a limit. `failure` says why it has stopped; it is empty while it goes on.
+    `watermark` is the event time of its view, in microseconds since the epoch, None before the first tuple; `lag` is
+    how far that is behind the arrived tuples, in microseconds. `came` and `went` count rows inserted into and retracted
+    from the view, `late` tuples that had expired on arrival, `shed` expected results that were dropped. `budget` is CPU
+    seconds per second, None without a limit. `failure` is why it has stopped; empty while it runs.
     """
 
     name: str
@@ -85,7 +85,7 @@ class StandingQuery:
 
 @dataclass(frozen=True)
 class RunningQuery:
-    """A query under way. Before its first frame there is no progress; `waiting`: for its reader."""
+    """A running query. Before its first frame there is no progress; `waiting`: for its consumer."""
 
     query_id: str
     client: str
@@ -96,13 +96,13 @@ class RunningQuery:
 
 
 class Admin:
-    """The part of a session that asks about the service. Settings and queries need the role admin."""
+    """The part of a session that queries the service's status. Settings and queries need the role admin."""
 
     def __init__(self, ask: Callable[[Ask[Any]], Any]) -> None:
         self._ask = ask
 
     def version(self) -> Version:
-        """Which version runs."""
+        """The versions."""
         told = self._ask(Ask("admin", "GetVersion", admin_pb2.GetVersionRequest(), lambda told: told))
         return Version(told.version, told.python)
 
@@ -170,8 +170,8 @@ class Admin:
         ]
 
     def queries(self) -> list[RunningQuery]:
-        """Queries under way, the oldest first."""
-        from promising import wire  # noqa: PLC0415  # Arrow: not for those who ask for counters alone
+        """Running queries, the oldest first."""
+        from promising import wire  # noqa: PLC0415  # Arrow: not needed for counters
 
         told = self._ask(Ask("admin", "ListQueries", admin_pb2.ListQueriesRequest(), lambda told: told))
         return [

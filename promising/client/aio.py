@@ -1,4 +1,4 @@
-"""A session on a service, for asyncio: the methods of `RemoteSession`, to be awaited."""
+"""A session on a service for asyncio: the methods of `RemoteSession` as coroutines."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -41,7 +41,7 @@ def connect(
     progress: bool = False,
     max_message_bytes: int = SENT,
 ) -> "AsyncSession":
-    """As `promising.connect`, for use in the event loop that runs now. The first call connects."""
+    """As `promising.connect`, for the running event loop. The first call connects."""
     where = place(target, token=token, ca=ca, certificate=certificate, key=key, max_message_bytes=max_message_bytes)
     return AsyncSession(AsyncConnection(where, timeout, Retries(retries)), progress)
 
@@ -50,7 +50,7 @@ Result: TypeAlias = Done | pa.Table | Explanation | AsyncAnswer
 
 
 class AsyncSession:
-    """The session of a service, used in one event loop. Each method is that of `RemoteSession`, to be awaited."""
+    """A session of one event loop. Each method is that of `RemoteSession`, as a coroutine."""
 
     def __init__(self, connection: AsyncConnection, progress: bool) -> None:
         self._connection = connection
@@ -62,11 +62,11 @@ class AsyncSession:
     # --- statements ----------------------------------------------------------------------------------------------
 
     async def execute(self, sql: str) -> Result:
-        """Carry out one statement."""
+        """Run one statement."""
         return await self._execute(statements.one(sql))
 
     async def execute_many(self, sql: str) -> list[Result]:
-        """Carry out the statements between semicolons, one after the other, up to the first that fails."""
+        """Run the statements between semicolons in order, up to the first that fails."""
         return [await self._execute(statement) for statement in statements.many(sql)]
 
     async def _execute(self, statement: statements.Statement) -> Result:
@@ -78,7 +78,7 @@ class AsyncSession:
             raise statement.placed(problem) from None
 
     async def advance(self, stream: str, watermark: int) -> None:
-        """Say that nothing before `watermark` is expected any more, in microseconds of event time."""
+        """Declare that no tuple before `watermark` is expected, in microseconds of event time."""
         await self._ask(calls.advance(stream, watermark))
 
     # --- tuples in -----------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class AsyncSession:
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Appended:
-        """Add tuples; what holds is said at `RemoteSession.ingest`."""
+        """Add tuples; guarantees as for `RemoteSession.ingest`."""
         return await self._ingest.one(stream, table, strict, producer, sequence)
 
     async def ingest_many(
@@ -103,27 +103,27 @@ class AsyncSession:
         strict: bool = False,
         on_ack: Callable[[Appended], None] | None = None,
     ) -> Appended:
-        """Add many tables over one call, several of them under way at a time; the sums of all."""
+        """Add many tables over one call, several in flight at a time; returns the totals."""
         return await self._ingest.many(stream, tables, strict, on_ack)
 
     # --- packages in ---------------------------------------------------------------------------------------------
 
     async def load_plan(self, stream: str) -> "LoadPlan":
-        """What a loader must know of a stream to build a package for it."""
+        """What a loader needs to build a package for a stream."""
         return await self._ask(calls.load_plan(stream))
 
     async def attach(self, stream: str, path: str, token: str) -> "Attached":
-        """Add a package; what holds is said at `RemoteSession.attach`."""
+        """Add a package; guarantees as for `RemoteSession.attach`."""
         return await self._ask(calls.attach(stream, path, token))
 
     # --- tables in -----------------------------------------------------------------------------------------------
 
     async def load_table(self, name: str, rows: Batch, mode: "Mode" = "upsert") -> "Changed":
-        """Put rows into a reference table; what holds is said at `RemoteSession.load_table`."""
+        """Write rows to a reference table; guarantees as for `RemoteSession.load_table`."""
         return await self._ingest.load_table(name, rows, mode)
 
     async def table(self, name: str) -> pa.Table:
-        """What a reference table has now."""
+        """The current rows of a reference table."""
         return await self._gather(calls.read_table(name))
 
     # --- queries -------------------------------------------------------------------------------------------------
@@ -131,15 +131,15 @@ class AsyncSession:
     async def query(
         self, sql: str, budget: Budget = None, seed: int | None = None, *, progress: bool | None = None
     ) -> AsyncAnswer:
-        """Ask a SELECT. Errors in the statement are raised here; the service works while the answer is read."""
+        """Run a SELECT. Errors in the statement are raised here; the service works while the answer is read."""
         return await self._answer(calls.query(sql, budget, seed), progress)
 
     async def resume(self, token: str, budget: Budget = None, *, progress: bool | None = None) -> AsyncAnswer:
-        """Go on with an answer that was cut."""
+        """Resume an answer that was cut."""
         return await self._answer(calls.resume(token, budget), progress)
 
     async def query_many(self, statements: Sequence[str]) -> list[pa.Table]:
-        """The answers to many SELECTs, each exact, which share their reading where they can."""
+        """The exact answers to many SELECTs, which share scans where possible."""
         return await self._gather(calls.query_many(statements))
 
     async def explain(
@@ -154,29 +154,29 @@ class AsyncSession:
     # --- continuous queries --------------------------------------------------------------------------------------
 
     async def subscribe(self, name: str, token: str | None = None) -> AsyncSubscription:
-        """Watch a continuous query; what holds is said at `RemoteSession.subscribe`."""
+        """Watch a continuous query; guarantees as for `RemoteSession.subscribe`."""
         return await self._watching.subscribe(name, token)
 
     async def poll(
         self, subscriptions: Iterable[AsyncSubscription], timeout: float | None = 0.0
     ) -> dict[AsyncSubscription, Delta]:
-        """The next change of each of these; what holds is said at `RemoteSession.poll`."""
+        """The next change of each subscription; guarantees as for `RemoteSession.poll`."""
         return await self._watching.poll(subscriptions, timeout)
 
-    # --- for those who read elsewhere ----------------------------------------------------------------------------
+    # --- external readers ----------------------------------------------------------------------------------------
 
     async def plan_scan(self, sql: str, *, share: float = 1.0) -> ScanPlan:
-        """Where the tuples lie that a SELECT is about, the most promising first."""
+        """The locations of a SELECT's tuples, the most promising first."""
         return await self._gather(calls.plan_scan(sql, share))
 
     def fetch(self, stream: str, first: int, last: int, columns: list[str]) -> AsyncIterator[pa.Table]:
-        """Tuples by arrival, a part at a time, for `async for`; what holds is said at `RemoteSession.fetch`."""
+        """Tuples by arrival, in parts, for `async for`; guarantees as for `RemoteSession.fetch`."""
         return fetched(self._connection, calls.fetch(stream, first, last, columns))
 
     # --- summaries -----------------------------------------------------------------------------------------------
 
     async def estimate(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Estimates:
-        """How many tuples of each key the window holds, with bounds, from the summary."""
+        """Estimated number of tuples of each key in the window, with bounds."""
         return await self._ask(calls.estimate(summary, keys, window))
 
     async def regions(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Regions:
@@ -186,11 +186,11 @@ class AsyncSession:
     async def probe(
         self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None
     ) -> pa.Table:
-        """The tuples that have one of the keys, after a column `probe`: the place of a tuple's key in the question."""
+        """The tuples with one of the keys, after a column `probe`: the index of the tuple's key in `keys`."""
         return await self._gather(calls.probe(summary, keys, window, columns))
 
     async def describe(self, summary: str, *, cells: bool = False) -> Description:
-        """Granularities, zones with the reason for each, counts and bytes; with `cells` the tuples of every cell."""
+        """Granularities, zones with their reasons, counts and bytes; with `cells` the tuples per cell."""
         return await self._ask(calls.describe(summary, cells))
 
     async def story(self, summary: str, granularity: int, zone: int) -> Story:
@@ -200,7 +200,7 @@ class AsyncSession:
     # --- the end -------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """End the connection, and every answer that is still read over it. What the service has, it keeps."""
+        """Close the connection and all open answers. The service's data is unaffected."""
         self._watching.close()
         await self._connection.close()
 

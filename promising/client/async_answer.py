@@ -1,4 +1,4 @@
-"""Answers of a service as they come, for an asyncio session: frames of a query, and tuples by arrival."""
+"""Answers of a service, streamed to an asyncio session: frames of a query, and tuples by arrival."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AsyncAnswer:
-    """The answer to one query; `async for frame in answer` waits for the work. See `query.answers.Answer`."""
+    """The answer to one query; `async for frame in answer` waits for frames. See `query.answers.Answer`."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class AsyncAnswer:
         self._problem: BaseException | None = None
 
     async def __aiter__(self) -> AsyncIterator[Frame]:
-        """Frames as they come. What has been read once is kept for `to_arrow`, and not told again."""
+        """Frames as they arrive. Frames already read are stored for `to_arrow` and not repeated."""
         while (frame := await self._next(keep=True)) is not None:
             yield frame
 
     async def stream(self) -> AsyncIterator[Frame]:
-        """Frames as they come, for those who keep the rows themselves: `to_arrow` will not have them."""
+        """Frames as they arrive, without storing them: `to_arrow` will lack their rows."""
         while (frame := await self._next(keep=False)) is not None:
             yield frame
 
@@ -70,23 +70,23 @@ class AsyncAnswer:
         return frame
 
     async def run(self) -> "AsyncAnswer":
-        """Wait for all the work there is."""
+        """Wait for the whole answer."""
         while await self._next(keep=True) is not None:
             pass
         return self
 
     async def cancel(self) -> None:
-        """Have the service stop after the slice of work that is under way. The frame that comes then is the last."""
+        """Make the service stop after the current slice of work. The next frame is the last."""
         await self._cancel()
 
     async def close(self) -> None:
-        """Stop, and let go of everything. Nothing more comes."""
+        """Stop and release everything. No frame follows."""
         self._close()
         self._frames = _nothing()
 
     @property
     def progress(self) -> Progress:
-        """As of the last frame read; before the first, what can be said without work."""
+        """As of the last frame read; before the first, what is known without work."""
         return self._first if self._last is None else self._last.progress
 
     @property
@@ -95,14 +95,14 @@ class AsyncAnswer:
         return self._last
 
     async def bounds(self) -> tuple[pa.Table, pa.Table] | None:
-        """Lower and upper bounds of aggregates, as of the end."""
+        """Final lower and upper bounds of aggregates."""
         await self.run()
         if self._last is None or self._last.lower is None or self._last.upper is None:
             return None
         return self._last.lower, self._last.upper
 
     async def to_arrow(self) -> pa.Table:
-        """All rows, after what work is left."""
+        """All rows; waits for the rest of the answer."""
         await self.run()
         return pa.concat_tables(self._tables) if self._tables else self.schema.empty_table()
 
@@ -113,7 +113,7 @@ class AsyncAnswer:
 
     async def to_polars(self) -> "pl.DataFrame":
         """All rows as a Polars frame; needs Polars."""
-        import polars as pl  # noqa: PLC0415  # only for those who have it
+        import polars as pl  # noqa: PLC0415  # optional
 
         found = pl.from_arrow(await self.to_arrow())
         assert isinstance(found, pl.DataFrame)
@@ -127,7 +127,7 @@ async def _nothing() -> AsyncIterator[Frame]:
 
 
 async def answered(connection: AsyncConnection, request: queries_pb2.QueryRequest, bar: bool) -> AsyncAnswer:
-    """The answer to a query; with a bar on stderr while it is read. Errors in the statement are raised here."""
+    """The answer to a query, with a bar on stderr while it is read. Errors in the statement are raised here."""
 
     async def once() -> tuple[Any, queries_pb2.QueryOpened]:
         call = connection.start(connection.stubs.queries.Query, request, connection.timeout)
@@ -136,14 +136,14 @@ async def answered(connection: AsyncConnection, request: queries_pb2.QueryReques
     call, opened = await connection.tried(once)
 
     async def cancel() -> None:
-        with contextlib.suppress(NoSuchName):  # it has ended by itself
+        with contextlib.suppress(NoSuchName):  # it has ended
             await connection.ask(calls.cancel(opened.query_id))
 
     schema = wire.table(opened.schema).schema
     frames = _frames(connection, call, wire.Frames(schema))
     first = wire.progress_from(opened.progress)
     answer = AsyncAnswer(_shown(frames) if bar else frames, first, schema, cancel, call.cancel)
-    # An answer that nobody reads any more must not keep its call, and with it the query, waiting.
+    # An abandoned answer must not keep its call, and with it the query, open.
     weakref.finalize(answer, call.cancel).atexit = False
     return answer
 
@@ -155,7 +155,7 @@ async def _frames(connection: AsyncConnection, call: Any, parts: wire.Frames) ->
         while (response := await call.read()) is not EOF:
             frame = parts.add(response.frame)
             if frame is not None and frame.progress.token is not None:
-                last = frame  # told when the call is over: whoever lets go of a call lets go of its token
+                last = frame  # yielded after the call has ended: a caller that drops an open call loses its token
             elif frame is not None:
                 yield frame
     except grpc.RpcError as error:
@@ -163,7 +163,7 @@ async def _frames(connection: AsyncConnection, call: Any, parts: wire.Frames) ->
     except asyncio.CancelledError:
         connection.check_open()
         if not call.cancelled() or is_cancelled():
-            raise  # the task is ended, not the answer
+            raise  # the task is cancelled, not the answer
         return
     if last is not None:
         yield last
@@ -172,7 +172,7 @@ async def _frames(connection: AsyncConnection, call: Any, parts: wire.Frames) ->
 
 
 async def _shown(frames: AsyncIterator[Frame]) -> AsyncIterator[Frame]:
-    """The same frames, with a bar for as long as they come."""
+    """The same frames, with a progress bar."""
     with Bar() as bar:
         async for frame in frames:
             bar.show(frame.progress)
@@ -180,7 +180,7 @@ async def _shown(frames: AsyncIterator[Frame]) -> AsyncIterator[Frame]:
 
 
 async def fetched(connection: AsyncConnection, request: queries_pb2.FetchRequest) -> AsyncIterator[pa.Table]:
-    """Tuples by arrival. When the connection is lost it goes on with what has not come yet."""
+    """Tuples by arrival. After a lost connection it resumes with those that have not arrived."""
     tries = 0
     while True:
         call = connection.start(connection.stubs.queries.Fetch, request, connection.timeout)

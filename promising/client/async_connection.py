@@ -1,4 +1,4 @@
-"""Calls to a service over one channel, in an event loop: `Connection`, to be awaited."""
+"""Calls to a service over one channel, in an event loop: `Connection` as coroutines."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,12 +11,12 @@ from promising.client.connection import CLOSED, Ask, Stubs
 from promising.client.retries import Retries
 from promising.errors import InternalError, PromisingError, Unavailable
 
-EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
+EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # not in the stubs
 T = TypeVar("T")
 
 
 class AsyncConnection:
-    """Makes calls, and makes them again where that may help and does no harm. It is used in one event loop."""
+    """Makes calls, and retries them where that is safe and may help. Used in one event loop."""
 
     def __init__(self, where: Place, timeout: float | None, retries: Retries) -> None:
         self.place = where
@@ -38,7 +38,7 @@ class AsyncConnection:
         return await self.tried(once, ask.again)
 
     async def gather(self, ask: Ask[T]) -> T:
-        """A call whose response comes in parts, all of which are waited for."""
+        """A call whose response is streamed; waits for all parts."""
 
         async def once() -> T:
             call = self.start(ask.of(self.stubs), ask.request, self.timeout)
@@ -47,7 +47,7 @@ class AsyncConnection:
         return await self.tried(once, ask.again)
 
     async def tried(self, once: Callable[[], Awaitable[T]], again: bool = True) -> T:
-        """What a call gives, tried again if it is of use and `again` allows it."""
+        """The result of a call, retried if that may help and `again` allows it."""
         tries = 0
         while True:
             try:
@@ -63,7 +63,7 @@ class AsyncConnection:
             await self.wait(tries, problem)
 
     def start(self, method: Any, *request: Any) -> Any:
-        """Begin a call: with a request and a timeout, or with neither, to write to it."""
+        """Start a call: with a request and a timeout, or with neither, to write to it."""
         self.check_open()
         if not request:
             return method(metadata=self.place.metadata)
@@ -71,23 +71,23 @@ class AsyncConnection:
         return method(message, timeout=timeout, metadata=self.place.metadata)
 
     def check_open(self) -> None:
-        """Closing ends calls in the way that asyncio ends tasks; who only waited for one should hear the reason."""
+        """Raise if closed. Closing cancels calls as asyncio cancels tasks; callers need the reason instead."""
         if self.closed and not is_cancelled():
             raise Unavailable(CLOSED)
 
     async def wait(self, tries: int, problem: PromisingError) -> None:
-        """Wait before the next try, or raise the problem of the last one."""
+        """Wait before the next try, or raise the last error."""
         pause = None if self.closed else self.retries.pause(tries, problem)
         if pause is None:
             raise problem
         await asyncio.sleep(pause)
 
     def problem(self, error: grpc.RpcError) -> PromisingError:
-        """What a call ended with."""
+        """The error of a call."""
         return Unavailable(CLOSED) if self.closed else self.place.problem(error)
 
     async def close(self) -> None:
-        """End it, and every call that is still under way."""
+        """Close the connection and all open calls."""
         self.closed = True
         await self._channel.close(None)
 
@@ -101,6 +101,6 @@ async def first_of(call: Any, what: str) -> Any:
 
 
 def is_cancelled() -> bool:
-    """Whether the task that runs now is being cancelled."""
+    """Whether the current task is being cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

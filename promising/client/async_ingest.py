@@ -1,4 +1,4 @@
-"""Tuples of an asyncio session on their way into streams: `Ingest`, to be awaited."""
+"""Ingest of an asyncio session: `Ingest` as coroutines."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ Requests = AsyncIterator[streams_pb2.IngestRequest]
 
 
 class AsyncIngest:
-    """Adds tables to streams; what holds is said at `RemoteSession.ingest`."""
+    """Adds tables to streams; guarantees as for `RemoteSession.ingest`."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -52,7 +52,7 @@ class AsyncIngest:
         except (WrongType, MixedKeys, NaNKey):
             if isinstance(table, pa.Table | pa.RecordBatch):
                 raise
-            first.arrow = wire.ipc(await self._careful(stream, table))  # raises, as a rule, and names the row
+            first.arrow = wire.ipc(await self._careful(stream, table))  # usually raises, and names the row
         return await self._send(_each((first,)), None)
 
     async def many(
@@ -69,7 +69,7 @@ class AsyncIngest:
         return await self._send(requests(), on_ack)
 
     async def load_table(self, name: str, rows: Batch, mode: str) -> "Changed":
-        """Put rows into a reference table, over one call that is made once."""
+        """Write rows to a reference table, over one call that is never retried."""
         requests = batches.table_requests(name, rows, mode, self._numbering.most)
         connection = self._connection
 
@@ -106,7 +106,7 @@ class AsyncIngest:
             await self._connection.wait(tries, problem)
 
     async def _feed(self, feed: Feed, requests: Requests, on_ack: OnAck) -> None:
-        """One call. It ends when every request has been answered, or with the call's error."""
+        """One call. It ends when every request is answered, or with the call's error."""
         call = self._connection.start(self._connection.stubs.streams.Ingest)
         try:
             while True:
@@ -117,19 +117,19 @@ class AsyncIngest:
                 added = feed.take(await first_of(call, "an ingest call"))
                 if added is not None and on_ack is not None:
                     on_ack(added)
-            with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):  # all is acknowledged
+            with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):  # everything is acknowledged
                 await call.done_writing()
-                await call.read()  # the service ends it, too
+                await call.read()  # the service also ends it
         finally:
             call.cancel()
 
 
 class _Lost(Exception):
-    """A call that ended for a reason that cannot be found out."""
+    """A call that ended for an unknown reason."""
 
 
 async def _written(call: Any, request: streams_pb2.IngestRequest) -> None:
-    """Send a batch. If the call has ended, its error is raised, or, where grpc.aio hides it, that it is lost."""
+    """Send a batch. If the call has ended, raises its error, or `_Lost` where grpc.aio hides it."""
     try:
         await call.write(request)
     except asyncio.InvalidStateError:
@@ -141,7 +141,7 @@ async def _written(call: Any, request: streams_pb2.IngestRequest) -> None:
 
 
 async def _more(feed: Feed, requests: Requests) -> streams_pb2.IngestRequest | None:
-    """A further batch to send, if there is room for it. One that cannot be had ends the feed, not what is under way."""
+    """The next batch to send, if there is room. If it cannot be produced, the feed ends, but not batches in flight."""
     if not feed.room:
         return None
     try:

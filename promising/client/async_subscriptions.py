@@ -1,4 +1,4 @@
-"""Continuous queries watched by a session in an event loop: one call for all of them, read by a task."""
+"""Continuous queries watched by a session in an event loop: one call for all, read by a task."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -16,7 +16,7 @@ from promising.query.standing.subscription import ELSEWHERE, Delta
 
 
 class AsyncSubscription:
-    """`RemoteSubscription`, to be awaited: `async for` over its changes, or `await poll()` and look at the view."""
+    """`RemoteSubscription` as coroutines: `async for` over its changes, or `await poll()` and read the view."""
 
     def __init__(self, watching: "AsyncWatching", watched: Watched, token: str | None) -> None:
         assert watched.opened is not None
@@ -25,11 +25,11 @@ class AsyncSubscription:
         self._opened = watched.opened
         self._view = view_of(watched.opened)
         self.token = token
-        """Stands for what has been seen: `subscribe` with it goes on from there."""
+        """Resume token: `subscribe` with it continues after the last change seen."""
 
     @property
     def name(self) -> str:
-        """Of the query."""
+        """Name of the query."""
         return self._watched.name
 
     @property
@@ -38,29 +38,29 @@ class AsyncSubscription:
 
     @property
     def watermark(self) -> int | None:
-        """The time at which the view stands; None before the first change."""
+        """The event time of the view; None before the first change."""
         return self._view.watermark
 
     @property
     def interrupted(self) -> PromisingError | None:
-        """Why there is no connection, while one is sought."""
+        """Why the connection is lost, while it is being restored."""
         return self._watching.interrupted
 
     async def poll(self, timeout: float | None = 0.0) -> Delta | None:
-        """The next change, taken into the view; None if there is none within `timeout` seconds (None: wait for it)."""
+        """Apply the next change to the view and return it; None after `timeout` seconds (None: no limit)."""
         found = await self._watching.take([self._watched], timeout)
         return self.told(*found[self._watched]) if found else None
 
     def told(self, opened: wire_changes.Opened, delta: Delta) -> Delta:
-        """Take in the next change."""
-        if opened != self._opened:  # dropped, and made anew with other columns
+        """Apply the next change."""
+        if opened != self._opened:  # dropped, and created again with other columns
             self._opened, self._view = opened, view_of(opened)
         self._view.apply(delta)
         self.token = delta.token
         return delta
 
     def snapshot(self) -> pa.Table:
-        """The rows of the view as it was after the last change."""
+        """The rows of the view after the last change."""
         return self._view.snapshot()
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class AsyncSubscription:
         return delta
 
     async def close(self) -> None:
-        """Watch it no more."""
+        """End the subscription."""
         self._watching.leave(self._watched)
 
     async def __aenter__(self) -> "AsyncSubscription":
@@ -101,7 +101,7 @@ class AsyncWatching:
         return self._board.interrupted
 
     async def subscribe(self, name: str, token: str | None) -> AsyncSubscription:
-        """Watch a query. Whatever is wrong with the question is raised here."""
+        """Subscribe to a query. Errors in the request are raised here."""
         if self._connection.closed:
             raise Unavailable(CLOSED)
         watched = self._board.watch(name, token)
@@ -121,7 +121,7 @@ class AsyncWatching:
     async def poll(
         self, subscriptions: Iterable[AsyncSubscription], timeout: float | None
     ) -> dict[AsyncSubscription, Delta]:
-        """The next change of each, taken into its view, of those that have one."""
+        """The next change of each subscription that has one, applied to its view."""
         mine = list(dict.fromkeys(subscriptions))
         if any(one._watching is not self for one in mine):
             raise BadQuestion(ELSEWHERE)
@@ -131,7 +131,7 @@ class AsyncWatching:
     async def take(
         self, several: list[Watched], timeout: float | None
     ) -> dict[Watched, tuple[wire_changes.Opened, Delta]]:
-        """The next change of each; none if there is none of any in time, or if nobody wants it any more."""
+        """The next change of each; empty on a timeout, or if all are closed."""
         try:
             async with asyncio.timeout(timeout if timeout is None or timeout > 0 else None):
                 while True:
@@ -145,7 +145,7 @@ class AsyncWatching:
             return {}
 
     def leave(self, watched: Watched) -> None:
-        """Watch it no more. Without any the call ends."""
+        """End a subscription. The last one ends the call."""
         self._board.leave(watched)
         self._unsent.set()
         self._tell()
@@ -154,21 +154,21 @@ class AsyncWatching:
             self._task = None
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End all subscriptions."""
         if self._task is not None:
             self._task.cancel()
         self._board.failed(Unavailable(CLOSED))
         self._tell()
 
     async def _told(self) -> None:
-        """Wait until something has come."""
+        """Wait until a change arrives."""
         await self._news.wait()
 
     def _tell(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
-    # --- in a task of its own ------------------------------------------------------------------------------------
+    # --- in its own task -----------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         tries, connected = 0, False
@@ -187,7 +187,7 @@ class AsyncWatching:
             await asyncio.sleep(wait)
 
     async def _read(self) -> tuple[bool, PromisingError]:
-        """One call, to its end: whether anything came, and why it ended."""
+        """Run one call to its end: whether anything arrived, and why it ended."""
         came, call, writing = False, None, None
         try:
             self._board.begin()
@@ -204,7 +204,7 @@ class AsyncWatching:
             return came, why(self._connection.place, error)
         except PromisingError as problem:
             return came, problem
-        except Exception as problem:  # whoever waits would wait for ever
+        except Exception as problem:  # else its waiters would wait forever
             return came, InternalError(f"what the service sent cannot be read: {type(problem).__name__}: {problem}")
         finally:
             if writing is not None:
@@ -213,7 +213,7 @@ class AsyncWatching:
                 call.cancel()
 
     async def _write(self, call: Any) -> None:
-        """Send what is to be sent, as it comes. That the call has ended, whoever reads it is told."""
+        """Send requests as they arrive. The reader reports the end of the call."""
         try:
             while True:
                 await self._unsent.wait()

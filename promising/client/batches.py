@@ -1,8 +1,8 @@
-"""Batches on their way out: whatever `ingest` takes becomes Arrow, in messages of a size that the service takes.
+"""Outgoing batches: any input of `ingest` becomes Arrow, in messages within the service's size limit.
 
-Most batches need no look at the stream: the service checks them, by the code that a session in process uses. Columns
-that Arrow cannot make out by itself, lists of several types say, are converted by that code here, with the stream's
-schema, so that they are taken or refused in the same words.
+Most batches are sent without knowing the stream: the service checks them with the code of a local session. Columns
+that Arrow cannot infer, for example lists of mixed types, are converted here by that code with the stream's schema,
+so that they are accepted or refused with the same messages.
 """
 
 import itertools
@@ -19,11 +19,11 @@ from promising.errors import BadQuestion, BatchTooLarge, WrongType
 from promising.index.schema import Batch, Column, Schema
 from promising.v1 import queries_pb2, streams_pb2
 
-ROWS = 1 << 20  # tuples that a service takes in one batch unless it was told otherwise
-PIECE = 1 << 18  # tuples of a batch that a table was cut into
+ROWS = 1 << 20  # default limit of tuples in a batch
+PIECE = 1 << 18  # tuples per batch of a split table
 PLAIN = ({int}, {float}, {str}, {bool}, {datetime})
-"""Types of values that Arrow reads as the house does, as long as a column has one of them alone."""
-OVERHEAD = 1 << 12  # bytes of a message beside its tuples
+"""Types of values that Arrow converts as a local session does, as long as a column has only one of them."""
+OVERHEAD = 1 << 12  # bytes of a message besides its tuples
 TAKEN = (
     pa.types.is_integer,
     pa.types.is_floating,
@@ -37,14 +37,14 @@ MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def kept(batch: Any) -> Any:
-    """The batch, with columns that can be read only once made lists."""
+    """The batch, with columns that can be read only once converted to lists."""
     if not isinstance(batch, Mapping):
         return batch
     return {name: _listed(column) for name, column in batch.items()}
 
 
 def quick(batch: Any) -> pa.Table | None:
-    """A batch as Arrow has it, the stream unseen; None if that cannot be, or might not mean the same there."""
+    """A batch as Arrow, without the stream's schema; None if that fails, or could change its meaning."""
     try:
         if isinstance(batch, pa.RecordBatch):
             batch = pa.Table.from_batches([batch])
@@ -61,18 +61,18 @@ def quick(batch: Any) -> pa.Table | None:
 
 
 def careful(batch: Batch, schema: Schema, keys: frozenset[str]) -> pa.Table:
-    """A batch with the types of its stream, or the error that a session in process would raise."""
+    """A batch with the types of its stream, or the error of a local session."""
     found = schema.columns(batch, keys)
     return pa.table({name: _typed(column, schema.types[name]) for name, column in found.items()})
 
 
 def fits(table: pa.Table, most: int) -> bool:
-    """Whether a table is one batch, of at most `most` bytes."""
+    """Whether a table fits into one batch of at most `most` bytes."""
     return bool(table.num_rows <= ROWS and table.nbytes <= most)
 
 
 def pieces(table: pa.Table, most: int) -> Iterator[bytes]:
-    """A table as Arrow IPC streams of at most `most` bytes, in order; one alone if it fits. A row is never cut."""
+    """A table as Arrow IPC streams of at most `most` bytes, in order; a single one if it fits. Rows are never split."""
     rows = table.num_rows
     if fits(table, most) or rows < 2:
         data = wire.ipc(table)
@@ -85,9 +85,9 @@ def pieces(table: pa.Table, most: int) -> Iterator[bytes]:
 
 
 class Numbering:
-    """Requests for batches: each with the name of its producer and a number that rises.
+    """Creates ingest requests, each with a producer and an increasing sequence number.
 
-    sent: size of the largest message, in bytes. producer: the name of batches that come without one.
+    sent: maximum message size in bytes. producer: default producer of batches.
     """
 
     def __init__(self, sent: int, producer: str) -> None:
@@ -97,14 +97,14 @@ class Numbering:
         self._numbers = itertools.count(1)
 
     def quick(self, batch: Any) -> pa.Table | None:
-        """A batch as Arrow has it, if that can be, and it fits into one message; else it is to be looked at first."""
+        """A batch as Arrow if it can be converted without the schema and fits into one message; else None."""
         arrow = quick(batch)
         return arrow if arrow is not None and fits(arrow, self.most) else None
 
     def requests(
         self, stream: str, table: pa.Table, strict: bool, producer: str | None, sequence: int | None
     ) -> Iterator[streams_pb2.IngestRequest]:
-        """A table as batches. One that has a number of its own has to be one batch."""
+        """A table as batches. With its own sequence number it must be a single batch."""
         for at, data in enumerate(pieces(table, self.most)):
             if sequence is not None and (at or len(data) > self.most):
                 raise BatchTooLarge(f"a numbered batch has to fit into one message, of {self.most:,} bytes")
@@ -125,7 +125,7 @@ MODES: dict[str, queries_pb2.LoadMode.ValueType] = {
 
 
 def table_requests(name: str, batch: Any, mode: str, most: int) -> Iterator[queries_pb2.LoadTableRequest]:
-    """Rows of a table as messages of at most `most` bytes. Columns are looked at before the first is sent."""
+    """Rows of a table as messages of at most `most` bytes. Columns are checked before the first is sent."""
     if mode not in MODES:
         raise BadQuestion(f"mode is insert, upsert or update, not {mode!r}")
     arrow = quick(kept(batch))
@@ -156,7 +156,7 @@ def _column(given: Any) -> pa.Array | pa.ChunkedArray | None:
         if given.ndim != 1 or isinstance(given, np.ma.MaskedArray):
             return None
         if given.dtype.kind == "M":
-            # Arrow has days as dates, and no hours.
+            # Arrow maps days to dates, and has no hours.
             return pa.array(given) if np.datetime_data(given.dtype)[0] in ("s", "ms", "us", "ns") else None
         if given.dtype.kind in "iufb":
             return pa.array(given)
@@ -167,9 +167,9 @@ def _column(given: Any) -> pa.Array | pa.ChunkedArray | None:
 
 
 def _plain(table: pa.Table) -> pa.Table | None:
-    """A table of types that some stream takes; None if another is in it.
+    """A table of types that streams accept; None if it has another type.
 
-    Dictionaries are decoded: a stream of batches may not change them as freely as a table does.
+    Dictionaries are decoded: they may vary less between the batches of a stream than between chunks of a table.
     """
     table.validate(full=True)
     for at, field in enumerate(table.schema):

@@ -1,7 +1,7 @@
-"""What each method of a session asks, and how the response is read: the part that needs no connection.
+"""Requests and response parsing of each session method, without I/O.
 
-Arguments are checked as far as the wire needs it, by the code that a session in process uses; the service checks the
-rest.
+Arguments are checked here as far as the wire format requires, by the code of a local session; the service checks
+the rest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,10 @@ import pyarrow as pa
 from promising import wire, wire_times
 from promising.client.connection import Ask
 from promising.errors import BadQuestion, BadRequest, BadToken, NoSuchName, UnknownName, WrongType
+from promising.index.instants import FARTHEST
 from promising.index.regions import Description, Regions, Story, check_window
 from promising.index.scan_plan import ScanPlan
-from promising.index.schema import FARTHEST, Schema
+from promising.index.schema import Schema
 from promising.query.answers import Done, Explanation
 from promising.query.budgets import Budget, nanoseconds
 from promising.summaries.adt import Estimates
@@ -59,7 +60,7 @@ def stream_schema(stream: str) -> Ask[Schema]:
 
 
 def stream_keys(stream: str) -> Ask[frozenset[str]]:
-    """The columns of a stream that summaries have as keys."""
+    """The columns of a stream that are keys of summaries."""
 
     def read(told: summaries_pb2.ListSummariesResponse) -> frozenset[str]:
         return frozenset(s.key for s in told.summaries if s.stream.casefold() == stream.casefold())
@@ -69,13 +70,13 @@ def stream_keys(stream: str) -> Ask[frozenset[str]]:
 
 def load_plan(stream: str) -> "Ask[LoadPlan]":
     request = streams_pb2.PlanLoadRequest(stream=name_of("stream", stream))
-    from promising.index.load_plan import LoadPlan  # noqa: PLC0415  # compiles on import: only for those who load
+    from promising.index.load_plan import LoadPlan  # noqa: PLC0415  # compiles on import: only for loaders
 
     return Ask("streams", "PlanLoad", request, lambda told: LoadPlan.from_json(told.plan))
 
 
 def attach(stream: str, path: str, token: str) -> "Ask[Attached]":
-    """It may be sent again: a package is added once for each token."""
+    """Safe to retry: a package is added exactly once per token."""
     for what, text in (("path", path), ("token", token)):
         if not isinstance(text, str) or not _encodable(text):
             raise BadRequest(f"{what} is a text in UTF-8, not {text!r}", what)
@@ -132,7 +133,7 @@ def _keyed(summary: str, keys: Any, window: Window) -> dict[str, Any]:
 
 
 def execute(sql: str, again: bool) -> Ask[Done | pa.Table | Explanation]:
-    """A statement that is no SELECT."""
+    """A statement other than SELECT."""
 
     def read(told: queries_pb2.ExecuteResponse) -> Done | pa.Table | Explanation:
         if told.HasField("done"):
@@ -216,16 +217,16 @@ def _seed(seed: int | None) -> int | None:
 
 
 def text_of(sql: str) -> str:
-    """A text that can be sent; one that cannot is no statement either."""
+    """The text, if it can be encoded; otherwise it is not a valid statement either."""
     if not isinstance(sql, str) or not _encodable(sql):
-        from promising.query.sql import parse  # noqa: PLC0415  # sqlglot: for its error alone
+        from promising.query.sql import parse  # noqa: PLC0415  # sqlglot: only for its error
 
         parse(sql)
     return sql
 
 
 def name_of(kind: str, name: str) -> str:
-    """A name that can be sent; under one that cannot there is nothing."""
+    """The name, if it can be encoded; otherwise nothing has that name."""
     if isinstance(name, str) and not _encodable(name):
         raise NoSuchName(f"no {kind} {name!r}")
     return name

@@ -1,4 +1,4 @@
-"""Where the service is and how to get there: address, TLS, token, size of messages."""
+"""How to reach a service: address, TLS, token, message sizes."""
 
 from dataclasses import dataclass
 from os import PathLike
@@ -10,9 +10,9 @@ from promising import wire_errors
 from promising.errors import BadSettings, PromisingError, Unavailable
 
 DEFAULT_TARGET = "127.0.0.1:50151"
-SENT = 16 << 20  # bytes of a message that a service takes unless it was told otherwise
-MESSAGE = 1 << 26  # bytes of the largest message that is taken
-KEEPALIVE = 30_000  # milliseconds of silence after which the service is asked whether it is still there
+SENT = 16 << 20  # default limit of the service for a message, in bytes
+MESSAGE = 1 << 26  # maximum bytes of a received message
+KEEPALIVE = 30_000  # milliseconds of silence before a keepalive ping
 FilePath = str | PathLike[str]
 
 Metadata = tuple[tuple[str, str], ...]
@@ -20,10 +20,10 @@ Metadata = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Place:
-    """A service as a client sees it.
+    """The endpoint of a service.
 
-    `credentials` are those of TLS, None for plain text; `metadata` goes with every call. `sent` is the size of the
-    largest message to send, in bytes.
+    `credentials` are for TLS, None for plain text; `metadata` is sent with every call; `sent` is the maximum size of a
+    sent message in bytes.
     """
 
     address: str
@@ -34,19 +34,19 @@ class Place:
     @property
     def options(self) -> list[tuple[str, int]]:
         return [
-            ("grpc.max_send_message_length", -1),  # what is too large is refused by the service, with a reason
+            ("grpc.max_send_message_length", -1),  # the service refuses messages that are too large, with a reason
             ("grpc.max_receive_message_length", max(MESSAGE, self.sent)),
             ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 5000),  # what one try to connect may take, in fact
-            ("grpc.max_reconnect_backoff_ms", 1000),  # less than what is waited between tries of a call
-            # Who only listens would not notice that the other end is gone.
+            ("grpc.min_reconnect_backoff_ms", 5000),  # in effect the timeout of one attempt to connect
+            ("grpc.max_reconnect_backoff_ms", 1000),  # less than the pause between tries of a call
+            # A client that only reads would not notice a dead peer.
             ("grpc.keepalive_time_ms", KEEPALIVE),
             ("grpc.keepalive_timeout_ms", KEEPALIVE // 3),
             ("grpc.http2.max_pings_without_data", 0),
         ]
 
     def problem(self, error: grpc.RpcError) -> PromisingError:
-        """The error that a call ended with. One that gRPC itself made says where the service should have been."""
+        """The error of a call. One that gRPC raised itself names the target."""
         found = wire_errors.from_rpc_error(error)
         if type(found) is Unavailable and not wire_errors.was_told(error):
             return Unavailable(f"cannot reach the service at {self.address}: {found}")
@@ -62,10 +62,10 @@ def place(
     key: FilePath | None,
     max_message_bytes: int,
 ) -> Place:
-    """What the arguments of `connect` say.
+    """The endpoint for the arguments of `connect`.
 
     TLS is used if the target begins with grpcs:// or if `ca` or `certificate` is given. Without `ca` the service's
-    certificate must be one that the machine trusts.
+    certificate must be trusted by the system.
     """
     scheme, mark, address = target.rpartition("://")
     if mark and scheme not in ("grpc", "grpcs"):

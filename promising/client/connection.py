@@ -1,4 +1,4 @@
-"""Calls to a service over one channel: the part of a session that knows no Arrow."""
+"""Calls to a service over one channel: the part of a session without Arrow."""
 
 import threading
 import time
@@ -19,9 +19,9 @@ CLOSED = "the session is closed"
 
 
 class Stubs:
-    """The services that a session speaks to, over one channel."""
+    """The stubs of all services, over one channel."""
 
-    def __init__(self, channel: Any) -> None:  # a channel of grpc or of grpc.aio: the stubs take both
+    def __init__(self, channel: Any) -> None:  # a channel of grpc or of grpc.aio: the stubs accept both
         self.streams = streams_pb2_grpc.StreamServiceStub(channel)
         self.summaries = summaries_pb2_grpc.SummaryServiceStub(channel)
         self.queries = queries_pb2_grpc.QueryServiceStub(channel)
@@ -30,10 +30,9 @@ class Stubs:
 
 @dataclass(frozen=True)
 class Ask(Generic[T]):
-    """One call: which, with what, and how its response becomes a result.
+    """One call: method, request, and conversion of the response.
 
-    Of a call that streams its response `read` gets a list. `again`: it may be sent a second time if nobody knows what
-    became of the first.
+    For a streamed response `read` gets a list. `again`: it may be retried when the outcome of the first try is unknown.
     """
 
     service: Literal["streams", "summaries", "queries", "admin"]
@@ -57,13 +56,13 @@ def dial(
     retries: int,
     max_message_bytes: int = SENT,
 ) -> "Connection":
-    """A connection, as the arguments of `connect` say. The first call makes it."""
+    """A connection for the arguments of `connect`. The first call connects."""
     where = place(target, token=token, ca=ca, certificate=certificate, key=key, max_message_bytes=max_message_bytes)
     return Connection(where, timeout, Retries(retries))
 
 
 class Connection:
-    """Makes calls, and makes them again where that may help and does no harm. It may be used from several threads."""
+    """Makes calls, and retries them where that is safe and may help. Thread-safe."""
 
     def __init__(self, where: Place, timeout: float | None, retries: Retries) -> None:
         self.place = where
@@ -81,7 +80,7 @@ class Connection:
         return self._finished(ask, lambda call: call)
 
     def gather(self, ask: Ask[T]) -> T:
-        """A call whose response comes in parts, all of which are waited for."""
+        """A call whose response is streamed; waits for all parts."""
         return self._finished(ask, list)
 
     def _finished(self, ask: Ask[T], finish: Callable[[Any], Any]) -> T:
@@ -91,7 +90,7 @@ class Connection:
         return self.tried(once, ask.again)
 
     def tried(self, once: Callable[[], T], again: bool = True) -> T:
-        """What a call gives, tried again if it is of use and `again` allows it."""
+        """The result of a call, retried if that may help and `again` allows it."""
         tries = 0
         while True:
             try:
@@ -104,7 +103,7 @@ class Connection:
             self.wait(tries, problem)
 
     def start(self, method: Any, request: Any, timeout: float | None = None) -> Any:
-        """Begin a call."""
+        """Start a call."""
         try:
             return method(request, timeout=timeout, metadata=self.place.metadata)
         except ValueError:
@@ -113,18 +112,18 @@ class Connection:
             raise
 
     def wait(self, tries: int, problem: PromisingError) -> None:
-        """Wait before the next try, or raise the problem of the last one."""
+        """Wait before the next try, or raise the last error."""
         pause = None if self.closed.is_set() else self.retries.pause(tries, problem)
         if pause is None:
             raise problem
         time.sleep(pause)
 
     def problem(self, error: grpc.RpcError) -> PromisingError:
-        """What a call ended with."""
+        """The error of a call."""
         return Unavailable(CLOSED) if self.closed.is_set() else self.place.problem(error)
 
     def close(self) -> None:
-        """End it, and every call that is still under way."""
+        """Close the connection and all open calls."""
         self.closed.set()
         self._channel.close()
 

@@ -1,4 +1,4 @@
-"""Tuples of a session on their way into streams: numbered batches over one call, sent again if that is lost."""
+"""Ingest of a session: numbered batches over one call, sent again if it is lost."""
 
 import contextlib
 import itertools
@@ -28,7 +28,7 @@ OnAck = Callable[[Appended], None] | None
 
 
 class Ingest:
-    """Adds tables to streams; what holds is said at `RemoteSession.ingest`."""
+    """Adds tables to streams; guarantees as for `RemoteSession.ingest`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -49,7 +49,7 @@ class Ingest:
         except (WrongType, MixedKeys, NaNKey):
             if isinstance(table, pa.Table | pa.RecordBatch):
                 raise
-            first.arrow = wire.ipc(self._careful(stream, table))  # raises, as a rule, and names the row
+            first.arrow = wire.ipc(self._careful(stream, table))  # usually raises, and names the row
         return self._send(iter((first,)), None)
 
     def many(self, stream: str, tables: Iterable[Batch], strict: bool, on_ack: OnAck) -> Appended:
@@ -64,7 +64,7 @@ class Ingest:
         return self._send(requests, on_ack)
 
     def load_table(self, name: str, rows: Batch, mode: str) -> "Changed":
-        """Put rows into a reference table, over one call that is made once."""
+        """Write rows to a reference table, over one call that is never retried."""
         requests = batches.table_requests(name, rows, mode, self._numbering.most)
         connection = self._connection
         return connection.tried(
@@ -97,7 +97,7 @@ class Ingest:
             self._connection.wait(tries, problem)
 
     def _feed(self, feed: Feed, requests: Requests, on_ack: OnAck) -> None:
-        """One call. It ends when every request has been answered, or with the call's error."""
+        """One call. It ends when every request is answered, or with the call's error."""
         outbox: queue.SimpleQueue[streams_pb2.IngestRequest | None] = queue.SimpleQueue()
         call = self._connection.start(self._connection.stubs.streams.Ingest, iter(outbox.get, None))
         try:
@@ -110,15 +110,15 @@ class Ingest:
                 if added is not None and on_ack is not None:
                     on_ack(added)
             outbox.put(None)
-            with contextlib.suppress(grpc.RpcError):  # all is acknowledged, whatever becomes of the call now
-                next(call, None)  # the service ends it, too
+            with contextlib.suppress(grpc.RpcError):  # everything is acknowledged, however the call ends
+                next(call, None)  # the service also ends it
         finally:
             outbox.put(None)
             call.cancel()
 
 
 def _more(feed: Feed, requests: Requests) -> streams_pb2.IngestRequest | None:
-    """A further batch to send, if there is room for it. One that cannot be had ends the feed, not what is under way."""
+    """The next batch to send, if there is room. If it cannot be produced, the feed ends, but not batches in flight."""
     if not feed.room:
         return None
     try:

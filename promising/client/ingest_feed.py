@@ -1,10 +1,10 @@
-"""The order of an ingest call: which batches are under way, which come again, what became of each. No I/O.
+"""State of an ingest call: batches in flight, batches to send again, and results. No I/O.
 
-A batch stays here until it is acknowledged. When the connection is lost, those that are still here are sent again
-under their numbers, and the service adds none of them twice.
+A batch is retained until it is acknowledged. After a lost connection, retained batches are sent again under their
+numbers, and the service adds none of them twice.
 
-The first batch of a call goes alone. A call that is not allowed, or one too many, then ends with its reason; if further
-batches were being written meanwhile, all that could be seen is that they cannot be.
+The first batch of a call is sent alone, so that a refused call ends with its reason; if further batches were being
+written, only the failed write would be visible.
 """
 
 from collections import deque
@@ -15,12 +15,12 @@ from promising.errors import InternalError
 from promising.index.regions import Appended
 from promising.v1 import streams_pb2
 
-BATCHES = 8  # that may be under way at one time
-BYTES = 32 << 20  # that these may have together, unless a single one has more
+BATCHES = 8  # in flight at a time
+BYTES = 32 << 20  # in flight in total, unless a single batch is larger
 
 
 class Feed:
-    """Batches that were given for sending, in order, and the sums of those that are in.
+    """Batches to send, in order, and the totals of those acknowledged.
 
     >>> feed = Feed()
     >>> feed.add(streams_pb2.IngestRequest(stream="s", producer_id="till 7", sequence=1))
@@ -37,24 +37,24 @@ class Feed:
 
     def __init__(self) -> None:
         self._pending: deque[streams_pb2.IngestRequest] = deque()
-        self._sent = 0  # of those pending, over the call as it is now
+        self._sent = 0  # pending batches sent over the current call
         self._bytes = 0
-        self._proven = False  # that the call as it is now was answered
-        self._again: set[int] = set()  # numbers that were sent more than once
+        self._proven = False  # whether the current call has been answered
+        self._again: set[int] = set()  # numbers sent more than once
         self.answered = 0
         self.total = Appended(0)
         self.problem: Exception | None = None
-        """Why no further batch may be given: the first one that was refused, or one that could not be made."""
+        """Why no further batch is accepted: the first that was refused, or that could not be produced."""
 
     @property
     def room(self) -> bool:
-        """Whether a further batch may be given."""
+        """Whether a further batch is accepted."""
         full = len(self._pending) >= BATCHES or self._bytes >= BYTES
         return self.problem is None and not full
 
     @property
     def waiting(self) -> bool:
-        """Whether some batch is not answered."""
+        """Whether a batch is unanswered."""
         return bool(self._pending)
 
     def add(self, request: streams_pb2.IngestRequest) -> None:
@@ -62,22 +62,22 @@ class Feed:
         self._bytes += len(request.arrow)
 
     def unsent(self) -> streams_pb2.IngestRequest | None:
-        """The next batch to send; from now on it counts as sent."""
+        """The next batch to send, which then counts as sent."""
         if self._sent == len(self._pending) or (self._sent and not self._proven):
             return None
         self._sent += 1
         return self._pending[self._sent - 1]
 
     def lost(self) -> None:
-        """The call ended: what was sent and not answered has to be sent again."""
+        """The call has ended: unanswered batches must be sent again."""
         self._again |= {request.sequence for request in list(self._pending)[: self._sent]}
         self._sent = 0
         self._proven = False
 
     def take(self, response: streams_pb2.IngestResponse) -> Appended | None:
-        """What became of the oldest batch that was not answered: None if it was refused.
+        """The result of the oldest unanswered batch: None if it was refused.
 
-        One that was sent again by us, and was in already, was added by this call: it is no duplicate to the caller.
+        A batch that we sent again and that had been added before was added by this call: not a duplicate to the caller.
         """
         if not self._sent or response.sequence != self._pending[0].sequence:
             raise InternalError(f"the service answered batch {response.sequence}, which was not asked")
@@ -96,7 +96,7 @@ class Feed:
         return added
 
     def result(self) -> Appended:
-        """The sums, when every batch is answered, or the problem."""
+        """The totals when every batch is answered, or the error."""
         if self.problem is not None:
             raise self.problem
         return self.total

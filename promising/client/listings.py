@@ -1,4 +1,4 @@
-"""What SHOW STREAMS and SHOW SUMMARIES tell, without Arrow."""
+"""SHOW STREAMS and SHOW SUMMARIES, without Arrow."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def list_streams() -> Ask[list[dict[str, Any]]]:
-    """A row for each stream, as SHOW STREAMS has it, but with the names of its summaries."""
+    """A row for each stream, as in SHOW STREAMS, but with the names of its summaries."""
 
     def row(told: streams_pb2.Stream) -> dict[str, Any]:
         return {
@@ -28,8 +28,8 @@ def list_streams() -> Ask[list[dict[str, Any]]]:
 
 
 def list_summaries() -> Ask[list[dict[str, Any]]]:
-    """A row for each summary, as SHOW SUMMARIES has it."""
-    from promising import wire  # noqa: PLC0415  # numpy: only for those who ask
+    """A row for each summary, as in SHOW SUMMARIES."""
+    from promising import wire  # noqa: PLC0415  # numpy: only if called
 
     def row(told: summaries_pb2.Summary) -> dict[str, Any]:
         described = wire.description_from(told)
@@ -51,10 +51,10 @@ def list_summaries() -> Ask[list[dict[str, Any]]]:
 
 
 def _instant(micros: int) -> datetime | str:
-    """An instant in UTC; as text, if Python has no such year."""
+    """An instant in UTC; as text if Python does not support the year."""
     try:
         return EPOCH + timedelta(microseconds=micros)
     except OverflowError:
-        from promising.index.time_text import instant  # noqa: PLC0415  # numpy: as a rule not needed
+        from promising.index.time_text import instant  # noqa: PLC0415  # numpy: rarely needed
 
         return instant(micros)

@@ -1,4 +1,4 @@
-"""How far an answer has come, shown on stderr while it is read."""
+"""Progress of an answer on stderr while it is read."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -11,12 +11,12 @@ from promising.query.answers import Frame, Progress
 
 
 class Bar:
-    """A bar of coverage, gone when the answer is. Where the console is no terminal nothing is shown."""
+    """A transient bar of coverage. Nothing is shown without a terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
         console = Console(stderr=True) if console is None else console
         columns = (BarColumn(), TextColumn("{task.percentage:>5.1f} %"), TextColumn("{task.description}"))
-        # Frames come often enough: no thread of its own is needed to draw.
+        # Frames are frequent enough: drawing needs no thread.
         self._display = Display(
             *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
         )
@@ -32,7 +32,7 @@ class Bar:
         self._display.stop()
 
     def show(self, progress: Progress) -> None:
-        """Draw what is known now."""
+        """Draw the current progress."""
         least, most = (100 * share for share in progress.coverage[1:])
         said = f"covered, {least:.1f} to {most:.1f}; {progress.rows:,} rows, {progress.cpu_seconds:.2f} s of CPU time"
         self._display.update(self._task, completed=progress.coverage.value, description=said)
@@ -40,7 +40,7 @@ class Bar:
 
 
 def shown(frames: Iterator[Frame], console: Console | None = None) -> Iterator[Frame]:
-    """The same frames, with a bar for as long as they come."""
+    """The same frames, with a progress bar."""
     with Bar(console) as bar:
         for frame in frames:
             bar.show(frame.progress)

@@ -1,4 +1,4 @@
-"""Answers of a service as they come: frames of a query, and tuples by arrival."""
+"""Answers of a service as a stream: frames of a query, and tuples by arrival."""
 
 import contextlib
 import threading
@@ -18,7 +18,7 @@ from promising.v1 import queries_pb2
 
 
 def answered(connection: Connection, request: queries_pb2.QueryRequest, bar: bool) -> Answer:
-    """The answer to a query; with a bar on stderr while it is read. Errors in the statement are raised here."""
+    """The answer to a query, with a bar on stderr while it is read. Errors in the statement are raised here."""
 
     def once() -> tuple[Any, queries_pb2.QueryOpened]:
         call = connection.start(connection.stubs.queries.Query, request, connection.timeout)
@@ -32,14 +32,14 @@ def answered(connection: Connection, request: queries_pb2.QueryRequest, bar: boo
             gone.set()
             call.cancel()
             return
-        with contextlib.suppress(NoSuchName):  # it has ended by itself
+        with contextlib.suppress(NoSuchName):  # it has ended
             connection.ask(calls.cancel(opened.query_id))
 
     schema = wire.table(opened.schema).schema
     first = wire.progress_from(opened.progress)
     frames = _frames(connection, call, wire.Frames(schema), gone)
     answer = Answer(progress_bar.shown(frames) if bar else frames, lambda: first, schema, stop)
-    # An answer that nobody reads any more must not keep its call, and with it the query, waiting.
+    # An abandoned answer must not keep its call, and with it the query, open.
     weakref.finalize(answer, call.cancel).atexit = False
     return answer
 
@@ -51,7 +51,7 @@ def _frames(connection: Connection, call: Any, parts: wire.Frames, gone: threadi
         for response in call:
             frame = parts.add(response.frame)
             if frame is not None and frame.progress.token is not None:
-                last = frame  # told when the call is over: whoever lets go of a call lets go of its token
+                last = frame  # yielded after the call has ended: a caller that drops an open call loses its token
             elif frame is not None:
                 yield frame
     except grpc.RpcError as error:
@@ -65,7 +65,7 @@ def _frames(connection: Connection, call: Any, parts: wire.Frames, gone: threadi
 
 
 def fetched(connection: Connection, request: queries_pb2.FetchRequest) -> Iterator[pa.Table]:
-    """Tuples by arrival. When the connection is lost it goes on with what has not come yet."""
+    """Tuples by arrival. After a lost connection it resumes with those that have not arrived."""
     tries = 0
     while True:
         call = connection.start(connection.stubs.queries.Fetch, request, connection.timeout)

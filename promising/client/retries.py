@@ -1,4 +1,4 @@
-"""When to try again, and after how long."""
+"""Which errors to retry, and after how long."""
 
 import random
 from dataclasses import dataclass, field
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from promising.errors import BadSettings, LimitReached, PromisingError, StorageFull, StorageUnavailable, Unavailable
 
 RETRIES = 5
-SHORTEST = 0.1  # seconds
-LONGEST = 5.0
+SHORTEST_WAIT = 0.1  # seconds
+LONGEST_WAIT = 5.0
 
 
 @dataclass(frozen=True)
 class Retries:
-    """At most `most` further tries, each after a pause of random length whose bound doubles.
+    """At most `most` retries, each after a random pause whose bound doubles.
 
-    The pauses are random so that clients which lost one service do not come back at one instant.
+    Random pauses keep clients of a lost service from reconnecting at the same instant.
     """
 
     most: int = RETRIES
@@ -25,14 +25,14 @@ class Retries:
             raise BadSettings(f"retries is a whole number from 0 on, not {self.most!r}")
 
     def pause(self, tries: int, problem: PromisingError) -> float | None:
-        """Seconds to wait after so many tries, the last of which ended with `problem`; None to give up.
+        """Seconds to wait after so many tries, the last of which raised `problem`; None to give up.
 
-        A service that was not there may be there again, and its disk may have space again. One that had reached a
-        limit says when to come back, if that helps. All else would only go wrong once more.
+        A missing service may return, and a full disk may get space. At a limit, the service says when to retry, if that
+        helps. All other errors would recur.
         """
         if tries > self.most:
             return None
-        bound: float = min(SHORTEST * 2 ** (tries - 1), LONGEST)
+        bound: float = min(SHORTEST_WAIT * 2 ** (tries - 1), LONGEST_WAIT)
         if isinstance(problem, Unavailable | StorageFull | StorageUnavailable):
             return self.draw.uniform(bound / 2, bound)
         if isinstance(problem, LimitReached) and problem.retry_seconds is not None:

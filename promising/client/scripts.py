@@ -1,4 +1,4 @@
-"""A text of several statements, sent one by one, with errors told at their place in the whole."""
+"""A text of several statements, sent one by one; errors give their position in the whole text."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _BEGINS = re.compile(r"(?:[\s;]|--[^\n\r]*)*+(/\*|\w+|.?)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement, the text it is part of, and where it begins there."""
+    """A statement, its text, and its offset there."""
 
     sql: str
     kind: Kind
@@ -23,7 +23,7 @@ class Statement:
     start: int = 0
 
     def placed(self, problem: PromisingError) -> PromisingError:
-        """An error of this statement as one of the whole text."""
+        """An error of this statement, positioned in the whole text."""
         found = _PLACED.match(str(problem))
         if self.sql == self.whole or found is None:
             return problem
@@ -41,12 +41,12 @@ class Statement:
 
 
 def one(sql: str) -> Statement:
-    """The one statement of a text, as its first word tells it: the service parses it."""
+    """The single statement of a text, classified by its first word: the service parses it."""
     return Statement(sql, _kind(text_of(sql)), sql)
 
 
 def many(sql: str) -> list[Statement]:
-    """The statements between semicolons. Several are parsed before the first one is sent."""
+    """The statements between semicolons. Several are all parsed before the first is sent."""
     if ";" not in sql.strip().strip(";"):
         return [one(sql)] if _first(sql) else []
     from promising.query.sql import offset_of, parse_many  # noqa: PLC0415  # sqlglot: not for a single statement
@@ -64,7 +64,7 @@ def _kind(sql: str) -> Kind:
 
 
 def _first(sql: str) -> str:
-    """What a text begins with, beside comments: a word in upper case, or a sign; nothing if it is empty.
+    """The first token besides comments: a word in upper case, or a sign; empty for an empty text.
 
     >>> _first("-- all of them\\n;(SELECT 1)"), _first("show streams"), _first("/* ; */ Select 1"), _first(" ; ")
     ('(', 'SHOW', 'SELECT', '')
@@ -76,4 +76,4 @@ def _first(sql: str) -> str:
         from promising.query.sql.tokenizer import scan  # noqa: PLC0415  # as above: comments nest
 
         text = next((token.text for token in scan(sql) if token.text != ";"), "")
-    return text.upper() if text.isascii() else text  # only ASCII letters make keywords
+    return text.upper() if text.isascii() else text  # keywords are ASCII only

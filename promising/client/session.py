@@ -46,13 +46,13 @@ def connect(
 ) -> "RemoteSession":
     """A session on the service at `target`, host:port. The first call connects.
 
-    token: says who asks; it goes with every call.
-    ca, certificate, key: PEM files. TLS is used if `ca` (whom to trust) or `certificate` (with its `key`: who asks) is
-        given, and for a target that begins with grpcs://.
-    timeout: seconds that a call may take, one try of it; ingest has none.
-    retries: how often a call is tried again that found no service, or a service at its limit, and does no harm twice.
+    token: access token, sent with every call.
+    ca, certificate, key: PEM files. TLS is used if `ca` (trusted CA) or `certificate` with `key` (client certificate)
+        is given, and for a target that begins with grpcs://.
+    timeout: seconds for one try of a call; ingest has no timeout.
+    retries: how often an idempotent call is retried when the service is unavailable or at a limit.
     progress: show a bar of coverage on stderr while an answer is read, if that is a terminal.
-    max_message_bytes: what the service takes in one message; its `limits.max_message_bytes`.
+    max_message_bytes: the service's `limits.max_message_bytes`.
     """
     connection = dial(
         target,
@@ -68,9 +68,9 @@ def connect(
 
 
 class RemoteSession:
-    """The session of a service: methods, arguments, results and errors are those of `query.Session`.
+    """A session on a service: methods, arguments, results and errors are those of `query.Session`.
 
-    It may be used from several threads. One `Answer` is read by one thread at a time; `cancel` may come from any.
+    Thread-safe. An `Answer` is read by one thread at a time; any thread may call `cancel`.
     """
 
     def __init__(self, connection: Connection, progress: bool) -> None:
@@ -83,15 +83,15 @@ class RemoteSession:
     # --- statements ----------------------------------------------------------------------------------------------
 
     def execute(self, sql: str) -> Result:
-        """Carry out one statement.
+        """Run one statement.
 
-        CREATE and DROP give a `Done`, SHOW and DESCRIBE a table, EXPLAIN an `Explanation`, a SELECT its `Answer`, run
-        to the end. CREATE and DROP are sent once, whatever `retries` says.
+        CREATE and DROP return a `Done`, SHOW and DESCRIBE a table, EXPLAIN an `Explanation`, a SELECT its `Answer`, run
+        to the end. CREATE and DROP are never retried.
         """
         return self._execute(statements.one(sql))
 
     def execute_many(self, sql: str) -> list[Result]:
-        """Carry out the statements between semicolons, one after the other, up to the first that fails."""
+        """Run the statements between semicolons in order, up to the first that fails."""
         return [self._execute(statement) for statement in statements.many(sql)]
 
     def _execute(self, statement: statements.Statement) -> Result:
@@ -103,7 +103,7 @@ class RemoteSession:
             raise statement.placed(problem) from None
 
     def advance(self, stream: str, watermark: int) -> None:
-        """Say that nothing before `watermark` is expected any more, in microseconds of event time."""
+        """Declare that no tuple before `watermark` is expected, in microseconds of event time."""
         self._ask(calls.advance(stream, watermark))
 
     # --- tuples in -----------------------------------------------------------------------------------------------
@@ -119,15 +119,16 @@ class RemoteSession:
     ) -> Appended:
         """Add tuples: a mapping of columns, a pyarrow Table or a RecordBatch.
 
-        A malformed table raises and changes nothing. Tuples too old, or too far ahead of the clock, are left out and
-        counted; with `strict` they raise instead. When the connection is lost the table is sent again, and added once.
+        A malformed table raises and changes nothing. Tuples too old, or too far ahead of the clock, are dropped and
+        counted; with `strict` they raise instead. After a lost connection the table is sent again, and added exactly
+        once.
 
-        A table of up to 2^20 tuples that fits into one message is added as a whole or not at all. A larger one is
-        checked as a whole, and then sent in batches: if one of these is refused, for want of room or because of
-        `strict`, those before it are in, and some after it may be.
+        A table of up to 2^20 tuples that fits into one message is added atomically. A larger one is checked as a whole,
+        then sent in batches: if one is refused, for lack of space or because of `strict`, those before it are added,
+        and some after it may be.
 
-        With a producer's name and the number of the batch, a table that is given a second time is not added a second
-        time, not even by another session. It has to fit into one message.
+        With a producer and a sequence number the call is idempotent, also across sessions. The table must then fit into
+        one message.
         """
         return self._ingest.one(stream, table, strict, producer, sequence)
 
@@ -139,38 +140,38 @@ class RemoteSession:
         strict: bool = False,
         on_ack: Callable[[Appended], None] | None = None,
     ) -> Appended:
-        """Add many tables over one call, several of them under way at a time; the sums of all.
+        """Add many tables over one call, several in flight at a time; returns the totals.
 
-        `on_ack` is called with what became of each batch, in order. The first batch that is refused ends it: no
-        further ones are sent, those under way are waited for, and the error is raised.
+        `on_ack` is called with the result of each batch, in order. After the first refused batch none is sent, those in
+        flight are awaited, and the error is raised.
         """
         return self._ingest.many(stream, tables, strict, on_ack)
 
     # --- packages in ---------------------------------------------------------------------------------------------
 
     def load_plan(self, stream: str) -> "LoadPlan":
-        """What a loader must know of a stream to build a package for it."""
+        """What a loader needs to build a package for a stream."""
         return self._ask(calls.load_plan(stream))
 
     def attach(self, stream: str, path: str, token: str) -> "Attached":
-        """Add a package: all of it or nothing, and once for each token. The service reads it from `path`.
+        """Add a package atomically, exactly once per token. The service reads it from `path`.
 
-        When the connection is lost it is asked again, and then told as a `duplicate` if it is in.
+        After a lost connection the call is retried; a package that had been added is then reported as a `duplicate`.
         """
         return self._ask(calls.attach(stream, path, token))
 
     # --- tables in -----------------------------------------------------------------------------------------------
 
     def load_table(self, name: str, rows: Batch, mode: "Mode" = "upsert") -> "Changed":
-        """Put rows into a reference table, all of them or none: a mapping of columns, a pyarrow Table or a RecordBatch.
+        """Write rows to a reference table atomically: a mapping of columns, a pyarrow Table or a RecordBatch.
 
-        mode: `upsert` replaces rows of the same primary key, `insert` refuses them, `update` refuses others; an update
-        may leave out columns, which stay as they are. It is sent once, whatever `retries` says.
+        mode: `upsert` replaces rows of the same primary key, `insert` refuses them, `update` refuses others; columns
+        that an update leaves out are unchanged. Never retried.
         """
         return self._ingest.load_table(name, rows, mode)
 
     def table(self, name: str) -> pa.Table:
-        """What a reference table has now."""
+        """The current rows of a reference table."""
         return self._gather(calls.read_table(name))
 
     # --- queries -------------------------------------------------------------------------------------------------
@@ -178,21 +179,20 @@ class RemoteSession:
     def query(
         self, sql: str, budget: Budget = None, seed: int | None = None, *, progress: bool | None = None
     ) -> Answer:
-        """Ask a SELECT. Errors in the statement are raised here; the service works while the answer is read.
+        """Run a SELECT. Errors in the statement are raised here; the service works while the answer is read.
 
-        budget: CPU time, as `BUDGET` in the statement would say; of the two the smaller counts, and the service has a
-            limit of its own.
-        seed: of what is drawn at random. The same state, statement and seed give the same rows in the same order.
-        progress: whether to show a bar on stderr; None does as `connect` was told.
+        budget: CPU time; the smaller of it, `BUDGET` in the statement and the service's limit applies.
+        seed: random seed. The same state, statement and seed give the same rows in the same order.
+        progress: whether to show a bar on stderr; None is the default of `connect`.
         """
         return self._answer(calls.query(sql, budget, seed), progress)
 
     def resume(self, token: str, budget: Budget = None, *, progress: bool | None = None) -> Answer:
-        """Go on with an answer that was cut: the rows that had not come yet, or aggregates from where they were."""
+        """Resume an answer that was cut: the remaining rows, or aggregates from their last state."""
         return self._answer(calls.resume(token, budget), progress)
 
     def query_many(self, statements: Sequence[str]) -> list[pa.Table]:
-        """The answers to many SELECTs, each exact, which share their reading where they can."""
+        """The exact answers to many SELECTs, which share scans where possible."""
         return self._gather(calls.query_many(statements))
 
     def explain(
@@ -207,42 +207,42 @@ class RemoteSession:
     # --- continuous queries --------------------------------------------------------------------------------------
 
     def subscribe(self, name: str, token: str | None = None) -> RemoteSubscription:
-        """Watch a continuous query: iterate over the changes of its view, or `poll` and look at the `snapshot`.
+        """Watch a continuous query: iterate over the changes of its view, or `poll` and read the `snapshot`.
 
-        All subscriptions of a session share one call. When the connection is lost it is made again, and goes on from
-        where it was: nothing is missed, and nothing comes twice. token: goes on from the change that it came with.
+        All subscriptions of a session share one call. A lost connection is restored and resumes where it was, without
+        gaps or duplicates. token: resume after the change with this token.
         """
         return self._watching.subscribe(name, token)
 
     def poll(self, subscriptions: Iterable[Subscription], timeout: float | None = 0.0) -> dict[Subscription, Delta]:
-        """The next change of each of these subscriptions, taken into its view; those without one are left out.
+        """The next change of each subscription that has one, applied to its view.
 
-        Waits up to `timeout` seconds (None: for as long as it takes) until there is a change of any. What one of them
-        fails with is raised, before any other has changed; without it the others go on.
+        Waits up to `timeout` seconds (None: no limit) for the first change. The error of a failed subscription is
+        raised before any other view changes; without it the others continue.
         """
         return self._watching.poll(subscriptions, timeout)
 
-    # --- for those who read elsewhere ----------------------------------------------------------------------------
+    # --- external readers ----------------------------------------------------------------------------------------
 
     def plan_scan(self, sql: str, *, share: float = 1.0) -> ScanPlan:
-        """Where the tuples lie that a SELECT is about, the most promising first.
+        """The locations of a SELECT's tuples, the most promising first.
 
         share: of the expected output that is wanted, over 0 and up to 1.
         """
         return self._gather(calls.plan_scan(sql, share))
 
     def fetch(self, stream: str, first: int, last: int, columns: list[str]) -> Iterator[pa.Table]:
-        """The tuples that arrived as number `first` up to `last`, not included, a part at a time.
+        """The tuples with arrival numbers from `first` up to but excluding `last`, in parts.
 
-        When the connection is lost it goes on with what has not come yet. Once one of them has been let go of,
-        TokenExpired is raised.
+        After a lost connection it resumes with those that have not arrived. Raises TokenExpired once one of the tuples
+        has been evicted.
         """
         return fetched(self._connection, calls.fetch(stream, first, last, columns))
 
     # --- summaries -----------------------------------------------------------------------------------------------
 
     def estimate(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Estimates:
-        """How many tuples of each key the window holds, with bounds, from the summary."""
+        """Estimated number of tuples of each key in the window, with bounds."""
         return self._ask(calls.estimate(summary, keys, window))
 
     def regions(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Regions:
@@ -252,11 +252,11 @@ class RemoteSession:
     def probe(
         self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None
     ) -> pa.Table:
-        """The tuples that have one of the keys, after a column `probe`: the place of a tuple's key in the question."""
+        """The tuples with one of the keys, after a column `probe`: the index of the tuple's key in `keys`."""
         return self._gather(calls.probe(summary, keys, window, columns))
 
     def describe(self, summary: str, *, cells: bool = False) -> Description:
-        """Granularities, zones with the reason for each, counts and bytes; with `cells` the tuples of every cell."""
+        """Granularities, zones with their reasons, counts and bytes; with `cells` the tuples per cell."""
         return self._ask(calls.describe(summary, cells))
 
     def story(self, summary: str, granularity: int, zone: int) -> Story:
@@ -265,13 +265,13 @@ class RemoteSession:
 
     @property
     def admin(self) -> Admin:
-        """What the service tells about itself."""
+        """Status of the service."""
         return Admin(self._ask)
 
     # --- the end -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the connection, and every answer that is still read over it. What the service has, it keeps."""
+        """Close the connection and all open answers. The service's data is unaffected."""
         self._connection.close()
 
     def __enter__(self) -> "RemoteSession":

@@ -1,4 +1,4 @@
-"""What a session watches, and what has come of it and was not looked at yet: the part that needs no connection."""
+"""Subscriptions of a session and their unread changes, without I/O."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from promising.errors import BadToken, PromisingError, Unavailable
 from promising.query.standing.subscription import Delta, LiveView
 from promising.v1 import queries_pb2
 
-MANY = 1 << 18  # rows that may wait to be looked at, of one subscription
-TRIES = 12  # after which pauses are no longer
+MANY = 1 << 18  # maximum unread rows of one subscription
+TRIES = 12  # after which pauses stop growing
 FINAL = (
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED,
@@ -23,15 +23,15 @@ FINAL = (
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.INVALID_ARGUMENT,
 )
-"""How a call ends that would end in the same way again, if gRPC says so and not the service."""
+"""Status codes raised by gRPC itself that a retry would repeat."""
 
 
 @dataclass(eq=False)
 class Watched:
     """One subscription.
 
-    `token` resumes after what has come, `number` is what it is called on the call that is open, None if it is not part
-    of it: because too much waits, or because it is over. `problem` is why it is.
+    `token` resumes after the last change received. `number` identifies it on the open call; None if it is not part of
+    it, because too many rows are unread, or because it has ended with `problem`.
     """
 
     name: str
@@ -47,21 +47,21 @@ class Watched:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can come."""
+        """Whether no change can follow."""
         return self.closed or self.problem is not None
 
     @property
     def waiting(self) -> bool:
-        """Whether a change was not looked at yet."""
+        """Whether a change is unread."""
         return bool(self._waiting)
 
     @property
     def full(self) -> bool:
-        """Whether so much waits that no more should come."""
+        """Whether so many rows are unread that it pauses."""
         return self._rows > MANY
 
     def section(self, tick: int, part: queries_pb2.SubscriptionSection) -> None:
-        """Take in a part of a section."""
+        """Add a part of a section."""
         if part.HasField("error"):
             self.problem = wire_errors.rebuild(part.error.reason, part.error.message)
             return
@@ -74,7 +74,7 @@ class Watched:
             self._add(delta)
 
     def time(self, tick: int, watermark: int) -> None:
-        """Take in that nothing but the time has changed."""
+        """Add a change of the watermark only."""
         if self._sections is None or self._last is None:
             return
         if self._waiting and wire_changes.is_time(self._waiting[-1][1]):
@@ -83,7 +83,7 @@ class Watched:
 
     def _add(self, delta: Delta) -> None:
         assert self.opened is not None
-        if delta.reset and not self.opened.endless:  # what has come without a view is not told again
+        if delta.reset and not self.opened.endless:  # changes of a query without a view are not repeated
             self._waiting.clear()
             self._rows = 0
         if self._waiting and _says_little(delta) and _says_little(self._waiting[-1][1]):
@@ -93,7 +93,7 @@ class Watched:
         self._last, self.token = delta, delta.token
 
     def take(self) -> tuple[wire_changes.Opened, Delta] | None:
-        """The next change, and the query that it is of."""
+        """The next change, and its query."""
         if not self._waiting:
             return None
         opened, delta = self._waiting.popleft()
@@ -101,25 +101,25 @@ class Watched:
         return opened, delta
 
     def lost(self) -> None:
-        """What has come of a section that has no end will come again."""
+        """Drop an incomplete section: it will be sent again."""
         self.number = None
         if self._sections is not None:
             self._sections.forget()
 
 
 class Board:
-    """All that a session watches over one call, and what is to be sent for it."""
+    """All subscriptions of a session over one call, and the requests to send."""
 
     def __init__(self) -> None:
         self.unsent: list[queries_pb2.SubscribeRequest] = []
         self.interrupted: PromisingError | None = None
-        """Why there is no connection, while one is sought."""
+        """Why the connection is lost, while it is being restored."""
         self._all: list[Watched] = []
         self._by_number: dict[int, Watched] = {}
         self._numbers = 0
 
     def __len__(self) -> int:
-        """Subscriptions that something may come for."""
+        """Subscriptions that may still get changes."""
         self._all = [watched for watched in self._all if not watched.over]
         return len(self._all)
 
@@ -133,27 +133,26 @@ class Board:
         return watched
 
     def leave(self, watched: Watched) -> None:
-        """Nobody looks at it any more."""
+        """End a subscription."""
         watched.closed = True
         self._stop(watched)
 
     def take(self, watched: Watched) -> tuple[wire_changes.Opened, Delta] | None:
-        """The next change of a subscription. If more of it was held back, it goes on when all has been taken."""
+        """The next change of a subscription. If it was paused, it resumes when all its changes have been taken."""
         found = watched.take()
         if found is None and watched.number is None and not watched.over and self.interrupted is None:
             self._ask(watched)
         return found
 
     def take_all(self, several: Sequence[Watched]) -> dict[Watched, tuple[wire_changes.Opened, Delta]]:
-        """The next change of each that has one. Raises why one of them is over that has none left; no other is taken
-        then."""
+        """The next change of each that has one. Raises the error of one that has ended before taking any."""
         for watched in several:
             if watched.problem is not None and not watched.closed and not watched.waiting:
                 raise watched.problem
         return {watched: found for watched in several if (found := self.take(watched)) is not None}
 
     def begin(self) -> None:
-        """A new call: everything is asked for again, from where it was."""
+        """Begin a new call: every subscription is requested again from its position."""
         self.unsent.clear()
         self._by_number.clear()
         for watched in list(self._all):
@@ -162,7 +161,7 @@ class Board:
                 self._ask(watched)
 
     def add(self, response: queries_pb2.SubscribeResponse) -> None:
-        """Take in a message."""
+        """Add a message."""
         self.interrupted = None
         for part in response.sections:
             watched = self._by_number.get(part.number)
@@ -180,7 +179,7 @@ class Board:
                     watched.time(response.tick, watermark)
 
     def failed(self, problem: PromisingError) -> None:
-        """There will be no call any more."""
+        """Fail all subscriptions: there will be no further call."""
         for watched in self._all:
             if not watched.over:
                 watched.problem = problem
@@ -201,12 +200,12 @@ class Board:
 
 
 def view_of(opened: wire_changes.Opened) -> LiveView:
-    """The view of a query, before its first row."""
+    """The empty view of a query."""
     return LiveView(opened.schema, opened.keyed, opened.endless)
 
 
 def why(place: Place, error: grpc.RpcError) -> PromisingError:
-    """Why a call ended. Whatever gRPC tells of a connection that broke, it is one that may be made again."""
+    """Why a call ended. Whatever gRPC reports for a broken connection, it counts as one to restore."""
     code = error.code()
     if wire_errors.was_told(error) or code in FINAL:
         return place.problem(error)
@@ -215,9 +214,7 @@ def why(place: Place, error: grpc.RpcError) -> PromisingError:
 
 
 def pause(retries: Retries, tries: int, problem: PromisingError, connected: bool) -> float | None:
-    """Seconds after which to try again; None to give up. Once there was a connection it is tried for as long as it
-    takes, unless nothing is to be tried a second time.
-    """
+    """Seconds before a retry; None to give up. Once connected, it retries without limit unless retries are off."""
     if connected and retries.most:
         tries = min(tries, TRIES)
         return Retries(TRIES, retries.draw).pause(tries, problem)
@@ -225,5 +222,5 @@ def pause(retries: Retries, tries: int, problem: PromisingError, connected: bool
 
 
 def _says_little(delta: Delta) -> bool:
-    """Whether only the time has changed, or what is told beside it."""
+    """Whether a change has only a watermark and figures."""
     return not delta.reset and not delta.inserts.num_rows and not len(delta.retractions)

@@ -1,4 +1,4 @@
-"""Continuous queries watched by a session: one call for all of them, read by a thread for as long as there are any."""
+"""Continuous queries watched by a session: one call for all, read by a thread while there are any."""
 
 import queue
 import threading
@@ -22,8 +22,8 @@ Outbox = queue.SimpleQueue[queries_pb2.SubscribeRequest | None]
 class RemoteSubscription(Subscription):
     """A continuous query of a service, as one subscriber sees it.
 
-    A connection that breaks is made again, and what was missed comes then. Errors that another try would not mend are
-    raised by whatever looks for changes.
+    A broken connection is restored, and missed changes are delivered then. Errors that a retry would not fix are raised
+    by `poll` and by iteration.
     """
 
     def __init__(self, watching: "Watching", watched: Watched, token: str | None) -> None:
@@ -37,12 +37,12 @@ class RemoteSubscription(Subscription):
 
     @property
     def name(self) -> str:
-        """Of the query."""
+        """Name of the query."""
         return self._watched.name
 
     @property
     def interrupted(self) -> PromisingError | None:
-        """Why there is no connection, while one is sought."""
+        """Why the connection is lost, while it is being restored."""
         return self._watching.interrupted
 
     def __enter__(self) -> "RemoteSubscription":
@@ -53,7 +53,7 @@ class RemoteSubscription(Subscription):
         return None if found is None else self._opening(*found)
 
     def _opening(self, opened: Opened, delta: Delta) -> Delta:
-        if opened != self._opened:  # dropped, and made anew with other columns
+        if opened != self._opened:  # dropped, and created again with other columns
             self._opened, self._view = opened, view_of(opened)
         return delta
 
@@ -69,14 +69,14 @@ class Watching:
         self._outbox: Outbox = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._call: Any = None
-        self._ending = False  # whether the call was ended because there was nothing left to watch
+        self._ending = False  # whether the call was ended because no subscription was left
 
     @property
     def interrupted(self) -> PromisingError | None:
         return self._board.interrupted
 
     def subscribe(self, name: str, token: str | None) -> RemoteSubscription:
-        """Watch a query. Whatever is wrong with the question is raised here."""
+        """Subscribe to a query. Errors in the request are raised here."""
         with self._news:
             if self._closed.is_set():
                 raise Unavailable(CLOSED)
@@ -97,7 +97,7 @@ class Watching:
         return RemoteSubscription(self, watched, token)
 
     def poll(self, subscriptions: Iterable[Subscription], timeout: float | None) -> dict[Subscription, Delta]:
-        """The next change of each, taken into its view, of those that have one."""
+        """The next change of each subscription that has one, applied to its view."""
         mine: list[RemoteSubscription] = []
         for one in dict.fromkeys(subscriptions):
             if not isinstance(one, RemoteSubscription) or one._watching is not self:
@@ -107,7 +107,7 @@ class Watching:
         return {one: one.told(one._opening(*found[one._watched])) for one in mine if one._watched in found}
 
     def take(self, several: list[Watched], timeout: float | None) -> dict[Watched, tuple[Opened, Delta]]:
-        """The next change of each; none if there is none of any in time, or if nobody wants it any more."""
+        """The next change of each; empty on a timeout, or if all are closed."""
         until = None if timeout is None else time.monotonic() + timeout
         with self._news:
             while True:
@@ -119,7 +119,7 @@ class Watching:
                 self._news.wait(left)
 
     def leave(self, watched: Watched) -> None:
-        """Watch it no more. Without any the call ends."""
+        """End a subscription. The last one ends the call."""
         with self._news:
             self._board.leave(watched)
             self._send()
@@ -127,12 +127,10 @@ class Watching:
             if len(self._board) or self._call is None:
                 return
             self._ending, call = True, self._call
-        call.cancel()  # not under the lock, which the thread that reads may wait for
+        call.cancel()  # not under the lock, for which the reading thread may wait
 
     def forget(self, watched: Watched) -> None:
-        """`leave`, for one that nobody holds any more. This may come at any time and in any thread, so that it may not
-        wait; what is to be done is done with the next message.
-        """
+        """`leave` for a finaliser: it may run in any thread and must not block, so the next message does the work."""
         watched.closed = True
         if watched.number is not None:
             self._outbox.put(queries_pb2.SubscribeRequest(remove=watched.number))
@@ -142,7 +140,7 @@ class Watching:
             self._outbox.put(request)
         self._board.unsent.clear()
 
-    # --- in a thread of its own ----------------------------------------------------------------------------------
+    # --- in its own thread ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         tries, connected = 0, False
@@ -153,7 +151,7 @@ class Watching:
                 if not len(self._board):
                     self._thread = None
                     return
-                if self._ending:  # something else is watched since
+                if self._ending:  # there is a new subscription
                     continue
                 wait = None if self._closed.is_set() else pause(self._connection.retries, tries, problem, connected)
                 if wait is None:
@@ -166,7 +164,7 @@ class Watching:
             self._closed.wait(wait)
 
     def _read(self) -> tuple[bool, PromisingError]:
-        """One call, to its end: whether anything came, and why it ended."""
+        """Run one call to its end: whether anything arrived, and why it ended."""
         came, outbox = False, self._outbox
         try:
             with self._news:
@@ -190,7 +188,7 @@ class Watching:
             return came, why(self._connection.place, error)
         except PromisingError as problem:
             return came, problem
-        except Exception as problem:  # whoever waits would wait for ever
+        except Exception as problem:  # else its waiters would wait forever
             return came, InternalError(f"what the service sent cannot be read: {type(problem).__name__}: {problem}")
         finally:
             outbox.put(None)

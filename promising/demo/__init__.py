@@ -1,1 +1,1 @@
-"""`make demo`: a service over a retail log, questions to it, and a page of pictures."""
+"""`make demo`: a service over a retail log, queries, and a page of pictures."""

@@ -1,6 +1,6 @@
-"""`make demo`: a service, a year of grocery shopping, and the questions one would ask it.
+"""`make demo`: a service over a year of grocery shopping, and queries on it.
 
-This file reads the arguments and checks what is installed; the showing is done by `promising/demo/tour.py`.
+This module parses arguments and checks dependencies; `promising/demo/tour.py` runs the demo.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
-    """End as after an error: so the service is ended, too."""
+    """Exit as after an error, so that the service is stopped, too."""
     sys.exit(TERMINATED)
 
 

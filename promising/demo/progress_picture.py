@@ -1,4 +1,4 @@
-"""A picture of answers under way: how much of a join is there after how much CPU time, for each preference.
+"""A plot of running answers: share of a join over CPU time, for each preference.
 
     python -m promising.demo.progress_picture [FILE]
 
@@ -32,7 +32,7 @@ JOIN = f"""
     WITH PREFERENCE {{}} SUMMARY.Estimate.Count(a.ItemID), SUMMARY.Estimate.Count(b.ItemID)
     WINDOW {WINDOW}
 """
-# Okabe and Ito's palette, from dark to light; in grey the dashes tell them apart.
+# Okabe and Ito's palette, from dark to light; the dashes distinguish them in grey.
 LINES = {
     "DESC": ("#0072B2", "-", "DESC: the most frequent items first"),
     "ASC": ("#D55E00", "--", "ASC: the rarest items first"),
@@ -55,7 +55,7 @@ def stores(log: pa.Table) -> "Session":
 
 
 def curves(session: "Session") -> dict[str, Curve]:
-    """Each preference run to its end, some times, of which the fastest counts: the others met with interference."""
+    """Each preference run to its end several times; the fastest counts, as the others had interference."""
     out: dict[str, Curve] = {}
     for direction in LINES:
         runs: list[Curve] = []
@@ -67,7 +67,7 @@ def curves(session: "Session") -> dict[str, Curve]:
 
 
 def draw(found: Mapping[str, Curve], rows: int, how: str) -> Figure:
-    """The curves; `rows` are those of the whole answer, `how` says how it was measured."""
+    """The plot; `rows` is the size of the whole answer, `how` describes the measurement."""
     figure = Figure(figsize=(9.0, 5.0), dpi=110)
     FigureCanvasAgg(figure)
     axes: Axes = figure.add_axes((0.09, 0.125, 0.875, 0.655))

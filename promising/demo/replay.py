@@ -1,4 +1,4 @@
-"""The retail log in two streams, by the number of the store: its past loaded at once, the rest replayed as it came."""
+"""The retail log in two streams, by parity of the store number: the past is bulk loaded, the rest replayed."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from promising.client import RemoteSession
 from promising.demo import journey
 
 STORES = {"even": 0, "odd": 1}
-"""Streams, and what is left of their stores' numbers after a division by 2."""
+"""Streams, and their store numbers modulo 2."""
 CREATE = (
     """
     CREATE STREAM {0} (
@@ -28,21 +28,21 @@ CREATE = (
     """,
 )
 LIVE_FROM = int(datetime(2017, 12, 1, tzinfo=UTC).timestamp() * 1e6)
-BATCH = 1 << 13  # rows: less than a week of a stream, so that they come in time for the zones of G_1
-STEP = 3 * 3_600_000_000  # of event time, that comes at a time
+BATCH = 1 << 13  # rows: less than a week of a stream, so that they arrive in time for the zones of G_1
+STEP = 3 * 3_600_000_000  # of event time, sent at a time
 PACE = 24  # steps a second: December takes some ten seconds
 
 
 @dataclass(frozen=True)
 class LogParts:
-    """The log, and how much of it is the past."""
+    """The log, and how many of its rows are the past."""
 
     log: pa.Table
     past: int
 
     @classmethod
     def of(cls, log: pa.Table) -> "LogParts":
-        """What is before December is past; of a log that ends earlier, eleven of twelve rows."""
+        """Rows before December are the past; in a shorter log, eleven of twelve rows."""
         before = pc.sum(pc.less(log[journey.TIME], pa.scalar(LIVE_FROM, pa.timestamp("us")))).as_py()
         return cls(log, before if before < log.num_rows else max(log.num_rows * 11 // 12, 1))
 
@@ -62,14 +62,14 @@ def of_stores(table: pa.Table, rest: int) -> pa.Table:
 
 
 def create(session: RemoteSession) -> None:
-    """Both streams, each with its summary."""
+    """Create both streams, each with its summary."""
     for name in STORES:
         for statement in CREATE:
             session.execute(statement.format(name))
 
 
 def load(session: RemoteSession, parts: LogParts, advance: Callable[[int], None]) -> float:
-    """Send the past, some batches under way at a time; returns the seconds that took."""
+    """Send the past, several batches in flight; returns the seconds."""
     began = time.perf_counter()
     past = parts.log.slice(0, parts.past)
     for name, rest in STORES.items():
@@ -80,9 +80,9 @@ def load(session: RemoteSession, parts: LogParts, advance: Callable[[int], None]
 
 
 class Replay(threading.Thread):
-    """Sends what is left of the log, `STEP` by `STEP` of event time, `PACE` of them a second, while others ask.
+    """Sends the rest of the log, `STEP` by `STEP` of event time, `PACE` steps a second, while queries run.
 
-    `rows` have been sent; `now` is the event time reached. `finish` waits for the end, and raises what went wrong.
+    `rows`: number sent; `now`: event time reached. `finish` waits for the end, and raises errors.
     """
 
     def __init__(self, session: RemoteSession, parts: LogParts) -> None:
@@ -124,12 +124,12 @@ class Replay(threading.Thread):
     def finish(self) -> None:
         """Wait until all has been sent."""
         while self.is_alive():
-            self.join(0.1)  # so that Ctrl-C is heard
+            self.join(0.1)  # so that Ctrl-C is handled
         if self._problem is not None:
             raise self._problem
 
     def stop(self) -> None:
-        """End it after the step under way."""
+        """End it after the current step."""
         self._stop_asked.set()
         if self.is_alive():
             self.join()

@@ -1,4 +1,4 @@
-"""A sum over a join, known better and better, and then exactly."""
+"""A sum over a join with shrinking bounds, and then its exact value."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ ERROR = "WITH ERROR 0.02"
 
 @dataclass(frozen=True)
 class Step:
-    """What was known after so much CPU time."""
+    """The bounds after this much CPU time."""
 
     cpu: float
     value: float
@@ -20,7 +20,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sums:
-    """An aggregate on its way to its error target, and the exact value, which is that of the same tuples."""
+    """An aggregate up to its error target, and the exact value over the same tuples."""
 
     sql: str
     steps: list[Step]
@@ -35,7 +35,7 @@ class Sums:
 
 
 def sums(session: RemoteSession) -> Sums:
-    """Ask with the error target, then without it. Nothing may come in meanwhile."""
+    """Query with the error target, then without. No tuples may arrive in between."""
     sql = f"{SQL}\n{ERROR}"
     steps = []
     for frame in session.query(sql, seed=1):

@@ -1,4 +1,4 @@
-"""What the demo shows, in order: the service, the log, questions while tuples come in, the zones, the page."""
+"""The demo in order: the service, the log, queries during ingest, the zones, the page."""
 
 import io
 import sys
@@ -32,7 +32,7 @@ BUDGET = 0.2  # seconds of CPU time for each preference
 SHOWN = 4  # rows of each
 NAME = 14  # characters of an item's name
 MARKS = 4  # items marked in the picture
-COUNTED = 1000  # rows of each of which the items are counted
+COUNTED = 1000  # rows per preference whose items are counted
 PREFERENCES = {"DESC": "the most frequent items", "WEIGHTED": "none: a random sample", "ASC": "the rarest items"}
 MOST = "SELECT ItemID, count(*) AS n FROM {} GROUP BY ItemID ORDER BY n DESC, ItemID LIMIT {}"
 SELECT = """
@@ -40,12 +40,12 @@ SELECT = """
     WHERE ItemID = {} AND Price >= 2 WINDOW 7 DAYS LIMIT 4
 """
 INDENT = (0, 0, 0, 4)
-QUICK = 6.0  # seconds: a service that needs longer to start is compiling
+QUICK = 6.0  # seconds: a service that starts slower is compiling
 
 
 @dataclass
 class Sample:
-    """What a preference gave within its budget: its first rows, how many items are among them, and how far it came."""
+    """A preference's result within its budget: its first rows, their distinct items, and its progress."""
 
     rows: list[tuple[str, float, float]]
     items: int
@@ -58,7 +58,7 @@ class Sample:
 
 @dataclass
 class Seen:
-    """All that was shown, for the page."""
+    """Everything shown, for the page."""
 
     rows: int = 0
     seconds: float = 0.0
@@ -73,7 +73,7 @@ class Seen:
 
 
 def tour(out: Path, rows: int | None, stay: bool) -> None:
-    """Show everything with the log, or with its first `rows` rows; write the page to `out`."""
+    """Run the demo on the log, or on its first `rows` rows; write the page to `out`."""
     console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
     began = time.perf_counter()
     head(console, "Service", "promising serve, as a process of its own, on a free port of this machine")
@@ -102,7 +102,7 @@ def tour(out: Path, rows: int | None, stay: bool) -> None:
 
 
 def head(console: Console, title: str, text: str) -> None:
-    """Begin a part."""
+    """Begin a section."""
     console.print(f"\n[bold]{title}[/bold]: {text}")
 
 
@@ -112,12 +112,12 @@ def say(console: Console, text: str) -> None:
 
 
 def code(console: Console, sql: str) -> None:
-    """A statement, set off."""
+    """Print a statement."""
     console.print(Padding(Text(dedent(sql).strip(), "cyan"), INDENT, expand=False))
 
 
 def bars(*columns: TextColumn | BarColumn | MofNCompleteColumn | TaskProgressColumn) -> Progress:
-    """Progress on stderr, if that is a terminal."""
+    """Progress on stderr, on a terminal only."""
     console = Console(stderr=True)
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
@@ -126,7 +126,7 @@ def bars(*columns: TextColumn | BarColumn | MofNCompleteColumn | TaskProgressCol
 
 
 def started(console: Console, service: LocalService) -> str:
-    """Wait for the service. Only its first start on a machine takes long."""
+    """Wait for the service. Only its first start on a machine is slow."""
     began = time.perf_counter()
     address = service.address(QUICK)
     if address is None:
@@ -164,7 +164,7 @@ def tell_load(console: Console, session: RemoteSession, parts: LogParts, seen: S
     )
 
 
-# --- questions while tuples come in ------------------------------------------------------------------------------
+# --- queries during ingest ---------------------------------------------------------------------------------------
 
 
 def tell_selection(console: Console, session: RemoteSession, replay: Replay) -> None:
@@ -220,7 +220,7 @@ def short(name: str, most: int) -> str:
 
 
 def join_lines(samples: dict[str, Sample], name: int) -> list[tuple[str, ...]]:
-    """The samples side by side: a heading, then what each has of it; names of items have `name` characters."""
+    """The samples side by side: a heading, then one line each; names of items have `name` characters."""
     name = max(name, 6)
     out: list[tuple[str, ...]] = []
     for at in range(SHOWN):
@@ -235,7 +235,7 @@ def join_lines(samples: dict[str, Sample], name: int) -> list[tuple[str, ...]]:
 
 
 def sample(session: RemoteSession, direction: str) -> Sample:
-    """Ask with the budget, and keep the first rows."""
+    """Query with the budget, and retain the first rows."""
     answer = session.query(JOIN.format(direction), budget=BUDGET, seed=1)
     first: list[pa.Table] = []
     kept = 0
@@ -285,7 +285,7 @@ def tell_coverage(console: Console, session: RemoteSession, replay: Replay, part
 
 
 def reached(curve: Curve) -> list[tuple[float, float]]:
-    """Shares of the answer, and the CPU time after which each was there."""
+    """Shares of the answer, and the CPU time to reach each."""
     shares = (0.1, 0.5, 0.9, 1.0)
     top = max((c for _, c in curve), default=0.0)
     return [(share, next(cpu for cpu, c in curve if c >= share)) for share in shares if share <= top]
@@ -302,11 +302,11 @@ def tell_sums(console: Console, session: RemoteSession, seen: Seen) -> None:
     say(console, f"The exact sum is of {found.pairs:,} pairs. It is {within} the last bounds, which hold with 95 %.")
 
 
-# --- the inside --------------------------------------------------------------------------------------------------
+# --- zones -------------------------------------------------------------------------------------------------------
 
 
 def tell_zones(console: Console, session: RemoteSession, seen: Seen) -> None:
-    """The fuller of the two summaries: its grid, and the story of a zone."""
+    """Show the fuller of the two summaries: its grid, and the story of a zone."""
     told = seen.told = max((session.describe(f"{name}_items", cells=True) for name in STORES), key=lambda d: d.tuples)
     head(console, "Grid", "what the summary knows: value buckets up, time across, fine for what came last")
     console.print(grid_text(told, min(console.width, 100)))
@@ -319,7 +319,7 @@ def tell_zones(console: Console, session: RemoteSession, seen: Seen) -> None:
 
 
 def buckets(session: RemoteSession, summary: str) -> dict[str, int]:
-    """Where the items that are sold most are, by name, as far as labels have room."""
+    """Buckets of the best-selling items, by name, as many as labels fit."""
     items = session.query(MOST.format(summary.removesuffix("_items"), MARKS)).to_arrow()["ItemID"].to_pylist()
     names, regions = journey.product_names(items), session.regions(summary, items)
     out: dict[str, int] = {}
@@ -358,7 +358,7 @@ def tell_page(console: Console, out: Path, seen: Seen, parts: LogParts) -> None:
 
 
 def png(figure: Figure) -> bytes:
-    """A picture's bytes."""
+    """A figure as PNG."""
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()
@@ -367,7 +367,7 @@ def png(figure: Figure) -> bytes:
 def tell_next(console: Console, address: str, stay: bool, seconds: float) -> None:
     head(console, "Next", f"that was {seconds:.0f} s. What to type:")
     for command, does in page.commands(address if stay else None):
-        console.print(Text(f"    {command}", "cyan"), soft_wrap=True)  # a line to be copied must not be broken
+        console.print(Text(f"    {command}", "cyan"), soft_wrap=True)  # a line to be copied must not be wrapped
         say(console, f"        {does}")
 
 

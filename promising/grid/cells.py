@@ -1,4 +1,4 @@
-"""The value x time grid of a summary in numbers: what every picture of it is drawn from."""
+"""The value x time grid of a summary in numbers: the basis of every picture."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.errors import BadQuestion
+from promising.index.instants import BEGINNING
 from promising.index.regions import Description, ZoneInfo
 from promising.index.time_text import UNITS
 
@@ -23,7 +24,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Stretch:
-    """A zone, and the part of the timeline it is drawn on. `shared`: other zones have tuples of that time too."""
+    """A zone and its interval in the drawing. `shared`: other zones have tuples of that time too."""
 
     zone: ZoneInfo
     start: int
@@ -38,7 +39,7 @@ def stretches(zones: list[ZoneInfo]) -> list[Stretch]:
     zone is drawn as a common border; a greater one is due to late tuples.
     """
     out: list[Stretch] = []
-    reached = -(1 << 62)
+    reached = BEGINNING
     for zone in sorted(zones, key=lambda z: (z.start, z.zone)):
         shared = zone.reason == "late" or zone.start < reached
         if shared and zone.reason != "late" and reached - zone.start <= (out[-1].end - out[-1].start) // 100:
@@ -52,7 +53,7 @@ def stretches(zones: list[ZoneInfo]) -> list[Stretch]:
 def by_granularity(told: Description) -> dict[int, list[Stretch]]:
     """The stretches of each granularity that has zones, the oldest granularity first.
 
-    Raises `BadQuestion` if there is nothing to draw: no tuples, no zones (`STRUCTURE none`), or no cells told.
+    Raises `BadQuestion` if there is nothing to draw: no tuples, no zones (`STRUCTURE none`), or no cells.
     """
     if not told.zones:
         raise BadQuestion(f"summary {told.name!r} has no zones to draw ({told.tuples} tuples, {told.structure})")
@@ -66,7 +67,7 @@ def by_granularity(told: Description) -> dict[int, list[Stretch]]:
 
 
 def rate_unit(told: Description) -> str:
-    """The unit of time in which to say how busy a cell is: the largest that `T_1` is not shorter than."""
+    """The unit of time for densities: the largest that is not longer than `T_1`."""
     return next((name for name, length in UNITS.items() if told.spans[0] >= length), "second")
 
 

@@ -1,4 +1,4 @@
-"""A picture of a summary: its cells in value and time, coloured by how busy they are."""
+"""A picture of a summary: its cells in value and time, coloured by density."""
 
 import warnings
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from promising.grid.cells import REASONS, Stretch, by_granularity, densities, ra
 from promising.index.regions import Description
 from promising.index.time_text import UNITS, readable
 
-# Okabe and Ito's palette: told apart by every kind of colour vision.
+# Okabe and Ito's palette: distinguishable with every kind of colour vision.
 COLOURS_OF = {
     "error": "#D55E00",
     "behaviour": "#CC79A7",
@@ -33,7 +33,7 @@ SHADES = ("#30343F", "#6B7280", "#A3A9B5")  # granularities on the timeline, fin
 EXPIRED, EMPTY, LEAD = "#E2E2E2", "#F3F3F3", "#EEF0F3"
 COLOURS = "viridis"
 
-# Where things are, in parts of the figure.
+# Layout, in fractions of the figure.
 LEFT, RIGHT, BOTTOM, TOP, GAP = 0.06, 0.855, 0.145, 0.72, 0.012
 LINE = (0.815, 0.025)  # bottom and height of the timeline
 STRIP = 0.022  # height of the reasons
@@ -42,8 +42,8 @@ STRIP = 0.022  # height of the reasons
 def draw(told: Description, title: str, *, began: int | None = None, marks: Mapping[str, int] | None = None) -> Figure:
     """The value x time grid of a summary, described with its cells; one panel per granularity, the oldest on the left.
 
-    began: event time of the stream's first tuple, to show what has expired since; marks: labels of buckets to look at.
-    Raises `BadQuestion` if there is nothing to draw: no tuples, no zones (`STRUCTURE none`), or no cells told.
+    began: event time of the stream's first tuple, to show what has expired since; marks: labels of buckets to
+    highlight. Raises `BadQuestion` if there is nothing to draw: no tuples, no zones (`STRUCTURE none`), or no cells.
     """
     parts = by_granularity(told)
     unit = rate_unit(told)
@@ -77,7 +77,7 @@ def draw(told: Description, title: str, *, began: int | None = None, marks: Mapp
 def save(figure: Figure, path: Path) -> None:
     """Write a picture as PNG."""
     with warnings.catch_warnings():
-        # A panel of minutes gets a tick or two more than asked for; there is room.
+        # A panel of minutes gets one or two ticks more than requested; there is room.
         warnings.filterwarnings("ignore", "AutoDateLocator was unable to pick")
         figure.savefig(path, format="png")
 
@@ -92,7 +92,7 @@ def _subtitle(told: Description) -> str:
 
 
 def _date(time: int) -> float:
-    """Days since the epoch, as matplotlib counts."""
+    """Days since the epoch, the unit of matplotlib."""
     return time / UNITS["day"]
 
 
@@ -108,7 +108,7 @@ def _dates(axes: Axes, ticks: int) -> None:
 
 
 def _timeline(figure: Figure, spans: dict[int, tuple[int, int]], began: int | None) -> Axes:
-    """The whole past at one scale; the panels below stretch the newer parts."""
+    """The whole past at one scale; the panels below enlarge the newer parts."""
     axes = figure.add_axes((LEFT, LINE[0], RIGHT - LEFT, LINE[1]))
     oldest, newest = min(s for s, _ in spans.values()), max(e for _, e in spans.values())
     start = oldest if began is None else min(oldest, began)
@@ -160,7 +160,7 @@ def _panel(
 
 
 def _lead(figure: Figure, line: Axes, span: tuple[int, int], left: float, width: float) -> None:
-    """From a granularity's place on the timeline to its panel."""
+    """Lines from a granularity's interval on the timeline to its panel."""
     low, high = line.get_xlim()
     start, end = (LEFT + (RIGHT - LEFT) * (_date(t) - low) / (high - low) for t in span)
     bottom = TOP + STRIP + 0.03
@@ -183,7 +183,7 @@ def _mark(axes: Axes, marks: Mapping[str, int]) -> None:
 
 
 def _keys(figure: Figure, norm: LogNorm, unit: str, told: Description) -> None:
-    """What the colours mean."""
+    """The legend."""
     bar = figure.colorbar(ScalarMappable(norm, COLOURS), cax=figure.add_axes((0.94, BOTTOM, 0.014, TOP - BOTTOM)))
     bar.ax.set_title(f"tuples per\n{unit} and cell", fontsize=9, pad=8)
     bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

@@ -13,7 +13,7 @@ from promising.grid.cells import REASONS, Stretch, by_granularity, densities, ra
 from promising.index.regions import Description
 from promising.index.time_text import SECOND, UNITS, instant, readable
 
-PLAIN = ".:-=+*#%@"  # busier to the right; a space is no tuple at all
+PLAIN = ".:-=+*#%@"  # denser to the right; a space is no tuple
 FULL = "█"
 SHADES = ("#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")  # of viridis
 LETTERS = {reason: reason[0] for reason in REASONS} | {"boundary": "t"}  # of T_1; b is behaviour
@@ -22,18 +22,18 @@ NARROWEST = 12  # columns of a panel
 
 
 def grid_text(told: Description, width: int = 100, buckets: int = 16, colour: bool = True) -> "GridText":
-    """The grid, for rich to print: time across, value buckets up, `buckets` rows at most, `width` columns at most.
+    """The grid for rich to print: time across, value buckets up, at most `buckets` rows and `width` columns.
 
-    A shade says how many tuples a unit of time there are, on a logarithmic scale. Under the heading of a granularity
-    stands a letter for each zone: why it ends where it does. Without colour the shades are characters.
-    Raises `BadQuestion` if there is nothing to draw: no tuples, no zones (`STRUCTURE none`), or no cells told.
+    A shade is the number of tuples per unit of time, on a logarithmic scale. Below the heading of a granularity each
+    zone has a letter for the reason of its end. Without colour the shades are characters.
+    Raises `BadQuestion` if there is nothing to draw: no tuples, no zones (`STRUCTURE none`), or no cells.
     """
     return GridText(told, by_granularity(told), width, buckets, colour)
 
 
 @dataclass
 class _Panel:
-    """A granularity on its columns: `shown` is [row][column], tuples per unit of time, the highest bucket on top."""
+    """A granularity in columns: `shown` is [row][column], tuples per unit of time, the highest bucket on top."""
 
     granularity: int
     part: list[Stretch]
@@ -45,7 +45,7 @@ class _Panel:
         return self.part[0].start, max(s.end for s in self.part)
 
     def columns_of(self, s: Stretch) -> tuple[int, int]:
-        """First and last column of a stretch. Stretches that touch have columns that touch."""
+        """First and last column of a stretch. Adjacent stretches have adjacent columns."""
         start, end = self.span
         first, after = ((t - start) * 2 * self.columns // (end - start) + 1 >> 1 for t in (s.start, s.end))
         first = min(first, self.columns - 1)
@@ -68,7 +68,7 @@ class GridText:
             yield Segment.line()
 
     def lines(self, width: int, colour: bool) -> list[Text]:
-        """The whole, line by line, none wider than `width`."""
+        """The lines of the grid, none wider than `width`."""
         assert self.told.cells is not None
         held = self.told.cells.shape[1]
         rows = 1 << (max(1, min(self.buckets, held)).bit_length() - 1)  # buckets are a power of two
@@ -95,7 +95,7 @@ class GridText:
         return [*out, *self._legend(scale, held // rows, width)]
 
     def _panels(self, rows: int, room: int, most: int) -> list[_Panel]:
-        """The finest granularities that there is room for, oldest first."""
+        """The finest granularities that fit, oldest first."""
         chosen = dict(list(self.parts.items())[-most:])
         unit = UNITS[rate_unit(self.told)]
         columns, rest = divmod(room - (len(chosen) - 1), len(chosen))
@@ -115,7 +115,7 @@ class GridText:
         return [_cut(line, width) for line in (first, second) if line]
 
     def _legend(self, scale: "_Scale", summed: int, width: int) -> list[Text]:
-        """What shades and letters mean, broken into lines."""
+        """The legend of shades and letters, wrapped."""
         cell = "cell" if summed == 1 else f"{summed} cells"
         words = [Text(f"tuples a {rate_unit(self.told)} in {cell}: "), *scale.samples()]
         lines = _fill(words, width)
@@ -129,7 +129,7 @@ class GridText:
 
 
 class _Scale:
-    """Shades, by the logarithm of how busy a cell is."""
+    """Shades by the logarithm of density."""
 
     def __init__(self, least: float, most: float, colour: bool) -> None:
         self.colour = colour
@@ -137,7 +137,7 @@ class _Scale:
         self.edges = np.geomspace(least, max(most, least * 1.01), self.steps + 1)
 
     def level(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """0 for the least busy; -1 for nothing."""
+        """0 for the lowest density; -1 for none."""
         found = np.clip(np.searchsorted(self.edges, values, side="right") - 1, 0, self.steps - 1)
         return np.where(values > 0, found, -1)
 
@@ -159,7 +159,7 @@ class _Scale:
         return out
 
     def samples(self) -> list[Text]:
-        """Some shades, each with what it begins at."""
+        """Some shades, each with its lower limit."""
         levels = range(0, self.steps, 2) if self.steps > 4 else range(self.steps)
         return [Text.assemble(self.shade(i, 2), f" {_figure(float(self.edges[i]))}+  ") for i in levels]
 
@@ -173,14 +173,14 @@ def _figure(value: float) -> str:
 
 
 def _resampled(edges: NDArray[np.int64], grid: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
-    """Densities on columns of equal time; each holds as many tuples as its time does."""
-    # the mass up to each edge is a line between edges, so what a column holds is a difference of two of its points
-    places = (edges - edges[0]).astype(np.float64)  # from the start: floats are too coarse for times since the epoch
+    """Densities on columns of equal time; the number of tuples is preserved."""
+    # The cumulative count is linear between edges, so a column's count is the difference of two of its points.
+    places = (edges - edges[0]).astype(np.float64)  # floats are too coarse for times since the epoch
     borders = places[-1] * np.arange(columns + 1) / columns
     mass = np.concatenate((np.zeros((len(grid), 1)), np.cumsum(grid * np.diff(places), axis=1)), axis=1)
     at = np.stack([np.interp(borders, places, line) for line in mass])
     out: NDArray[np.float64] = np.diff(at, axis=1) / np.diff(borders)
-    return np.where(out > mass[:, -1:] / places[-1] * 1e-9, out, 0.0)  # what rounding leaves is nothing
+    return np.where(out > mass[:, -1:] / places[-1] * 1e-9, out, 0.0)  # rounding residue counts as zero
 
 
 def _strip(panel: _Panel, colour: bool, shared: bool) -> Text:
@@ -212,7 +212,7 @@ def _heading(told: Description, panel: _Panel) -> str:
 
 
 def _dates(panel: _Panel) -> str:
-    """Where a panel begins and ends, as exactly as there is need and room for."""
+    """Start and end of a panel, as precise as needed and as room allows."""
     start, end = panel.span
     days = (end - start) / UNITS["day"]
     form = "%d %b" if days >= 3 else "%d %b %H:%M" if days >= 1 / 12 else "%H:%M:%S"
@@ -227,7 +227,7 @@ def _moment(time: int, form: str) -> str:
 
 
 def _beside(lead: str, texts: list[Text], panels: list[_Panel]) -> Text:
-    """What the panels have on one line, each on its own columns."""
+    """The panels' parts of one line, each on its own columns."""
     out = Text(lead)
     for place, (text, panel) in enumerate(zip(texts, panels, strict=True)):
         out.append(" " if place else "")
@@ -242,7 +242,7 @@ def _cut(line: str, width: int) -> str:
 
 
 def _fill(words: list[Text], width: int) -> list[Text]:
-    """Words one after the other, on as many lines as they need."""
+    """Wrap words to the width."""
     lines = [Text()]
     for word in words:
         if lines[-1].cell_len and lines[-1].cell_len + len(word.plain.rstrip()) > width:

@@ -1,1 +1,1 @@
-"""The service: calls in, answers out, over gRPC."""
+"""The gRPC service."""

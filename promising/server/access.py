@@ -1,4 +1,4 @@
-"""Who calls, what they may do, and how the call went: every call passes through here."""
+"""Authentication, authorisation and accounting: every call passes through here."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from promising.settings import Settings
 
 __all__ = ["METHODS", "AccessInterceptor", "Caller", "caller", "fault", "require"]
 
-if TYPE_CHECKING:  # gRPC's own classes take no parameters
+if TYPE_CHECKING:  # gRPC's own classes are not generic
     Context = grpc.aio.ServicerContext[Any, Any]
     Handler = grpc.RpcMethodHandler[Any, Any]
     Interceptor = grpc.aio.ServerInterceptor[Any, Any]
@@ -52,7 +52,7 @@ _BY_SERVICE: dict[str, dict[str, Allowed]] = {
         "Story": _QUERY,
     },
     "promising.v1.QueryService": {
-        "Execute": "any",  # which role depends on the statement; the servicer asks for it by `require`
+        "Execute": "any",  # the role depends on the statement; the servicer checks it by `require`
         "Query": _QUERY,
         "CancelQuery": _QUERY,
         "QueryBatch": _QUERY,
@@ -78,11 +78,11 @@ _BY_SERVICE: dict[str, dict[str, Allowed]] = {
 METHODS: dict[str, Allowed] = {
     f"/{service}/{method}": allowed for service, methods in _BY_SERVICE.items() for method, allowed in methods.items()
 }
-"""By full method: the roles that may call it; "any" for all who are known; "open" to all. The rest is closed."""
+"""Roles by full method: "any" for all authenticated callers, "open" for everyone. Other methods are closed."""
 
-LATE = 0.05  # seconds: a call cancelled so near its deadline was cancelled by it; the client's clock strikes first
-OURS = "/promising."  # how our own methods begin
-OTHER = "other"  # the label of all methods that there are not
+LATE = 0.05  # seconds: a call cancelled so close to its deadline counts as expired; the client's clock fires first
+OURS = "/promising."  # prefix of our own methods
+OTHER = "other"  # label of all unknown methods
 LOCAL = Caller("local", frozenset({"admin"}))
 ANONYMOUS = Caller("anonymous", frozenset())
 
@@ -90,7 +90,7 @@ _caller: ContextVar[Caller] = ContextVar("caller")
 
 
 def caller() -> Caller:
-    """Who makes the call that is being served."""
+    """The caller of the current call."""
     return _caller.get()
 
 
@@ -106,38 +106,38 @@ def _require(who: Caller, roles: frozenset[str]) -> None:
 
 
 class AccessInterceptor(Interceptor):
-    """Lets in who may come, and sees every call to its end.
+    """Authenticates callers, and accounts for every call to its end.
 
-    A token of the call's metadata says who calls; without one, the client's certificate does, if certificates are asked
-    for; without either set up, everyone is the local admin. Who may not call is refused before the request is read.
-    Each call is counted, timed and logged once, under the code that it ended with. A PromisingError that a handler
-    raises becomes the status that goes with it; anything else is a fault, with a number to find it by in the log.
+    The caller is identified by the token in the metadata; without one, by the client certificate, if these are
+    required; without either configured, everyone is the local admin. Unauthorised calls are refused before the request
+    is read. Each call is counted, timed and logged once, with its status code. A PromisingError of a handler becomes
+    its status; any other exception is an internal error, with an id to find it in the log.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._metrics = metrics
         self.under_way = 0
-        """Calls of our own services whose end, with all that was answered, has not reached the client yet."""
+        """Calls of our own services whose end, with all responses, has not reached the client."""
         self.closed = False
-        """Whether calls of our own services that come now are turned away."""
-        self._others: set[asyncio.Task[Any]] = set()  # calls that nobody waits for when the service ends
+        """Whether new calls of our own services are refused."""
+        self._others: set[asyncio.Task[Any]] = set()  # calls not awaited at shutdown
         self._ending = False  # whether these are being ended
         self._tokens = None if settings.auth.tokens is None else TokenStore(settings.auth.tokens)
         if self._tokens is not None:
-            self._tokens.list()  # a file that cannot be used keeps the server from starting, not its clients out
+            self._tokens.list()  # an unusable token file stops the server's start, instead of refusing clients later
         self._certificates = settings.tls.client_ca is not None
         self._certificate_roles = frozenset({settings.tls.client_role})
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]], details: grpc.HandlerCallDetails
     ) -> Handler:
-        """The handler of a method, with all that is around it; one that refuses if the caller may not."""
+        """The wrapped handler of a method; one that refuses if the caller is not authorised."""
         began = time.monotonic()
         found: Handler | None = await continuation(details)
         method = details.method if details.method in METHODS else OTHER
         if found is None:
             self._ended(method, grpc.StatusCode.UNIMPLEMENTED, began, ANONYMOUS, None)
-            return found  # type: ignore[return-value]  # gRPC answers that there is no such method
+            return found  # type: ignore[return-value]  # gRPC responds that there is no such method
         allowed = METHODS.get(details.method, frozenset())
         who: Caller | None = ANONYMOUS
         try:
@@ -152,21 +152,21 @@ class AccessInterceptor(Interceptor):
         return self._watched(method, found, who)
 
     def close_watchers(self) -> int:
-        """End the calls that are not of our own services; how many of our own have not ended."""
+        """End the calls that are not of our own services; returns how many of our own are open."""
         self._ending = True
         for task in self._others:
             task.cancel()
         return self.under_way
 
     def close(self) -> None:
-        """Let go of the file of tokens."""
+        """Close the token file."""
         if self._tokens is not None:
             self._tokens.close()
 
-    # --- who ---------------------------------------------------------------------------------------------------
+    # --- authentication ----------------------------------------------------------------------------------------
 
     def _known(self, metadata: Any) -> Caller | None:
-        """Who calls, by token; None for one known by certificate, which only the running call can show."""
+        """The caller by token; None if by certificate, which only the running call can show."""
         if self._tokens is None:
             return None if self._certificates else LOCAL
         given = [value for key, value in metadata if key == "authorization"]
@@ -189,7 +189,7 @@ class AccessInterceptor(Interceptor):
     # --- around a call -----------------------------------------------------------------------------------------
 
     def _refusing(self, method: str, who: Caller | None, problem: PromisingError) -> Handler:
-        """A handler that refuses. It takes a stream whatever the method takes, so that no request is waited for."""
+        """A handler that refuses. It is stream-typed for every method, so that no request is awaited."""
 
         async def refuse(request: object, context: Context) -> None:
             await self._watch(method, who, context, _raised(problem), waited_for=False)
@@ -197,7 +197,7 @@ class AccessInterceptor(Interceptor):
         return grpc.stream_stream_rpc_method_handler(refuse)
 
     def _watched(self, method: str, found: Handler, who: Caller | None) -> Handler:
-        """The same handler, watched. One that yields its responses becomes one that writes them, so as to be closed."""
+        """The wrapped handler. One that yields its responses becomes one that writes them, so that it can be closed."""
         parse = _parsing(found.request_deserializer)
         ways = ["stream" if streams else "unary" for streams in (found.request_streaming, found.response_streaming)]
         kind = "_".join(ways)
@@ -219,7 +219,7 @@ class AccessInterceptor(Interceptor):
             return await self._watch(method, who, context, run(request, context))
 
         make = getattr(grpc, f"{kind}_rpc_method_handler")
-        # A request that cannot be read is refused inside the call, where it is seen: a unary one is read there.
+        # An undecodable request is refused inside the call, where it is accounted for: a unary one is read there.
         handler: Handler = make(watched, None if late else parse, found.response_serializer)
         return handler
 
@@ -231,7 +231,7 @@ class AccessInterceptor(Interceptor):
         call: Coroutine[Any, Any, Any],
         waited_for: bool = True,
     ) -> Any:
-        """Run a call to its end, whatever that is, and tell of it."""
+        """Run a call to its end and account for it."""
         began = time.monotonic()
         code = grpc.StatusCode.UNKNOWN
         if not method.startswith(OURS):
@@ -240,7 +240,7 @@ class AccessInterceptor(Interceptor):
             task.add_done_callback(self._others.discard)
         elif waited_for:
             self.under_way += 1
-            context.add_done_callback(self._left)  # type: ignore[arg-type]  # the stubs have a class for what is a function
+            context.add_done_callback(self._left)  # type: ignore[arg-type]  # the stubs expect a class for a function
         try:
             try:
                 if who is None:
@@ -257,11 +257,11 @@ class AccessInterceptor(Interceptor):
         except asyncio.CancelledError:
             if self._ending and asyncio.current_task() in self._others:  # by us: gRPC would leave the call open
                 code = grpc.StatusCode.UNAVAILABLE
-                with contextlib.suppress(grpc.aio.InternalError):  # the client went at that very moment
+                with contextlib.suppress(grpc.aio.InternalError):  # the client disconnected at that moment
                     await wire_errors.abort(context, Unavailable("the service is shutting down"))
-            # Never swallowed: gRPC lets go of a cancelled call only if its handler ends by this.
+            # Never swallowed: gRPC releases a cancelled call only if its handler ends with this.
             code = _code(context, code)  # set, if it was aborted just before
-            if code is grpc.StatusCode.UNKNOWN:  # else the client has its answer, and left before we were told
+            if code is grpc.StatusCode.UNKNOWN:  # else the client has its response, and left before we were notified
                 left: float | None = context.time_remaining()
                 late = left is not None and left < LATE
                 code = grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
@@ -270,7 +270,7 @@ class AccessInterceptor(Interceptor):
             code = _code(context, code)
             raise
         except grpc.aio.BaseError as problem:
-            # The client went, or the server stopped, while a message was on its way; or we used gRPC wrongly.
+            # The client disconnected, or the server stopped, during a write; or we misused gRPC.
             if isinstance(problem, grpc.aio.UsageError):
                 code = grpc.StatusCode.INTERNAL
                 raise
@@ -320,7 +320,7 @@ def _parsing(parse: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
 
 
 def _code(context: Context, otherwise: grpc.StatusCode) -> grpc.StatusCode:
-    """The status code that a handler has set itself. It may be a number there."""
+    """The status code that a handler has set itself, possibly as a number."""
     code: Any = context.code()
     if isinstance(code, int):
         return next((known for known in grpc.StatusCode if known.value[0] == code), grpc.StatusCode.UNKNOWN)
@@ -328,7 +328,7 @@ def _code(context: Context, otherwise: grpc.StatusCode) -> grpc.StatusCode:
 
 
 def fault(problem: BaseException) -> str:
-    """Log where an unexpected error came from; the number it is logged under."""
+    """Log the origin of an unexpected error; returns its id in the log."""
     number = secrets.token_hex(4)
     logs.event("fault", level=logging.ERROR, log_id=number, error=type(problem).__name__, frames=logs.frames(problem))
     return number

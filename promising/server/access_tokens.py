@@ -1,4 +1,4 @@
-"""Tokens: who may call, and as what. A file of hashes, in SQLite."""
+"""Access tokens and their roles: an SQLite file of hashes."""
 
 import hashlib
 import hmac
@@ -22,7 +22,7 @@ ROLES = frozenset(get_args(Role))
 LONGEST_LIFE = 100 * 366 * 86_400  # seconds
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SECRET = re.compile(r"prm_([0-9a-f]{12})_([0-9a-f]{64})")
-WAIT_SECONDS = 5.0  # for another process that writes
+WAIT_SECONDS = 5.0  # for another writing process
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS tokens (
@@ -38,19 +38,19 @@ CREATE TABLE IF NOT EXISTS tokens (
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a call, and what they may do."""
+    """An authenticated caller and its roles."""
 
     name: str
     roles: frozenset[str]
 
     def may(self, role: str) -> bool:
-        """Whether a role is theirs; an admin has every role."""
+        """Whether the caller has the role; an admin has every role."""
         return role in self.roles or "admin" in self.roles
 
 
 @dataclass(frozen=True)
 class Token:
-    """What is kept about a token: everything but the secret."""
+    """A token without its secret."""
 
     name: str
     roles: frozenset[str]
@@ -59,10 +59,10 @@ class Token:
 
 
 class TokenStore:
-    """The tokens of one file. Any number of processes may use it at once, and each sees a change at its next look.
+    """The tokens of one file. Any number of processes may share it; each sees changes at its next access.
 
-    A secret has 256 random bits, so one round of SHA-256 without salt hides it: there is nothing to guess from.
-    The file is made by the first `create`, for its owner alone. May be used from several threads.
+    A secret has 256 random bits, so one round of SHA-256 without salt is enough. The first `create` creates the file,
+    readable by its owner only. Thread-safe.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
@@ -72,7 +72,7 @@ class TokenStore:
         self._database: sqlite3.Connection | None = None
 
     def create(self, name: str, roles: str | Iterable[str], expires_seconds: float | None = None) -> str:
-        """A new token: the secret, which is told here and never again."""
+        """Create a token; returns the secret, which is not stored."""
         given = frozenset([roles] if isinstance(roles, str) else roles)
         if not NAME.fullmatch(name):
             raise BadRequest("a token's name has 1 to 64 letters, digits, dots, dashes and underscores", "name")
@@ -97,7 +97,7 @@ class TokenStore:
         return secret
 
     def list(self) -> list[Token]:
-        """All tokens by name, those that have expired too."""
+        """All tokens by name, expired ones included."""
         with self._connected() as database:
             rows = database.execute("SELECT name, roles, created, expires FROM tokens ORDER BY name").fetchall()
         return [
@@ -106,13 +106,13 @@ class TokenStore:
         ]
 
     def revoke(self, name: str) -> None:
-        """Forget a token: no further call is let in by it."""
+        """Delete a token: further calls with it are refused."""
         with self._connected() as database:
             if database.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount == 0:
                 raise UnknownName(f"there is no token {name!r}")
 
     def check(self, secret: str) -> Caller | None:
-        """Whose secret it is; None if nobody's, or if it has expired. One look-up by number, some microseconds."""
+        """The owner of a secret; None if unknown or expired. One indexed look-up, some microseconds."""
         form = SECRET.fullmatch(secret)
         if form is None:
             return None
@@ -128,7 +128,7 @@ class TokenStore:
         return Caller(name, frozenset(roles.split(",")))
 
     def close(self) -> None:
-        """Let go of the file. The next use opens it again."""
+        """Close the file. The next use opens it again."""
         with self._lock:
             if self._database is not None:
                 self._database.close()
@@ -136,7 +136,7 @@ class TokenStore:
 
     @contextmanager
     def _connected(self, *, make: bool = False) -> Iterator[sqlite3.Connection]:
-        """The open file, under the lock; what the block does is committed and synced, or undone if it raises."""
+        """The open file, under the lock; the block is committed and synced, or rolled back if it raises."""
         with self._lock:
             try:
                 if self._database is None:

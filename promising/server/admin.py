@@ -1,4 +1,4 @@
-"""AdminService: what runs, how it is set up, and how it fares."""
+"""AdminService: version, settings and status of the service."""
 
 import platform
 import resource
@@ -14,12 +14,12 @@ from promising.server.context import ServerContext
 from promising.settings import shown
 from promising.v1 import admin_pb2, admin_pb2_grpc
 
-Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
-FRESH = 0.5  # seconds for which figures of continuous queries are good
+Context = Any  # grpc.aio.ServicerContext, whose stubs are not generic
+FRESH = 0.5  # seconds for which figures of continuous queries are cached
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
-    """For those who run the service."""
+    """Calls for operators."""
 
     def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
@@ -122,12 +122,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
 
 def subscriptions(parts: ServerContext) -> int:
-    """Queries that Subscribe calls are told of, all together."""
+    """Queries of all Subscribe calls together."""
     return sum(len(connection) for connection in list(parts.connections))
 
 
 class Fares:
-    """How the continuous queries fare, all together; worked out once for all who look at the same time."""
+    """Figures of all continuous queries together, cached for concurrent readers."""
 
     def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
@@ -150,13 +150,13 @@ class Fares:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in use."""
+    """Resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()
 
 
 def holdings(parts: ServerContext) -> dict[str, int]:
-    """What the session holds: streams, summaries, tuples, and the bytes of either."""
+    """Totals of the session: streams, summaries, tuples, and their bytes."""
     catalog = parts.session.catalog
     with catalog.lock:
         streams = list(catalog.streams.values())
@@ -171,6 +171,6 @@ def holdings(parts: ServerContext) -> dict[str, int]:
 
 
 def stored(parts: ServerContext, name: str) -> float:
-    """A figure of the store; 0 of one that is not there."""
+    """A figure of the store; 0 if it does not exist."""
     store = parts.session.store
     return 0.0 if store is None else float(store.stats()[name])

@@ -1,9 +1,9 @@
-"""Arrow from outside: looked over before anything is unpacked, and validated before anything is believed.
+"""Arrow from outside: checked before it is decompressed, and validated before it is used.
 
-A message of some kilobytes can claim a trillion rows, or unpack to more than there is memory. So the headers of a
-stream are read first, without touching what they describe: rows are counted, and compressed bodies are refused. Then
-its schema, which must be flat. Then batch by batch what their buffers take, counted as often as they are referred to,
-because that is what it costs to validate them.
+A message of some kilobytes can claim a trillion rows, or decompress to more than the memory. So the headers of a
+stream are read first, without their bodies: rows are counted, and compressed bodies are refused. Then its schema,
+which must be flat. Then, batch by batch, the size of the buffers, counted once per reference, because that is the cost
+of validating them.
 """
 
 import struct
@@ -16,20 +16,20 @@ import pyarrow.compute as pc
 
 from promising.errors import BadArrow, BatchTooLarge, PromisingError, WrongType
 
-# Places in the tables of Arrow's Message.fbs.
+# Field indexes of the tables in Arrow's Message.fbs.
 HEADER_TYPE, HEADER = 1, 2
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 LENGTH, COMPRESSION = 0, 3  # of a RecordBatch
 DATA = 1  # of a DictionaryBatch
 BIG_ENDIAN = 0  # of a Schema
-GROWTH = 16  # times the size of the largest message that a batch may take in memory
+GROWTH = 16  # maximum memory of a batch, in multiples of the maximum message size
 
 
 def read_batch(data: bytes, max_rows: int, max_bytes: int) -> pa.Table:
-    """The record batches of an IPC stream as one table that holds what it claims.
+    """The validated record batches of an IPC stream as one table.
 
-    Raises `BadArrow`; `WrongType` for a column of a type that no stream takes; `BatchTooLarge` for more than `max_rows`
-    rows, or more memory than goes with messages of `max_bytes`.
+    Raises `BadArrow`; `WrongType` for a column of an unsupported type; `BatchTooLarge` for more than `max_rows` rows,
+    or more memory than messages of `max_bytes` allow.
     """
     rows, messages = _look(data)
     if rows > max_rows:
@@ -55,7 +55,7 @@ def read_batch(data: bytes, max_rows: int, max_bytes: int) -> pa.Table:
 
 
 def _parsed(data: bytes, messages: list[pa.ipc.Message]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema and the batches of a stream, one at a time. Plain messages are not read a second time."""
+    """The schema and the batches of a stream, one at a time. Plain messages are not read twice."""
     if not messages:
         reader = pa.ipc.open_stream(pa.py_buffer(data))
         return reader.schema, iter(reader)
@@ -64,15 +64,15 @@ def _parsed(data: bytes, messages: list[pa.ipc.Message]) -> tuple[pa.Schema, Ite
 
 
 def _less(room: int, taken: int) -> int:
-    """Room that is left."""
+    """The remaining room."""
     if taken > room:
         raise BatchTooLarge("this batch takes far more memory than its message once it is unpacked, so split it")
     return room - taken
 
 
 def _check_type(field: pa.Field) -> None:
-    """Refuse what can be nested, or shared by many rows: a little of it can take long to look through."""
-    name = field.name  # looked at here, because it is an error if it is not UTF-8
+    """Refuse types that nest, or share values between rows: few bytes of them can be slow to validate."""
+    name = field.name  # read here, because it raises if it is not UTF-8
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     flat = pa.types.is_primitive(kind) or pa.types.is_null(kind)
     if not flat and not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
@@ -80,9 +80,9 @@ def _check_type(field: pa.Field) -> None:
 
 
 def _look(data: bytes) -> tuple[int, list[pa.ipc.Message]]:
-    """Rows that the record batches of a stream claim, by their headers alone, and the messages that were looked at.
+    """The number of rows in the record batches, by their headers alone, and the parsed messages.
 
-    None of them if they are not just a schema and batches, in the byte order of this machine.
+    No messages unless they are just a schema and batches, in native byte order.
     """
     rows = 0
     messages: list[pa.ipc.Message] = []
@@ -120,27 +120,27 @@ def _look(data: bytes) -> tuple[int, list[pa.ipc.Message]]:
 
 
 class FlatTable(NamedTuple):
-    """A table of a flatbuffer: where it begins in the bytes. Every access is checked, by `struct`."""
+    """A flatbuffer table: its offset in the bytes. `struct` checks every access."""
 
     data: bytes
     start: int
 
     @classmethod
     def root(cls, data: bytes) -> "FlatTable":
-        """The table that all others hang on."""
+        """The root table."""
         return cls(data, int(struct.unpack_from("<I", data)[0]))
 
     def at(self, field: int) -> int | None:
-        """Where a field is; None if it is left out."""
+        """The offset of a field; None if absent."""
         fields = self._offsets()
         return self.start + fields[field] if field < len(fields) and fields[field] else None
 
     def has_beyond(self, field: int) -> bool:
-        """Whether it has a field after this one."""
+        """Whether a field after this one is present."""
         return any(self._offsets()[field + 1 :])
 
     def _offsets(self) -> tuple[int, ...]:
-        """How far from the start each field is; 0 for one that is left out."""
+        """The offset of each field from the start; 0 if absent."""
         (back,) = struct.unpack_from("<i", self.data, self.start)
         vtable = self.start - back
         if vtable < 0:
@@ -163,7 +163,7 @@ class FlatTable(NamedTuple):
         return 0 if at is None else self.data[at]
 
     def pairs(self, field: int) -> tuple[int, ...]:
-        """A vector of pairs of longs, one after the other."""
+        """A vector of pairs of longs, flattened."""
         at = self.at(field)
         if at is None:
             return ()
@@ -179,13 +179,13 @@ class FlatTable(NamedTuple):
 
 
 def _header(metadata: bytes) -> tuple[int, FlatTable]:
-    """Kind and header of a message."""
+    """Type and header of a message."""
     message = FlatTable.root(metadata)
     return message.byte(HEADER_TYPE), message.table(HEADER)
 
 
 def _unpacked(column: pa.Array) -> int:
-    """Bytes that a dictionary-encoded column of strings takes once decoded; 0 of any other."""
+    """Decoded bytes of a dictionary-encoded column of strings; 0 for other types."""
     if not pa.types.is_dictionary(column.type) or pa.types.is_primitive(column.type.value_type):
         return 0
     lengths = pc.binary_length(column.dictionary).cast(pa.int64())
@@ -193,5 +193,5 @@ def _unpacked(column: pa.Array) -> int:
 
 
 def _line(problem: BaseException) -> str:
-    """The first line of a message, without what may be quoted from the data after it."""
+    """The first line of a message; later lines may quote data."""
     return (str(problem).splitlines() or [type(problem).__name__])[0][:300]

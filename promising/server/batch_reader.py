@@ -1,8 +1,8 @@
-"""The batches of one call, one after the other: what they have in common is looked at once.
+"""Reads the batches of one call, and checks only once what they share.
 
-A client sends batch after batch with the same schema, and mostly numbers that lie in the message as the log will have
-them. Of such a message all that can be wrong is in its headers: they are read here, the columns are where they say, and
-Arrow is not asked. Whatever is not like that, or not right, goes the long way, where it is told what is wrong with it.
+A client sends many batches of the same schema, mostly numbers laid out in the message as in the log. Such a message can
+only be wrong in its headers: these are parsed here, and the columns are viewed in place, without Arrow. Any other
+message, valid or not, takes the slow path, which reports the error.
 """
 
 import struct
@@ -26,16 +26,16 @@ from promising.server.arrow import (
     read_batch,
 )
 
-VERSION, BODY = 0, 3  # places in the table of a message
-NODES, BUFFERS = 1, 2  # of a RecordBatch
+VERSION, BODY = 0, 3  # field indexes of a Message table
+NODES, BUFFERS = 1, 2  # field indexes of a RecordBatch
 V5 = 4
-HERE = -1  # before the size of a message
+HERE = -1  # marker before the size of a message
 END = struct.pack("<ii", HERE, 0)
 
 
 class Known(NamedTuple):
-    """A schema that was found to be that of a stream: its message, the types of the stream's columns, and how the
-    columns of a batch are called and what they hold, in its order.
+    """A schema that matches a stream: its message, the types of the stream's columns, and the names and types of a
+    batch's columns in its order.
     """
 
     message: bytes
@@ -44,7 +44,7 @@ class Known(NamedTuple):
 
 
 class BatchReader:
-    """Reads the batches of one call; see `read_batch` for the limits, and for what is raised."""
+    """Reads the batches of one call; limits and errors as for `read_batch`."""
 
     def __init__(self, max_rows: int, max_bytes: int) -> None:
         self._max_rows = max_rows
@@ -66,7 +66,7 @@ class BatchReader:
         return table
 
     def _columns(self, data: bytes, known: Known) -> Mapping[str, NDArray[Any]] | None:
-        """Views of the columns of the one batch that follows the schema; None if they do not lie like that."""
+        """Views of the columns of the single batch after the schema; None if the layout differs."""
         at = len(known.message)
         mark, size = struct.unpack_from("<ii", data, at)
         if mark != HERE or size <= 0:
@@ -93,7 +93,7 @@ class BatchReader:
 
 
 def _known(data: bytes, schema: pa.Schema, types: Mapping[str, str]) -> Known | None:
-    """What to remember of a message that has been read; None if others like it have to be read as it was."""
+    """What to cache of a message just read; None if similar ones must take the slow path."""
     if schema.names != [*dict.fromkeys(schema.names)] or types.keys() != set(schema.names):
         return None
     if not all(lies_alike(field.type, types[field.name]) for field in schema):

@@ -1,4 +1,4 @@
-"""What the services of one server share."""
+"""Shared state of the services of one server."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Tally:
-    """What has been done since the start: for the metrics, and for who asks in a call."""
+    """Counters since the start, for metrics and for GetStats."""
 
     metrics: Metrics
     batches: int = 0
@@ -39,11 +39,11 @@ class Tally:
 
     @property
     def jobs(self) -> int:
-        """Batches and queries that are done: as long as this changes, there is work."""
+        """Finished batches and queries: while this changes, the service is not idle."""
         return self.batches + self.answered.total()
 
     def added(self, batches: Sequence[Appended]) -> None:
-        """These batches are in, or had been before."""
+        """Count batches that were added, or had been before."""
         new = [batch for batch in batches if not batch.duplicate]
         if len(new) < len(batches):
             self.metrics.ingest_batches_total.labels("duplicate").inc(len(batches) - len(new))
@@ -63,7 +63,7 @@ class Tally:
             self.refused.update(refused)
 
     def attached(self, package: "Attached") -> None:
-        """A package is in, or had been before. What was left out of it when it was built never came here."""
+        """Count a package that was added, or had been before. Tuples dropped when it was built are not included."""
         self.metrics.ingest_batches_total.labels("duplicate" if package.duplicate else "accepted").inc()
         if package.duplicate:
             return
@@ -73,7 +73,7 @@ class Tally:
             self.accepted += package.accepted
 
     def turned_away(self, problem: PromisingError, tuples: int) -> None:
-        """A batch was refused."""
+        """Count a refused batch."""
         reason = problem.reason if isinstance(problem, BatchError) else "no_stream"
         self.metrics.ingest_batches_total.labels("refused").inc()
         self.metrics.ingest_tuples_total.labels(reason).inc(tuples)
@@ -81,7 +81,7 @@ class Tally:
             self.refused[reason] += tuples
 
     def ended(self, how: str, rows: int, cpu_seconds: float) -> None:
-        """A query is over: complete, cut by something, failed or abandoned."""
+        """Count a finished query: complete, cut, failed or abandoned."""
         self.metrics.queries_total.labels(how).inc()
         self.metrics.query_rows_total.inc(rows)
         self.metrics.query_cpu_seconds_total.inc(cpu_seconds)
@@ -91,7 +91,7 @@ class Tally:
             self.cpu_seconds += cpu_seconds
 
     def ticked(self, seconds: float) -> None:
-        """Continuous queries were brought up to date."""
+        """Count a tick of the continuous queries."""
         self.metrics.standing_ticks_total.inc()
         self.metrics.standing_tick_seconds.observe(seconds)
         self.ticks += 1
@@ -99,7 +99,7 @@ class Tally:
 
 @dataclass
 class ServerContext:
-    """The session that everything is about, the threads that work on it, the calls that are open, the settings."""
+    """The session, its worker threads, the open calls, and the settings."""
 
     settings: Settings
     session: Session
@@ -112,7 +112,7 @@ class ServerContext:
     drain: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        from promising.server.subscriptions import Ticker  # noqa: PLC0415  # it needs the parts
+        from promising.server.subscriptions import Ticker  # noqa: PLC0415  # it imports this module
 
         self.ticker = Ticker(self)
 
@@ -122,14 +122,14 @@ class ServerContext:
         return self.drain.is_set()
 
     def done(self, sql: str) -> common_pb2.Done:
-        """Carry out a CREATE or DROP."""
+        """Run a CREATE or DROP."""
         self.check_sql(sql)
         found = self.session.execute(sql)
         assert isinstance(found, Done)
         return wire.done_to(found)
 
     def keys(self, told: common_pb2.Keys) -> Any:
-        """The keys of a question, if there are not too many."""
+        """The keys of a request, if within the limit."""
         count = len(told.ints) + len(told.strings)
         most = self.settings.limits.max_keys
         if count > most:
@@ -137,7 +137,7 @@ class ServerContext:
         return wire.keys_from(told)
 
     def check_sql(self, sql: str) -> None:
-        """Refuse a statement that is too long to be looked at."""
+        """Refuse a statement that is too long to parse."""
         most = self.settings.limits.max_sql_bytes
         if len(sql.encode()) > most:
             raise LimitReached(f"a statement of {len(sql.encode()):,} bytes; {most:,} is the most")

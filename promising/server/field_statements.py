@@ -1,4 +1,4 @@
-"""Requests with fields, as the statements they stand for: so that there is one way to define things."""
+"""Requests with fields, translated to SQL statements: so there is one path for definitions."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ SQL_TYPES = {
 
 
 def create_stream(request: streams_pb2.CreateStreamRequest) -> str:
-    """CREATE STREAM, or `BadRequest` naming the field that is missing."""
+    """CREATE STREAM, or `BadRequest` naming the missing field."""
     if not request.columns:
         raise BadRequest("columns is missing: a stream has at least one, of type timestamp", "columns")
     columns = []
@@ -42,7 +42,7 @@ def create_stream(request: streams_pb2.CreateStreamRequest) -> str:
 
 
 def create_summary(request: summaries_pb2.CreateSummaryRequest) -> str:
-    """CREATE SUMMARY, or `BadRequest` naming the field that is missing."""
+    """CREATE SUMMARY, or `BadRequest` naming the missing field."""
     if not request.HasField("granularity"):
         raise BadRequest("granularity is missing: the span of the finest granularity", "granularity")
     rate = request.collapse_rate if request.HasField("collapse_rate") else 4

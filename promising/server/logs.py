@@ -1,8 +1,7 @@
-"""Logs: one JSON object a line, for machines first.
+"""Logs: one JSON object per line.
 
-What users bring never gets in: no SQL, no keys, no values, no messages of errors, no tokens. An event has a name that
-the code gives it and fields that it picks; of what libraries log, only who said it and where is kept, as their messages
-quote what they were given.
+User data is never logged: no SQL, keys, values, error messages or tokens. An event has a fixed name and selected
+fields; of library messages only the logger and the location are logged, since their text may quote user data.
 """
 
 import json
@@ -14,14 +13,14 @@ from pathlib import Path
 from typing import TextIO
 
 LOGGER = logging.getLogger("promising.events")
-LONGEST = 200  # characters of a text in a field
-FRAMES = 20  # of a traceback, the innermost
+LONGEST = 200  # maximum characters of a text field
+FRAMES = 20  # innermost frames of a traceback
 
 Value = str | int | float | bool | list[str] | None
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Ours, to be told from those of others."""
+    """Our handler, distinguishable from others."""
 
 
 class _Lines(logging.Formatter):
@@ -40,7 +39,7 @@ class _Lines(logging.Formatter):
 
 
 def setup(level: str, stream: TextIO) -> None:
-    """Write what is at least of this level to the stream, everything as JSON; a second call replaces the first."""
+    """Log at this level and above to the stream, all as JSON; a second call replaces the first."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
         if isinstance(handler, _Handler):
@@ -49,17 +48,17 @@ def setup(level: str, stream: TextIO) -> None:
     ours.setFormatter(_Lines())
     root.addHandler(ours)
     LOGGER.setLevel(level.upper())
-    # Libraries say little of use below this, and more than once a call.
+    # Below this, libraries log little of use, several times per call.
     root.setLevel(max(logging.WARNING, LOGGER.level))
 
 
 def event(name: str, *, level: int = logging.INFO, **fields: Value) -> None:
-    """Log that something happened. Fields hold names and figures of the service, never what a user brought."""
+    """Log an event. Fields hold names and figures of the service, never user data."""
     LOGGER.log(level, name, extra={"fields": fields})
 
 
 def frames(problem: BaseException) -> list[str]:
-    """Where an error came from, as file:line, the innermost last. Without the source and without its message."""
+    """The origin of an error as file:line, innermost last, without source and message."""
     found = traceback.extract_tb(problem.__traceback__)[-FRAMES:]
     return [f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno}" for frame in found]
 

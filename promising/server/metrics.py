@@ -1,4 +1,4 @@
-"""Metrics: what the service counts, in the form of Prometheus, and the HTTP endpoint that tells it."""
+"""Prometheus metrics of the service, and their HTTP endpoint."""
 
 import logging
 import socket
@@ -37,13 +37,13 @@ STORED = {
     "cache_misses_total": "cold_misses",
     "damages": "damages",
 }
-"""Metrics of storage, with the names that `Store.stats` has for them."""
+"""Metrics of storage, by their names in `Store.stats`."""
 TEXT = "text/plain; charset=utf-8"
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Reading(Collector):
-    """A counter that somebody else keeps, read off when somebody looks."""
+    """A counter maintained elsewhere, read at each scrape."""
 
     def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
         self._said = (name, documentation)
@@ -52,7 +52,7 @@ class Reading(Collector):
         registry.register(self)
 
     def set_function(self, read: Callable[[], float]) -> None:
-        """Where to read it off; before that it is 0."""
+        """Set the source; before that it is 0."""
         self._read = read
 
     def describe(self) -> Iterator[CounterMetricFamily]:
@@ -63,9 +63,9 @@ class Reading(Collector):
 
 
 class Metrics:
-    """The metrics of one service, in a registry of their own. Each attribute is called as its metric, less the prefix.
+    """The metrics of one service, in their own registry. Attributes are named as their metrics, without the prefix.
 
-    No label takes a value that a caller chooses, so the number of series is bounded.
+    No label takes a value chosen by a caller, so the number of series is bounded.
     """
 
     def __init__(self) -> None:
@@ -147,12 +147,12 @@ class Metrics:
             yield getattr(self, f"storage_{name}"), there
 
     def endpoint(self, listen: str, ready: Callable[[], bool]) -> "Endpoint":
-        """Serve /metrics, /-/ready (200 or 503) and /-/healthy over HTTP until the endpoint is stopped."""
+        """Serve /metrics, /-/ready (200 or 503) and /-/healthy over HTTP until stopped."""
         return Endpoint(self.registry, listen, ready)
 
 
 class Endpoint:
-    """A running HTTP server, in threads of its own. `port` is the one it got."""
+    """A running HTTP server in its own threads, on `port`."""
 
     def __init__(self, registry: CollectorRegistry, listen: str, ready: Callable[[], bool]) -> None:
         host, port = address(listen)
@@ -163,7 +163,7 @@ class Endpoint:
         }
 
         class Handler(BaseHTTPRequestHandler):
-            timeout = 10  # seconds that a client may hold a thread and say nothing
+            timeout = 10  # seconds that an idle client may occupy a thread
 
             def do_GET(self) -> None:
                 page = pages.get(self.path.partition("?")[0])
@@ -175,7 +175,7 @@ class Endpoint:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: scrapes come every few seconds."""
+                """Log nothing: scrapes are frequent."""
 
         try:
             self._server = (_Server6 if ":" in host else _Server)((host, port), Handler)
@@ -186,7 +186,7 @@ class Endpoint:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more requests, and let go of the port."""
+        """Stop serving and release the port."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -196,14 +196,14 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Without the look-up of the host's name in the base class, which takes seconds where no name service is."""
+        """Skips the base class's look-up of the host name, which takes seconds without a name service."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log what went wrong with a request; the base class would print it."""
+        """Log a failed request; the base class would print it."""
         problem = sys.exception()
-        if problem is not None and not isinstance(problem, OSError):  # those are clients that went away
+        if problem is not None and not isinstance(problem, OSError):  # those are disconnected clients
             logs.event("fault", level=logging.ERROR, error=type(problem).__name__, frames=logs.frames(problem))
 
 

@@ -1,4 +1,4 @@
-"""Calls that stay open: which there are, whose, how many may be, and which of them have a reader that does not read."""
+"""Long-running calls: registry, limits, and detection of slow consumers."""
 
 import asyncio
 import contextlib
@@ -16,17 +16,16 @@ from promising.errors import LimitReached, NoSuchName
 from promising.query.answers import Answer, Progress
 from promising.server.access import Caller
 
-RETRY = 1.0  # seconds after which to try again when there is too much to do
+RETRY = 1.0  # seconds to retry after at overload
 
 
 @dataclass(eq=False)
 class Call:
     """One open call.
 
-    `waiting` is since when it has waited for its reader, by the monotonic clock; None while it works. `slow` says that
-    it was ended for that, `ending` that it is to send what it has, `deadline` that this is because its time was nearly
-    over, `closed` that nobody waits for it any more. `rows` are those it has answered with, `before` the CPU seconds of
-    an answer that it goes on with.
+    `waiting`: since when it waits for its consumer, by the monotonic clock; None while it works. `slow`: it was ended
+    for that. `ending`: it is to send its last frame. `deadline`: because its deadline is near. `closed`: nobody awaits
+    it. `rows`: rows sent. `before`: CPU seconds of the answer that it resumes.
     """
 
     caller: Caller
@@ -44,27 +43,27 @@ class Call:
     closed: bool = False
 
     def end(self) -> None:
-        """Let a query send what it has, and a token; if it is still being planned, as soon as it is."""
+        """Make a query send its last frame with a token; if it is being planned, as soon as it is."""
         self.ending = True
         if self.answer is not None:
             self.answer.cancel()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """While a message waits to be taken."""
+        """Marks the call as waiting for its consumer."""
         self.waiting = time.monotonic()
         try:
             yield
-        except grpc.aio.InternalError:  # what gRPC raises if the client goes at that very moment
+        except grpc.aio.InternalError:  # raised by gRPC if the client disconnects at that moment
             raise asyncio.CancelledError from None
         finally:
             self.waiting = None
 
 
 class Calls:
-    """The open calls of one kind: at most `most`, and `each` of one client.
+    """The open calls of one kind: at most `most`, and `each` per client.
 
-    Calls that were cut because nobody reads them no longer count against all, only against their client.
+    Calls that were ended for a slow consumer count only against their client.
     """
 
     def __init__(self, kind: str, most: int, each: int, patience: float) -> None:
@@ -77,7 +76,7 @@ class Calls:
         self._by_client: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """Calls at work."""
+        """Calls not ended for a slow consumer."""
         return len(self._open) - self._slow
 
     def __iter__(self) -> Iterator[Call]:
@@ -86,7 +85,7 @@ class Calls:
 
     @contextlib.contextmanager
     def admitted(self, caller: Caller) -> Iterator[Call]:
-        """A new call, while it lasts; `LimitReached` if there are too many."""
+        """Register a call for the block; raises `LimitReached` if there are too many."""
         if len(self._open) - self._slow >= self._most:
             raise LimitReached(f"{self._most:,} {self._kind} are open, which is all this service takes", RETRY)
         if self._by_client[caller.name] >= self._each:
@@ -104,14 +103,14 @@ class Calls:
                 del self._by_client[caller.name]
 
     def find(self, name: str, caller: Caller) -> Call:
-        """An open call of that caller; an admin finds everybody's."""
+        """An open call of that caller; an admin finds those of all."""
         call = self._open.get(name)
         if call is None or ("admin" not in caller.roles and call.caller.name != caller.name):
             raise NoSuchName(f"no query {name[:40]!r} is open; it may have ended")
         return call
 
     def cut_slow(self) -> int:
-        """End the calls whose reader has taken nothing for too long; returns how many."""
+        """End the calls of slow consumers; returns how many."""
         now = time.monotonic()
         slow = [c for c in self if c.waiting is not None and now - c.waiting > self._patience and not c.slow]
         for call in slow:
@@ -122,16 +121,15 @@ class Calls:
         return len(slow)
 
     async def give_up(self, call: Call, context: Any, retry: float | None = None) -> NoReturn:
-        """End a call that was cancelled: by its client, or by `cut_slow`, and then with the reason, and after how many
-        seconds to come back, if that helps.
+        """End a cancelled call: cancelled by its client, or by `cut_slow`, which adds the reason and the retry delay.
 
-        A status waits behind what was sent before it, so this may last until the client reads, or is gone. Until then
-        the call counts against its client, so that what waits to be read is bounded.
+        The status queues behind earlier messages, so this may last until the client reads or disconnects. Until then
+        the call counts against its client, which bounds the unread data.
         """
         if call.slow:
             problem = LimitReached(
                 f"nothing was read for {self._patience:g} seconds; read faster, or ask for less", retry
             )
-            with contextlib.suppress(grpc.aio.InternalError):  # the client went without having read
+            with contextlib.suppress(grpc.aio.InternalError):  # the client disconnected without reading
                 await wire_errors.abort(context, problem)
         raise asyncio.CancelledError

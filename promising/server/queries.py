@@ -1,4 +1,4 @@
-"""QueryService: statements in, answers out, a frame at a time."""
+"""QueryService: statements, and answers frame by frame."""
 
 import asyncio
 import time
@@ -23,13 +23,13 @@ from promising.server.sliced_work import Step, Steps
 from promising.server.subscriptions import Subscriptions
 from promising.v1 import queries_pb2
 
-Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
-CHUNK = 1 << 20  # tuples that a probe fetches at once, about
+Context = Any  # grpc.aio.ServicerContext, whose stubs are not generic
+CHUNK = 1 << 20  # approximate tuples that a probe fetches at once
 READS = (exp.Query, nodes.Show, nodes.Describe, nodes.Explain)
 
 
 class QueryService(Subscriptions):
-    """Asks and carries out statements."""
+    """Runs statements and queries."""
 
     def __init__(self, parts: ServerContext) -> None:
         super().__init__(parts)
@@ -63,7 +63,7 @@ class QueryService(Subscriptions):
         return queries_pb2.ExplainResponse(explanation=wire.explanation_to(made))
 
     async def _explained(self, sql: str, **how: Any) -> Explanation:
-        """A plan, worked out in steps, so that it takes turns with the queries."""
+        """A plan, computed in steps, so that it takes turns with queries."""
         with self._parts.queries.admitted(access.caller()):
             steps = await self._work.query(
                 partial(self._session.explaining, sql, most=self._limits.max_budget_seconds, **how)
@@ -91,7 +91,7 @@ class QueryService(Subscriptions):
             finally:
                 ending.cancel()
                 self._close(call, ended)
-            if ended in ("slow", "abandoned"):  # outside of the handler, which would hold on to what was worked on
+            if ended in ("slow", "abandoned"):  # outside the handler, which would retain the query's state
                 await self._parts.queries.give_up(call, context)
 
     async def _answer(self, call: Call, request: queries_pb2.QueryRequest, context: Context) -> None:
@@ -114,10 +114,10 @@ class QueryService(Subscriptions):
             for part in wire.frame_parts(frame):
                 await self._write(call, context, queries_pb2.QueryResponse(frame=part))
             if frame.progress.token is not None:
-                return  # nothing follows, and the call should end before its client can go, which would cost the token
+                return  # nothing follows; the call must end before its client disconnects, which would lose the token
 
     def _open(self, call: Call, request: queries_pb2.QueryRequest, budget: float | None) -> tuple[Answer, Progress]:
-        """Plan a query, and ask the summaries what to expect. If nobody waits for it by then, let go of it."""
+        """Plan a query and get its estimates from the summaries. Release it if nobody waits by then."""
         most = self._limits.max_budget_seconds
         if request.WhichOneof("ask") == "sql":
             seed = request.seed if request.HasField("seed") else None
@@ -130,12 +130,12 @@ class QueryService(Subscriptions):
         return answer, progress
 
     async def _write(self, call: Call, context: Context, message: object) -> None:
-        """Hand on a message; this takes as long as the reader does, and no work is done meanwhile."""
+        """Send a message; waits for the consumer, and no work is done meanwhile."""
         with call.writing():
             await context.write(message)
 
     def _close(self, call: Call, ended: str) -> None:
-        """Let go of a query, and tell how it ended."""
+        """Release a query and count its outcome."""
         call.closed = True
         progress = call.progress
         if call.answer is not None and (progress is None or progress.token is None or ended != progress.cut):
@@ -154,7 +154,7 @@ class QueryService(Subscriptions):
         )
 
     def _allowed(self, context: Context) -> float:
-        """Seconds from now after which the last frame must be on its way."""
+        """Seconds until the last frame must be sent."""
         left = context.time_remaining()
         left = self._limits.max_deadline_seconds if left is None else min(left, self._limits.max_deadline_seconds)
         return max(left - min(0.5, left / 4), 0.0)
@@ -208,7 +208,7 @@ class QueryService(Subscriptions):
                 message = queries_pb2.ProbeResponse(rows=wire.ipc(found.slice(start, count)))
                 await self._write(call, context, message)
 
-    # --- for those who read elsewhere ----------------------------------------------------------------------------
+    # --- external readers ----------------------------------------------------------------------------------------
 
     async def PlanScan(self, request: queries_pb2.PlanScanRequest, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
         self._parts.check_sql(request.sql)
@@ -243,12 +243,10 @@ class QueryService(Subscriptions):
             message = queries_pb2.ReadTableResponse(rows=wire.ipc(found.slice(start, count)))
             await self._write(call, context, message)
 
-    # --- around these --------------------------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------------------------
 
     async def _gone_through(self, call: Call, context: Context, doing: Coroutine[Any, Any, None]) -> None:
-        """Do all that a call asks, in the time that calls have. If it is cancelled, let go of what it held first: its
-        reader may take long to hear of it.
-        """
+        """Run a call within the time limit. If cancelled, release its state first: its consumer may be slow."""
         try:
             async with asyncio.timeout(self._limits.max_deadline_seconds):
                 return await doing
@@ -260,7 +258,7 @@ class QueryService(Subscriptions):
         await self._parts.queries.give_up(call, context)
 
     def _chunks(self, summary: str, keys: Any, window: tuple[int, int] | None) -> list[tuple[int, int]]:
-        """Stretches of the keys that have about `CHUNK` tuples each, by estimate; a single one may have more."""
+        """Ranges of the keys with about `CHUNK` tuples each, by estimate; a single key may have more."""
         sizes = self._session.estimate(summary, keys, window).upper
         out = []
         first, held = 0, 0.0
@@ -279,20 +277,20 @@ class QueryService(Subscriptions):
 
 
 def _role(node: exp.Expression) -> str:
-    """Who may carry out a statement."""
+    """The role that a statement needs."""
     if isinstance(node, READS):
         return "query"
     return "ingest" if isinstance(node, nodes.TableChange) else "admin"
 
 
 def _near(call: Call) -> None:
-    """The deadline is near: what there is must go out."""
+    """The deadline is near: send the last frame."""
     call.deadline = True
     call.end()
 
 
 def _budget(request: queries_pb2.QueryRequest | queries_pb2.ExplainRequest) -> float | None:
-    """CPU time that was asked for, in seconds. More than anybody can have is as much as there is."""
+    """The requested CPU time in seconds, at most `LONGEST_BUDGET`."""
     if not request.HasField("budget"):
         return None
     asked = wire_times.seconds(request.budget)
@@ -302,7 +300,7 @@ def _budget(request: queries_pb2.QueryRequest | queries_pb2.ExplainRequest) -> f
 
 
 def _told(frame: Frame, call: Call) -> Frame:
-    """A frame that says that its end came with the deadline, if it did."""
+    """The frame, marked as cut by the deadline if it was."""
     if frame.progress.cut == "cancelled" and call.deadline:
         return replace(frame, progress=replace(frame.progress, cut="deadline"))
     return frame

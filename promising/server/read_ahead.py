@@ -1,5 +1,6 @@
-"""Batches of one call that have been read and wait to be added: some, so that threads have a few at a time to work on,
-and so much and no more, so that a client that sends faster than it can be served waits, not the memory."""
+"""Read-ahead of one ingest call: enough for threads to take several batches at a time, bounded so that a fast client
+waits instead of filling the memory.
+"""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -9,13 +10,13 @@ import grpc
 from promising.errors import Unavailable
 from promising.v1 import streams_pb2
 
-EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
-ENOUGH = 1 << 20  # bytes that wait; reading goes on when they have been taken
-EACH = 1 << 10  # bytes that a message takes, however little it says
+EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # not in the stubs
+ENOUGH = 1 << 20  # bytes that may wait; reading resumes when they are taken
+EACH = 1 << 10  # minimum bytes counted per message
 
 
 class Batch(NamedTuple):
-    """A request and its Arrow data. Asking the request for it makes a copy each time."""
+    """A request and its Arrow data, which the request would copy at each access."""
 
     request: streams_pb2.IngestRequest
     arrow: bytes
@@ -36,7 +37,7 @@ class Ahead:
 
     async def _read(self) -> None:
         while (request := await self._context.read()) is not EOF:
-            request.DiscardUnknownFields()  # they would be kept, and not counted
+            request.DiscardUnknownFields()  # they would be retained, and not counted
             batch = Batch(request, request.arrow)
             self._waiting.append(batch)
             self._bytes += EACH + len(batch.arrow) + len(request.stream) + len(request.producer_id)
@@ -46,9 +47,9 @@ class Ahead:
                 await self._room.wait()
 
     async def take(self) -> list[Batch]:
-        """All that wait, one at least; none when the client has sent its last.
+        """All waiting batches, at least one; none after the client's last.
 
-        Raises what reading raised; `Unavailable` if it was stopped.
+        Raises the error of reading; `Unavailable` if it was stopped.
         """
         while not self._waiting and not self._reading.done():
             self._news.clear()
@@ -62,6 +63,6 @@ class Ahead:
         return taken
 
     def stop(self) -> None:
-        """Read no more. What waits can still be taken."""
+        """Stop reading. Waiting batches can still be taken."""
         self._stopped = not self._reading.done()
         self._reading.cancel()

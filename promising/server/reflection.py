@@ -1,7 +1,7 @@
-"""Reflection: which calls there are, told to clients that ask, in both versions of its protocol.
+"""Server reflection, in both versions of its protocol.
 
-The library speaks v1alpha; the tools of today ask for v1 first. The two differ in the name of the package alone, so one
-servicer answers both.
+The library supports v1alpha; current tools request v1 first. They differ only in the package name, so one servicer
+serves both.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ V1 = V1ALPHA.replace("v1alpha", "v1")
 
 
 def add(services: Iterable[str], server: grpc.aio.Server) -> None:
-    """Tell of these services, and of reflection itself."""
+    """Register these services, and reflection itself."""
     _know_v1()
     # It is in `__all__`, but under a condition that mypy does not follow.
     aio = reflection.aio  # type: ignore[attr-defined]
@@ -32,7 +32,7 @@ def add(services: Iterable[str], server: grpc.aio.Server) -> None:
 
 
 def v1() -> FileDescriptorProto:
-    """The description of v1."""
+    """The file descriptor of v1."""
     old = FileDescriptorProto()
     reflection_pb2.DESCRIPTOR.CopyToProto(old)
     text = text_format.MessageToString(old).replace("v1alpha", "v1")
@@ -40,7 +40,7 @@ def v1() -> FileDescriptorProto:
 
 
 def _know_v1() -> None:
-    """Have a description of v1 to give to those who ask about all that they are told of."""
+    """Register the descriptor of v1, for clients that request every listed service."""
     pool = descriptor_pool.Default()
     try:
         pool.FindServiceByName(V1)

@@ -1,4 +1,4 @@
-"""The server: what it is made of, how it starts, and how it ends without losing anything."""
+"""The server: its parts, start, and lossless shutdown."""
 
 import asyncio
 import contextlib
@@ -31,18 +31,18 @@ from promising.v1 import admin_pb2_grpc, queries_pb2_grpc, streams_pb2_grpc, sum
 from promising.warmup import every_kernel, load_all
 
 SERVICES = tuple(f"promising.v1.{name}" for name in ("StreamService", "SummaryService", "QueryService", "AdminService"))
-TICK = 0.25  # seconds between two looks at readers that do not read
-KEEPALIVE = 30_000  # milliseconds after which a silent connection is asked whether it is still there
-HANDSHAKE = 20_000  # milliseconds that a new connection has to say that it speaks HTTP/2
-LOOK = 0.05  # seconds between two looks at what is still under way when the service ends
-LAST_FRAMES = 2.0  # seconds of the drain, half of it at most, that queries have to send their last frame
+TICK = 0.25  # seconds between two checks for slow consumers
+KEEPALIVE = 30_000  # milliseconds of silence before a keepalive ping
+HANDSHAKE = 20_000  # milliseconds for the HTTP/2 handshake
+LOOK = 0.05  # seconds between two checks for open calls at shutdown
+LAST_FRAMES = 2.0  # seconds of the drain, half of it at most, for the last frames of queries
 
 
 class Service:
-    """One server with its session. `start` it in an event loop, `stop` it in the same.
+    """One server with its session. `start` and `stop` it in the same event loop.
 
-    session: what it serves, and leaves as it is at the end. None makes one: over the directory that the settings name,
-        opened at the start and closed at the end; in memory if they name none.
+    session: served, and left open at the end. None creates one over the configured directory, opened at the start and
+        closed at the end, or in memory.
     """
 
     def __init__(self, settings: Settings, session: Session | None = None) -> None:
@@ -63,7 +63,7 @@ class Service:
             Calls("ingest calls", limits.max_queries, limits.max_ingest_streams_per_client, patience),
             Calls("subscriptions", limits.max_subscriptions, limits.max_subscriptions_per_client, patience),
         )
-        # It is there, but under a condition that mypy does not follow.
+        # It exists, but under a condition that mypy does not follow.
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._access: AccessInterceptor | None = None
         self._server: grpc.aio.Server | None = None
@@ -75,7 +75,7 @@ class Service:
         self._measure()
 
     def _measure(self) -> None:
-        """Gauges are read off when somebody looks."""
+        """Connect gauges, which are read at each scrape."""
         parts, metrics = self._parts, self.metrics
 
         def held(name: str) -> Callable[[], float]:
@@ -103,7 +103,7 @@ class Service:
             metric.set_function(partial(stored, parts, name))
 
     async def start(self) -> int:
-        """Take calls; returns the port. The data is open by then. If anything fails nothing is left behind."""
+        """Open the data and accept calls; returns the port. If it fails, everything is released."""
         try:
             await self._start()
         except BaseException:
@@ -146,7 +146,7 @@ class Service:
         limits = self.settings.limits
         return [
             ("grpc.max_receive_message_length", limits.max_message_bytes),
-            ("grpc.max_send_message_length", -1),  # our own messages are cut to size, and never refused
+            ("grpc.max_send_message_length", -1),  # our own messages are split to size, and never refused
             ("grpc.max_metadata_size", 16 << 10),
             (
                 "grpc.max_concurrent_streams",
@@ -170,7 +170,7 @@ class Service:
         await asyncio.gather(*(self._health.set(name, status) for name in ("", *SERVICES)))
 
     async def _watching(self) -> None:
-        """Cut readers that do not read. Give memory back when there is nothing to do."""
+        """Disconnect slow consumers. Return memory when idle."""
         parts = self._parts
         done, since, kept, unread = parts.tally.jobs, time.monotonic(), 0, 0
         while True:
@@ -178,38 +178,36 @@ class Service:
             for calls in (parts.queries, parts.ingests, parts.subscriptions):
                 if cut := calls.cut_slow():
                     logs.event("slow_readers_cut", calls=cut)
-            if (still := self._unread()) < unread:  # what waited for those who have left is free now
+            if (still := self._unread()) < unread:  # what waited for disconnected clients is free now
                 since, kept = time.monotonic(), 0
             unread = still
             if parts.tally.jobs != done or len(parts.queries) or len(parts.ingests):
                 done, since = parts.tally.jobs, time.monotonic()
             elif time.monotonic() - since > memory.IDLE and resident_bytes() > memory.WORTH * kept:
                 await parts.work.call(memory.give_back)
-                memory.give_back_arrow()  # of this thread, which puts frames into messages
+                memory.give_back_arrow()  # of this thread, which serialises frames
                 since, kept = time.monotonic(), resident_bytes()
 
     def _busy(self) -> bool:
-        """Whether anything is under way that would be missed. Readers that were cut because they do not read would
-        not miss anything.
-        """
+        """Whether any call is open, except those ended for a slow consumer."""
         return bool(self._parts.work.busy or (self._access is not None and self._access.under_way > self._unread()))
 
     def _unread(self) -> int:
-        """Calls that were cut and still wait for their reader, with what they had sent it."""
+        """Ended calls that still wait for their consumer to read."""
         parts = self._parts
         return sum(call.slow for calls in (parts.queries, parts.ingests, parts.subscriptions) for call in calls)
 
     async def _quiet(self, until: float) -> None:
-        """Wait until nothing is under way, for so long at most."""
+        """Wait until no call is open, up to `until`."""
         while self._busy() and time.monotonic() < until:
             await asyncio.sleep(LOOK)
 
     async def stop(self, grace: float = 0.0) -> None:
-        """Take no more calls, let those under way end for `grace` seconds, then end them.
+        """Refuse new calls, let open ones run for `grace` seconds, then end them.
 
-        Ingest calls end at once, or after the batch that is being added. Queries that are still at work near the end
-        send what they have, with a token. Whoever only watches the health of the service is not waited for.
-        Connections are closed last: one that is closed while the client still sends loses what was answered last.
+        Ingest calls end at once, or after the current batch. Queries still running near the end send their last frame
+        with a token. Health watchers are not awaited. Connections are closed last: closing one while the client still
+        sends would lose the last response.
         """
         if self._server is None:
             return
@@ -220,19 +218,19 @@ class Service:
             async with asyncio.timeout(LAST_FRAMES):
                 await self._serving(False)
                 await asyncio.sleep(0)  # watchers wake up,
-                await self._serving(False)  # and this comes after what they are told
+                await self._serving(False)  # and this follows their notification
         end = time.monotonic() + grace
         await self._quiet(end - min(LAST_FRAMES, grace / 2))
         for call in self._parts.queries if grace else ():
             call.end()
         await self._quiet(end)
         under_way = self._access.close_watchers() if self._access is not None else 0
-        # Closing with a grace waits for each client to say that all has arrived; who was cut would never say so.
+        # Closing with a grace period waits for each client's acknowledgement; disconnected ones would never send it.
         await self._server.stop(None if under_way else min(LAST_FRAMES, grace) or None)
         await self._let_go()
 
     async def _let_go(self) -> None:
-        """End what is around the server, the data last: whatever was at work on it has ended."""
+        """Release everything around the server, the data last, when nothing uses it."""
         for task in (self._watch, self._ticks):
             if task is not None:
                 task.cancel()
@@ -249,7 +247,7 @@ class Service:
 
 
 def serve(settings: Settings, ready: Callable[[int], None] | None = None) -> None:
-    """Serve until SIGTERM or SIGINT; then drain. `ready` is told the port when calls are taken."""
+    """Serve until SIGTERM or SIGINT, then drain. `ready` is called with the port when calls are accepted."""
     logs.setup(settings.log_level, sys.stderr)
     if missing := sum(not kernel.stored for kernel in every_kernel()):
         logs.event("compiling", kernels=missing)
@@ -282,7 +280,7 @@ async def _serve(settings: Settings, ready: Callable[[int], None] | None) -> Non
 
 
 def _raise_file_limit(settings: Settings) -> None:
-    """Room for every connection that is allowed."""
+    """Raise the limit of open files to the allowed connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.limits.max_connections + 1024
     if soft < wanted:

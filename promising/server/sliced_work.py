@@ -1,4 +1,4 @@
-"""Work in steps, so that it takes turns with other work and can be let go of between two of them."""
+"""Work in steps, so that it takes turns with other work and can be cancelled between them."""
 
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -11,10 +11,10 @@ Step = TypeVar("Step")
 
 
 class Steps(Generic[Step]):
-    """The steps of a question, one at a time, up to the CPU time in seconds that it may cost.
+    """The steps of a request, one at a time, up to a limit of CPU seconds.
 
-    When its `with` block ends the work is let go of, after the step that is under way: an error that was raised in the
-    block, and outlives it, does not hold on to it.
+    The end of the `with` block releases the work, after the current step: an exception that outlives the block does not
+    retain it.
     """
 
     def __init__(self, work: Work, steps: Iterator[Step], most: float) -> None:
@@ -43,7 +43,7 @@ class Steps(Generic[Step]):
         return step
 
     def _next(self) -> tuple[Step, float] | None:
-        """The next step, and the CPU time it took in seconds; None at the end."""
+        """The next step and its CPU seconds; None at the end."""
         began = work_ns()
         for step in self._steps:
             return step, (work_ns() - began) / 1e9

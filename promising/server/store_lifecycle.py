@@ -1,4 +1,4 @@
-"""The store of a service: opened before calls are taken, closed when the last of them has ended."""
+"""The store of a service: opened before the first call, closed after the last."""
 
 import asyncio
 import logging
@@ -12,13 +12,13 @@ from promising.query.session import Session
 from promising.server import logs
 from promising.settings import Settings
 
-TELL = 5.0  # seconds after which a start that takes long says that it goes on
+TELL = 5.0  # seconds between progress messages of a slow start
 
 
 async def opened(settings: Settings) -> Session:
-    """A session over the data that the settings name. What recovery did is in the log.
+    """A session over the configured data directory. Recovery is logged.
 
-    Raises StorageError if it cannot be had: another process has it, a newer release wrote it, it cannot be written.
+    Raises StorageError if the directory is in use, written by a newer release, or not writable.
     """
     logs.event("opening", data=str(settings.data), sync=settings.storage.sync)
     if settings.storage.sync == "relaxed":
@@ -37,10 +37,10 @@ async def opened(settings: Settings) -> Session:
 
 
 def _tell(settings: Settings, store: Store, began: float) -> None:
-    """What recovery did."""
+    """Log the recovery."""
     for what in store.report:
         for name in store.streams:
-            what = what.replace(repr(name), "...")  # noqa: PLW2901  # no name of a stream is ever in the log
+            what = what.replace(repr(name), "...")  # noqa: PLW2901  # no stream name is ever logged
         logs.event("recovery", level=logging.WARNING, what=what)
     streams = list(store.streams.values())
     logs.event(
@@ -55,7 +55,7 @@ def _tell(settings: Settings, store: Store, began: float) -> None:
 
 
 async def closed(session: Session) -> None:
-    """Close the store of a session. Without its last checkpoint the next start takes longer, and loses nothing."""
+    """Close the store of a session. Without the last checkpoint the next start is slower, but loses nothing."""
     began = time.monotonic()
     try:
         await asyncio.to_thread(session.close)
@@ -79,5 +79,5 @@ def _open(settings: Settings) -> Store:
     )
     try:
         return Store.open(settings.data, seed=seed, options=options)
-    except BadOptions as problem:  # another seed, another place for cold tuples
+    except BadOptions as problem:  # another seed, another location of cold tuples
         raise BadSettings(str(problem)) from None

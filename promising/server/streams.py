@@ -1,4 +1,4 @@
-"""StreamService: streams, and tuples in."""
+"""StreamService: streams and ingest."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from promising.server.package_locations import check_place
 from promising.server.read_ahead import Ahead, Batch
 from promising.v1 import common_pb2, streams_pb2, streams_pb2_grpc
 
-Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
+Context = Any  # grpc.aio.ServicerContext, whose stubs are not generic
 
 TYPES = {
     "int": streams_pb2.COLUMN_TYPE_INT,
@@ -28,18 +28,18 @@ TYPES = {
 
 
 class Taken(NamedTuple):
-    """Batches that were looked at, in order: the stream that each was added to, and how it will be answered.
+    """Processed batches, in order: the stream of each, and its response.
 
-    problem: why those that came after them were not added.
+    problem: why the batches after them were not added.
     """
 
     batches: list[tuple[Stream | None, streams_pb2.IngestResponse]]
     problem: StorageError | None = None
 
     def settled(self) -> "Taken":
-        """When they are on disk: those that may be answered, which is all, or all before the first that is not there.
+        """Wait until they are on disk: returns those that may be acknowledged, up to the first that failed.
 
-        One wait for each stream, and so one sync for all batches of it.
+        One wait per stream, hence one sync for all its batches.
         """
         problem, lost = self.problem, set()
         for stream in dict.fromkeys(stream for stream, _ in self.batches if stream is not None):
@@ -52,7 +52,7 @@ class Taken(NamedTuple):
 
 
 class StreamService(streams_pb2_grpc.StreamServiceServicer):
-    """Creates, shows and feeds streams."""
+    """Defines, lists and feeds streams."""
 
     def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
@@ -99,7 +99,7 @@ class StreamService(streams_pb2_grpc.StreamServiceServicer):
     # --- tuples in -----------------------------------------------------------------------------------------------
 
     async def Ingest(self, requests: object, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
-        """What is read ahead waits until all that was taken before is in, on disk if there is one, and answered."""
+        """Read-ahead batches wait until all before them are added, synced if durable, and acknowledged."""
         calls, limits = self._parts.ingests, self._parts.settings.limits
         reader = BatchReader(limits.max_batch_rows, limits.max_message_bytes)
         with calls.admitted(access.caller()) as call:
@@ -122,7 +122,7 @@ class StreamService(streams_pb2_grpc.StreamServiceServicer):
                 draining.cancel()  # and with it the reading
 
     def _add_all(self, batches: list[Batch], reader: BatchReader) -> Taken:
-        """Add batches up to the first that the disk does not take: it is not the batch that is wrong then."""
+        """Add batches up to the first that fails for the disk, which is not the batch's fault."""
         taken: list[tuple[Stream | None, streams_pb2.IngestResponse]] = []
         added: list[Appended] = []
         try:
@@ -137,9 +137,9 @@ class StreamService(streams_pb2_grpc.StreamServiceServicer):
     def _add(
         self, batch: Batch, reader: BatchReader, added: list[Appended]
     ) -> tuple[Stream | None, streams_pb2.IngestResponse]:
-        """What became of a batch, which need not be on disk yet. Whatever is wrong with it concerns no other.
+        """The response to a batch, which need not be on disk yet. Its errors affect no other batch.
 
-        added: those that were found to be in; this one joins them if it is.
+        added: collects the accepted batches.
         """
         request = batch.request
         named = bool(request.producer_id or request.sequence)
@@ -168,7 +168,7 @@ class StreamService(streams_pb2_grpc.StreamServiceServicer):
         return streams_pb2.PlanLoadResponse(plan=plan.to_json())
 
     async def Attach(self, request: streams_pb2.AttachRequest, context: Context) -> streams_pb2.AttachResponse:
-        """Once it has begun it goes on to its end, whoever still waits: who asks again is told what became of it."""
+        """Once begun it runs to the end, even if the client disconnects: a retry gets its result."""
         check_place(request.path, self._parts.settings.load_paths)
         with self._parts.ingests.admitted(access.caller()) as call:
             added = await self._work.package(self._session.attach, request.stream, request.path, request.token)

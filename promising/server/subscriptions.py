@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from promising.index.table import Mode
     from promising.query.standing.engine import Engine, Feed
 
-Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
-EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
+Context = Any  # grpc.aio.ServicerContext, whose stubs are not generic
+EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # not in the stubs
 
-HEARTBEAT = 5.0  # seconds after which a call says something, and a quiet query has a new token
-LONGEST_TICK = 1.0  # seconds of CPU time that a tick may have saved up
-AHEAD = 1000  # changes of a call that may wait
-LONGEST = 1 << 16  # bytes of a name and a token
+HEARTBEAT = 5.0  # seconds after which a silent call sends something, and a quiet query a new token
+LONGEST_TICK = 1.0  # maximum accumulated CPU seconds of a tick
+AHEAD = 1000  # maximum pending requests of a call
+LONGEST = 1 << 16  # maximum bytes of a name and a token
 MODES: "dict[queries_pb2.LoadMode.ValueType, Mode]" = {
     queries_pb2.LOAD_MODE_UNSPECIFIED: "upsert",
     queries_pb2.LOAD_MODE_INSERT: "insert",
@@ -43,7 +43,7 @@ GONE = "the service is shutting down; subscribe again in a moment, with the last
 
 
 class Ticker:
-    """Brings the continuous queries up to date again and again, and wakes those who wait for it."""
+    """Updates the continuous queries periodically, and wakes subscribers."""
 
     def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
@@ -51,7 +51,7 @@ class Ticker:
         self._last: float | None = None
 
     async def run(self) -> None:
-        """Tick until cancelled; while there are no continuous queries nothing is done."""
+        """Tick until cancelled; without continuous queries nothing is done."""
         every = self._parts.settings.standing.tick_seconds
         due = time.monotonic()
         while True:
@@ -64,7 +64,7 @@ class Ticker:
                 woken.set()
 
     async def now(self) -> None:
-        """Tick once, beside the others: what was acknowledged before is in the views then."""
+        """Tick now, outside the schedule: views then include everything acknowledged before."""
         began = time.monotonic()
         try:
             await self._parts.work.tick(self._tick)
@@ -73,19 +73,19 @@ class Ticker:
         self._parts.tally.ticked(time.monotonic() - began)
 
     def _tick(self) -> None:
-        """Ticks that come late have the CPU time of those that were left out."""
+        """Late ticks get the CPU time of those skipped."""
         settings, now = self._parts.settings.standing, time.monotonic()
         since = settings.tick_seconds if self._last is None else now - self._last
         self._last = now
         self._parts.session.standing.tick(
-            idle=time.monotonic_ns() // 1000,  # the wall's may be set
+            idle=time.monotonic_ns() // 1000,  # the wall clock may be set
             silence=round(settings.silence_seconds * wire_times.SECOND),
             capacity=settings.cpu * min(since, LONGEST_TICK),
         )
 
     @contextlib.contextmanager
     def waking(self, event: asyncio.Event) -> Iterator[None]:
-        """Set an event after each tick, while it lasts."""
+        """Set an event after each tick within the block."""
         self._waiting.add(event)
         try:
             yield
@@ -95,7 +95,7 @@ class Ticker:
 
 @dataclass
 class Subscribed:
-    """One query of a call. `said` is when its last section went out, by the monotonic clock, `last` what it was."""
+    """One query of a call. `said`: when its last section was sent, by the monotonic clock; `last`: that section."""
 
     feed: "Feed"
     opened: wire_changes.Opened
@@ -103,7 +103,7 @@ class Subscribed:
     last: Delta | None = None
 
     def is_time(self, delta: Delta) -> bool:
-        """Whether the time is all that need be told of a change."""
+        """Whether a change may be sent as a watermark alone."""
         last = self.last
         return (
             wire_changes.is_time(delta)
@@ -115,32 +115,32 @@ class Subscribed:
 
 
 class Subscriber:
-    """The queries of one call. Nothing is kept for it but what its feeds know: where it stands."""
+    """The queries of one call. Nothing is buffered: its feeds only store positions."""
 
     def __init__(self, engine: "Engine", most: int) -> None:
         self._engine = engine
         self._most = most
         self._changes: deque[queries_pb2.SubscribeRequest] = deque()
         self._subscribed: dict[int, Subscribed] = {}
-        self._lock = threading.Lock()  # of one step of a frame, or the end
+        self._lock = threading.Lock()  # held for one step of a frame, or the end
         self._closed = False
 
     def __len__(self) -> int:
-        """Queries, those that are still to be added included."""
+        """Queries, including those to be added."""
         return len(self._subscribed) + len(self._changes)
 
     @property
     def asked(self) -> int:
-        """Changes that are noted and not made yet."""
+        """Pending requests."""
         return len(self._changes)
 
     @property
     def full(self) -> bool:
-        """Whether more changes should wait."""
+        """Whether further requests should wait."""
         return len(self._changes) >= AHEAD
 
     def change(self, request: queries_pb2.SubscribeRequest) -> None:
-        """Note a change, to be made with the next frame."""
+        """Queue a request, to be applied with the next frame."""
         asked = request.WhichOneof("change")
         if asked is None:
             raise BadRequest("add or remove is missing", "add")
@@ -154,9 +154,8 @@ class Subscriber:
             return None if self._closed else next(messages, None)
 
     def frame(self, tick: int, asked: int) -> Iterator[queries_pb2.SubscribeResponse]:
-        """What there is to say, as messages of some size; none if there is nothing. Each is made when it is asked for,
-        so that whoever reads slowly gets what is new by then. Of the changes the first `asked` are made: those that
-        were noted before a tick.
+        """The changes as messages of bounded size; none if nothing changed. Each is built on demand, so that a slow
+        consumer gets the latest state. The first `asked` requests are applied: those queued before a tick.
         """
         message, held = queries_pb2.SubscribeResponse(tick=tick), 0
         times: dict[int, list[int]] = {}
@@ -190,7 +189,7 @@ class Subscriber:
             subscribed.said, subscribed.last = time.monotonic(), delta
             opened = _opened(subscribed.feed)
             parts = wire_changes.section_parts(number, delta)
-            if opened != subscribed.opened:  # dropped, and made anew with other columns
+            if opened != subscribed.opened:  # dropped, and created again with other columns
                 subscribed.opened = opened
                 first = next(parts)
                 first.opened.CopyFrom(wire_changes.opened_to(opened))
@@ -226,7 +225,7 @@ class Subscriber:
         return wire_changes.refused(number, problem)
 
     def close(self) -> None:
-        """Let go of all feeds, after the step that is under way."""
+        """Release all feeds, after the current step."""
         with self._lock:
             self._closed = True
             for subscribed in self._subscribed.values():
@@ -235,7 +234,7 @@ class Subscriber:
 
 
 class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
-    """The part of the QueryService that views and tables pass through."""
+    """The part of the QueryService for views and tables."""
 
     def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
@@ -244,7 +243,7 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
     # --- views out -----------------------------------------------------------------------------------------------
 
     async def Subscribe(self, requests: object, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
-        """Whoever does not read is cut, and may come back: all that a frame left out is in the next one."""
+        """Slow consumers are disconnected and may resume: the next frame has all that was left out."""
         parts = self._parts
         if parts.draining:
             raise Unavailable(GONE)
@@ -258,7 +257,7 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
             def ended(task: "asyncio.Future[Any]") -> None:
                 woken.set()
                 if not task.cancelled():
-                    task.exception()  # looked at, or asyncio complains if nobody else comes to it
+                    task.exception()  # retrieved, or asyncio complains if nobody else does
 
             for task in (reading, draining):
                 task.add_done_callback(ended)
@@ -283,7 +282,7 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
         reading: "asyncio.Future[None]",
         context: Context,
     ) -> None:
-        """Send frames until the client is gone, or has nothing left to be told."""
+        """Send frames until the client disconnects or has no subscription left."""
         said = time.monotonic()
         while True:
             woken.clear()
@@ -306,7 +305,7 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
                     await woken.wait()
 
     async def _frame(self, call: Call, connection: Subscriber, asked: int, context: Context) -> bool:
-        """Send one frame; whether there was one."""
+        """Send one frame; returns whether there was one."""
         messages = connection.frame(self._parts.tally.ticks, asked)
         sent = False
         while (message := await self._parts.work.feed(connection.step, messages)) is not None:
@@ -319,7 +318,7 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
     async def LoadTable(
         self, requests: AsyncIterable[queries_pb2.LoadTableRequest], context: Context
     ) -> queries_pb2.LoadTableResponse:
-        """All parts are in before anything is changed."""
+        """All parts are received before anything changes."""
         limits, work = self._limits, self._parts.work
         with self._parts.ingests.admitted(access.caller()):
             first: queries_pb2.LoadTableRequest | None = None
@@ -346,9 +345,9 @@ class Subscriptions(queries_pb2_grpc.QueryServiceServicer):
 
 
 async def _read(context: Context, connection: Subscriber, woken: asyncio.Event) -> None:
-    """Note what the client asks for, until it has no more to ask."""
+    """Queue the client's requests until its last."""
     while (request := await context.read()) is not EOF:
-        request.DiscardUnknownFields()  # they would be kept, and not counted
+        request.DiscardUnknownFields()  # they would be retained, and not counted
         connection.change(request)
         woken.set()
         while connection.full:
@@ -356,7 +355,7 @@ async def _read(context: Context, connection: Subscriber, woken: asyncio.Event) 
 
 
 async def _write(call: Call, context: Context, message: queries_pb2.SubscribeResponse) -> None:
-    """Hand on a message; this takes as long as the reader does, and feeds gather what is new meanwhile."""
+    """Send a message; waits for the consumer while feeds accumulate changes."""
     with call.writing():
         await context.write(message)
 

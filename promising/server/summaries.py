@@ -1,4 +1,4 @@
-"""SummaryService: summaries, and what they know."""
+"""SummaryService: summaries and their estimates."""
 
 import contextlib
 from typing import Any
@@ -10,14 +10,14 @@ from promising.server import field_statements
 from promising.server.context import ServerContext
 from promising.v1 import summaries_pb2, summaries_pb2_grpc
 
-Context = Any  # grpc.aio.ServicerContext, whose stubs know no messages
-MOST_CELLS = 1 << 23  # that one description has: a message of up to 40 MB
-MOST_PAIRS = 1 << 24  # of key and zone that one question about regions may look at
-LEAST_REGION = 30  # bytes that a region takes in a message at least: three numbers of eight bytes, and small ones
+Context = Any  # grpc.aio.ServicerContext, whose stubs are not generic
+MOST_CELLS = 1 << 23  # of one description: a message of up to 40 MB
+MOST_PAIRS = 1 << 24  # of key and zone that one Regions call may examine
+LEAST_REGION = 30  # minimum bytes of a region in a message: three numbers of eight bytes, and small ones
 
 
 class SummaryService(summaries_pb2_grpc.SummaryServiceServicer):
-    """Creates, shows and asks summaries."""
+    """Defines, lists and queries summaries."""
 
     def __init__(self, parts: ServerContext) -> None:
         self._parts = parts
@@ -47,7 +47,7 @@ class SummaryService(summaries_pb2_grpc.SummaryServiceServicer):
             entries = [entry for _, entry in sorted(catalog.summaries.items())]
         response = summaries_pb2.ListSummariesResponse()
         for entry in entries:
-            with contextlib.suppress(UnknownName):  # dropped meanwhile
+            with contextlib.suppress(UnknownName):  # dropped concurrently
                 response.summaries.append(_described(entry, zones=False, cells=False))
         return response
 

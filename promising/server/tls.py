@@ -1,4 +1,4 @@
-"""TLS: the server's credentials, checked before anyone connects."""
+"""TLS credentials of the server, checked at the start."""
 
 import ssl
 from pathlib import Path
@@ -15,10 +15,10 @@ ROUNDS = 8  # of a handshake with oneself; three are enough
 
 
 def server_credentials(settings: Settings) -> grpc.ServerCredentials | None:
-    """What the server shows to clients and asks of them; None without TLS.
+    """The credentials of the server; None without TLS.
 
-    With `tls.client_ca`, a client without a certificate of one of these authorities is refused in the handshake. Files
-    that are missing, are no PEM, do not go together or hold a certificate out of its time raise BadSettings.
+    With `tls.client_ca`, a client without a certificate of one of these CAs is refused in the handshake. Files that are
+    missing, not PEM, do not match, or hold a certificate outside its validity raise BadSettings.
     """
     tls = settings.tls
     if tls.certificate is None or tls.key is None:
@@ -40,10 +40,10 @@ def _read(setting: str, path: Path) -> bytes:
 
 
 def _check_pair(certificate: Path, key: Path) -> None:
-    """Load both, then shake hands with oneself: the standard library tells a certificate's dates in no other way."""
+    """Load both, then do a local handshake: the standard library checks a certificate's dates in no other way."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
-    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself may be what is trusted
+    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself may be the trust anchor
     try:
         trusting.load_verify_locations(certificate)
     except ssl.SSLError:
@@ -81,5 +81,5 @@ class _Encrypted(Exception):
 
 
 def _no_password() -> str:
-    # Without this OpenSSL asks at the terminal.
+    # Without this OpenSSL prompts at the terminal.
     raise _Encrypted

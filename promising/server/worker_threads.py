@@ -1,4 +1,4 @@
-"""Threads for what takes CPU. The event loop only passes messages on; kernels run without the GIL."""
+"""Threads for CPU work. The event loop only passes messages; kernels run without the GIL."""
 
 import asyncio
 import os
@@ -6,18 +6,18 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
-WAITING = 32  # jobs that may wait for the disk at one time; the more wait, the more one sync serves
+WAITING = 32  # jobs that may wait for the disk at a time; the more wait, the more one sync serves
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
 class Work:
-    """Six kinds of work, each with its own threads, so that none waits behind another. Waiting for the disk is a
-    seventh: it takes a thread, but no core.
+    """Six kinds of work, each with its own threads, so that none waits for another. Waiting for the disk is a seventh,
+    which takes a thread but no core.
 
-    Queries come a frame at a time, some milliseconds each, first come first served: with many of them open, each has
-    its turn before any has a second one.
+    Queries run a frame at a time, some milliseconds each, first come first served: of many open queries each gets its
+    turn before any gets a second one.
     """
 
     def __init__(self, workers: int) -> None:
@@ -30,53 +30,53 @@ class Work:
         self.feeds = ThreadPoolExecutor(count, "promising-feed")
         self.waits = ThreadPoolExecutor(WAITING, "promising-disk")
         self.busy = 0
-        """Jobs that somebody waits for."""
+        """Jobs that are awaited."""
 
     async def query(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
         """A step of a query."""
         return await self._finished(self.queries.submit(do, *given, **named))
 
     async def batch(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-        """A batch to take in."""
+        """Add a batch."""
         return await self._finished(self.batches.submit(do, *given, **named))
 
     async def call(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-        """A short question or statement."""
+        """A short request or statement."""
         return await self._finished(self.calls.submit(do, *given, **named))
 
     async def package(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-        """A package to take in, one at a time: it may take minutes, in which batches come in, too."""
+        """Add a package, one at a time: it may take minutes, while batches are added, too."""
         return await self._finished(self.packages.submit(do, *given, **named))
 
     async def tick(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-        """A turn of the continuous queries, one at a time. Nobody is waited for by it when the service ends."""
+        """A tick of the continuous queries, one at a time. Not awaited at shutdown."""
         waiting: asyncio.Future[Any] = asyncio.wrap_future(self.ticks.submit(do, *given, **named))
         found: Result = await waiting
         return found
 
     async def feed(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-        """A part of what a subscriber is told."""
+        """A part of a subscriber's frame."""
         return await self._finished(self.feeds.submit(do, *given, **named))
 
     def later(self, do: Callable[[], None]) -> None:
-        """Something short that nobody waits for."""
+        """A short job that nobody awaits."""
         try:
             self.feeds.submit(do)
-        except RuntimeError:  # there are no threads any more
+        except RuntimeError:  # the threads have ended
             do()
 
     async def wait(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-        """Something that only waits for the disk."""
+        """A wait for the disk."""
         return await self._finished(self.waits.submit(do, *given, **named))
 
     def close(self) -> None:
-        """Wait for what is under way; what has not begun is dropped."""
+        """Wait for running jobs; those not begun are dropped."""
         for pool in (self.queries, self.batches, self.calls, self.packages, self.ticks, self.waits):
             pool.shutdown(wait=True, cancel_futures=True)
-        self.feeds.shutdown(wait=True)  # with what was left for later
+        self.feeds.shutdown(wait=True)  # with deferred jobs
 
     async def _finished(self, job: "Future[Result]") -> Result:
-        """The result of a job. Whoever is cancelled is told at once; work that has begun goes on to its end."""
+        """The result of a job. A cancelled caller returns at once; work that has begun runs to its end."""
         self.busy += 1
         try:
             waiting: asyncio.Future[Any] = asyncio.wrap_future(job)

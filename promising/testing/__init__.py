@@ -1,4 +1,4 @@
-"""What a test of streams needs: a clock, a brute-force oracle, and generators (in `promising.testing.streams`)."""
+"""Test tools for streams: a clock, a brute-force oracle, and generators (in `promising.testing.streams`)."""
 
 from promising.testing.clock import ManualClock
 from promising.testing.oracle import Oracle

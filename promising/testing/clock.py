@@ -1,10 +1,10 @@
-"""A clock that stands still until it is told otherwise."""
+"""A manual clock."""
 
 
 class ManualClock:
-    """Microseconds since the epoch, as a test sets them.
+    """Microseconds since the epoch, as set by a test; calling it never changes it.
 
-    Calling it never changes it. `set` may go back, as the clock of a machine may; `tick` only goes forward.
+    `set` may go back, like a system clock; `tick` only goes forward.
 
     >>> clock = ManualClock(1_000)
     >>> clock.tick(500)

@@ -1,11 +1,11 @@
-"""A brute-force oracle of a stream with one summary: every tuple kept, every question answered by a scan of them.
+"""A brute-force oracle of a stream with one summary: stores every tuple, and answers every query by a scan.
 
-It shares no code with the index, takes one tuple at a time, and keeps no derived state but the watermark: where a tuple
-is, and whether it is still there, is worked out anew from its timestamp at each question.
+It shares no code with the index, takes one tuple at a time, and stores no derived state but the watermark: the zone of
+a tuple, and whether it has expired, is computed from its timestamp at each query.
 
 Time, with `T_1` the granularity and `(n, m)` the collapse: `T_i = T_1 * n**(i-1)`, `S_i = T_1 + ... + T_i`, and
 `horizon_i = floor((watermark - S_i) / T_i) * T_i`. A timestamp is in the first `G_i` with `ts >= horizon_i`; before
-`horizon_m` it is gone.
+`horizon_m` it has expired.
 """
 
 import operator
@@ -88,10 +88,10 @@ class Oracle:
     # --- tuples in ---------------------------------------------------------------------------------------------
 
     def append(self, columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> tuple[int, dict[str, int]]:
-        """Offer a batch, tuple by tuple in its order; return how many were accepted, and refused by reason.
+        """Offer a batch, tuple by tuple in its order; returns how many were accepted, and refused by reason.
 
         The clock is read once. A batch with a null key or time, a missing key or time column, unequal lengths or no
-        tuples is an error and changes nothing. `None` stands for null in the other columns.
+        tuples is an error and changes nothing. `None` is null in the other columns.
         """
         rows = self._rows_of(columns)
         latest = self.clock() + self.max_future
@@ -107,7 +107,7 @@ class Oracle:
         return accepted, dict(refused)
 
     def _offer(self, row: Row, latest: int) -> str | None:
-        """Accept one tuple, or say why not. Only an accepted tuple moves the watermark."""
+        """Accept one tuple, or return the reason for refusing it. Only an accepted tuple moves the watermark."""
         arrival = self.offered
         self.offered += 1
         ts = row[self.time]
@@ -116,7 +116,7 @@ class Oracle:
         if not self._is_live(ts):
             return TOO_OLD
         self._accepted[arrival] = row
-        self.advance(ts - self.lateness)  # never back, so this is the greatest time seen less the lateness
+        self.advance(ts - self.lateness)  # never back, so this is the maximum event time less the lateness
         return None
 
     def _rows_of(self, columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> list[Row]:
@@ -139,7 +139,7 @@ class Oracle:
         return rows
 
     def advance(self, watermark: int) -> None:
-        """Punctuation: no tuple before `watermark` is awaited any more. A watermark never goes back."""
+        """Punctuation: no tuple before `watermark` is expected. A watermark never goes back."""
         self._watermark = watermark if self._watermark is None else max(self._watermark, watermark)
 
     # --- geometry ----------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Oracle:
         return (self._watermark - reach) // self.span(i) * self.span(i)
 
     def granularity_of(self, ts: int) -> int | None:
-        """The granularity that holds `ts` now, from 1; `None` when `ts` is older than the last."""
+        """The current granularity of `ts`, from 1; `None` when `ts` is older than the last."""
         for i in range(1, self.depth + 1):
             horizon = self.horizon(i)
             if horizon is None or ts >= horizon:
@@ -173,10 +173,10 @@ class Oracle:
         return None
 
     def zone_of(self, ts: int) -> tuple[int, int] | None:
-        """Granularity and zone number of `ts` now.
+        """Current granularity and zone number of `ts`.
 
         In `G_i`, i >= 2, zone z is `[z * T_(i-1), (z+1) * T_(i-1))`. Zones of `G_1` depend on behaviour; for them the
-        number is that of the block of length `T_1` they lie in.
+        number is that of their block of length `T_1`.
         """
         i = self.granularity_of(ts)
         if i is None:
@@ -186,17 +186,17 @@ class Oracle:
     # --- answers -----------------------------------------------------------------------------------------------
 
     def live(self) -> list[int]:
-        """Arrivals of the accepted tuples that the last granularity still holds, ascending."""
+        """Arrivals of the accepted tuples that have not expired, ascending."""
         oldest = self.horizon(self.depth)
         return [arrival for arrival, row in self._accepted.items() if oldest is None or row[self.time] >= oldest]
 
     @property
     def expired(self) -> int:
-        """How many tuples were accepted and have left the last granularity since."""
+        """How many accepted tuples have expired."""
         return sum(not self._is_live(row[self.time]) for row in self._accepted.values())
 
     def rows(self, arrivals: Iterable[int]) -> list[Row]:
-        """Copies of accepted tuples, expired ones included, in the order asked for."""
+        """Copies of accepted tuples, expired ones included, in the given order."""
         return [dict(self._accepted[arrival]) for arrival in arrivals]
 
     def tuples(self, key: Key, window: Window | None = None) -> list[int]:
@@ -207,10 +207,7 @@ class Oracle:
         return len(self.tuples(key, window))
 
     def join(self, keys: Iterable[Key], window: Window | None = None) -> list[tuple[int, int]]:
-        """Every pair (place in `keys`, arrival of a live tuple in the window with that key), ascending.
-
-        A key that is asked for twice is answered twice.
-        """
+        """Pairs (index in `keys`, arrival of a live tuple in the window with that key), ascending, keys may repeat."""
         matches: dict[Key, list[int]] = {}
         for arrival in self._live_in(window):
             matches.setdefault(self._accepted[arrival][self.key], []).append(arrival)
@@ -246,5 +243,5 @@ class Oracle:
 
 
 def _as_list(values: Iterable[Any]) -> list[Any]:
-    """Plain Python values, so that keys compare and print alike whatever array they came in."""
+    """Plain Python values, so that keys compare and print alike whatever the array type."""
     return values.tolist() if isinstance(values, np.ndarray) else list(values)

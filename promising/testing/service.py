@@ -13,9 +13,9 @@ from promising.settings import Settings
 
 @contextmanager
 def running(settings: Settings | None = None, session: Session | None = None) -> Iterator[str]:
-    """A service in a thread with an event loop of its own, on a free port of loopback unless the settings say another.
+    """A service in a thread with its own event loop, on a free loopback port unless the settings name another.
 
-    Gives the target to connect to. When the block ends, so do the calls that are open, the service and its threads.
+    Yields the target to connect to. The end of the block ends open calls, the service and its threads.
 
     >>> import promising
     >>> with running() as target, promising.connect(target) as session:

@@ -43,7 +43,7 @@ def zipf(n: int, items: int, exponent: float = 1.0, *, seed: int, start: int = 0
 
 
 def all_distinct(n: int, *, seed: int, start: int = 0, rate: float = RATE) -> Columns:
-    """No item twice; items are spread over all of int64, negative ones too.
+    """No item twice; items are spread over all of int64, including negative ones.
 
     >>> len(set(all_distinct(5_000, seed=1)["item_id"].tolist()))
     5000
@@ -150,8 +150,8 @@ def adversarial(
 ) -> Columns:
     """`keys` equally likely items whose hashes under `hash_seed` all begin with the same `bits` bits, `prefix`.
 
-    With `2**bits` buckets all of them are in bucket `prefix`: the worst stream that somebody who knew the secret seed
-    could send.
+    With `2**bits` buckets all of them are in bucket `prefix`: the worst stream of an attacker who knows the secret
+    seed.
 
     >>> items = adversarial(1_000, 20, bits=6, prefix=5, hash_seed=42, seed=1)["item_id"]
     >>> set((hash_keys(items, 42) >> np.uint64(58)).tolist())
@@ -185,10 +185,10 @@ def colliding_keys(count: int, *, bits: int, prefix: int = 0, hash_seed: int) ->
 
 
 def late(columns: Columns, share: float, delay: int, *, seed: int, time: str = "ts") -> Columns:
-    """The same tuples in another order: a `share` of them arrives up to `delay` after its time, the others on time.
+    """The same tuples in another order: a `share` of them arrives up to `delay` late, the others on time.
 
-    No tuple arrives after one that is more than `delay` younger, so a lateness of `delay` keeps the watermark behind
-    every tuple to come. Timestamps are untouched.
+    No tuple arrives after one that is more than `delay` younger, so with a lateness of `delay` no tuple is behind the
+    watermark. Timestamps are unchanged.
 
     >>> ordered = uniform(1_000, 10, seed=1)
     >>> mixed = late(ordered, 0.2, 50_000, seed=2)
@@ -214,7 +214,7 @@ def zipf_law(items: int, exponent: float) -> NDArray[np.float64]:
 
 
 def _draw(law: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """`n` independent draws. The last edge is left out, so that a sum short of 1 by rounding draws the last item."""
+    """`n` independent draws. The last edge is omitted, so that a sum short of 1 by rounding draws the last item."""
     return np.searchsorted(np.cumsum(law)[:-1], rng.random(n), side="right").astype(np.int64)
 
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """For those who run the service.
+    """Calls for operators.
     """
 
     def __init__(self, channel):
@@ -63,18 +63,18 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """For those who run the service.
+    """Calls for operators.
     """
 
     def GetVersion(self, request, context):
-        """Which version runs. Role: any.
+        """Version of the service. Role: any.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetConfig(self, request, context):
-        """The settings in force, secrets left out. Role: admin.
+        """Current settings, without secrets. Role: admin.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,14 +88,14 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListQueries(self, request, context):
-        """Queries under way. Role: admin.
+        """Running queries. Role: admin.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListStanding(self, request, context):
-        """Continuous queries, and how each fares. Role: query.
+        """Status of continuous queries. Role: query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,7 +138,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """For those who run the service.
+    """Calls for operators.
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class QueryServiceStub:
-    """Asks and carries out statements.
+    """Runs statements and queries.
     """
 
     def __init__(self, channel):
@@ -93,11 +93,11 @@ class QueryServiceStub:
 
 
 class QueryServiceServicer:
-    """Asks and carries out statements.
+    """Runs statements and queries.
     """
 
     def Execute(self, request, context):
-        """Carry out a statement that is no SELECT.
+        """Run a statement other than SELECT.
         Role: admin for CREATE, DROP and ALTER, ingest for INSERT, UPSERT, UPDATE and DELETE, query for the rest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -105,21 +105,21 @@ class QueryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Query(self, request, context):
-        """Ask a SELECT, or go on with an answer that was cut. Role: query.
+        """Run a SELECT, or resume a cut answer. Role: query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelQuery(self, request, context):
-        """End a running query: its last frame comes at once, with a token to go on from. Role: query, for one's own; admin for all.
+        """Cancel a query: its last frame is sent at once, with a resume token. Role: query for one's own, admin for all.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryBatch(self, request, context):
-        """Ask many SELECTs at once, each answered exactly; selections over one stream share its reading. Role: query.
+        """Run many SELECTs together, each exactly; selections over one stream share a scan. Role: query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -133,7 +133,7 @@ class QueryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """The plan of a SELECT, and where the promise lies. Role: query.
+        """The plan of a SELECT, and its most promising regions. Role: query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -154,22 +154,22 @@ class QueryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Subscribe(self, request_iterator, context):
-        """The views of continuous queries, and what changes in them, for as long as the call lasts; any number of queries on
-        one call. Role: query.
+        """The views of continuous queries and their changes, while the call lasts; any number of queries on one call.
+        Role: query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LoadTable(self, request_iterator, context):
-        """Change rows of a table: all that is sent or nothing. Role: ingest.
+        """Write rows to a table, atomically. Role: ingest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadTable(self, request, context):
-        """The rows of a table as they are now. Role: query.
+        """The current rows of a table. Role: query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -242,7 +242,7 @@ def add_QueryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class QueryService:
-    """Asks and carries out statements.
+    """Runs statements and queries.
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class StreamServiceStub:
-    """Creates, shows and feeds streams.
+    """Defines, lists and feeds streams.
     """
 
     def __init__(self, channel):
@@ -78,7 +78,7 @@ class StreamServiceStub:
 
 
 class StreamServiceServicer:
-    """Creates, shows and feeds streams.
+    """Defines, lists and feeds streams.
     """
 
     def CreateStream(self, request, context):
@@ -110,28 +110,28 @@ class StreamServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Advance(self, request, context):
-        """Say that nothing older is expected. Role: ingest.
+        """Advance the watermark: no older tuple is expected. Role: ingest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Ingest(self, request_iterator, context):
-        """Add tuples, batch by batch; each is answered in order, when it is in. Role: ingest.
+        """Add tuples, batch by batch; each is acknowledged in order. Role: ingest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PlanLoad(self, request, context):
-        """What a loader must know of a stream to build a package for it. Role: ingest.
+        """What a loader needs to build a package for a stream. Role: ingest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Attach(self, request, context):
-        """Add a package that a loader has built: all of it or nothing, and once for each token. Role: ingest.
+        """Add a loader's package atomically, exactly once per token. Role: ingest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -189,7 +189,7 @@ def add_StreamServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class StreamService:
-    """Creates, shows and feeds streams.
+    """Defines, lists and feeds streams.
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class SummaryServiceStub:
-    """Creates, shows and asks summaries.
+    """Defines, lists and queries summaries.
     """
 
     def __init__(self, channel):
@@ -73,7 +73,7 @@ class SummaryServiceStub:
 
 
 class SummaryServiceServicer:
-    """Creates, shows and asks summaries.
+    """Defines, lists and queries summaries.
     """
 
     def CreateSummary(self, request, context):
@@ -105,7 +105,7 @@ class SummaryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Estimate(self, request, context):
-        """How many tuples each key has. Role: query.
+        """Estimated number of tuples of each key. Role: query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -172,7 +172,7 @@ def add_SummaryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SummaryService:
-    """Creates, shows and asks summaries.
+    """Defines, lists and queries summaries.
     """
 
     @staticmethod

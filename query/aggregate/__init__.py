@@ -1,1 +1,1 @@
-"""Aggregates by group: exact over rows that were read, with confidence intervals over rows that were drawn."""
+"""Aggregation by group: exact over rows read, with confidence intervals over sampled rows."""

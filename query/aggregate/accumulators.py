@@ -1,8 +1,8 @@
-"""What each aggregate keeps of the rows it has seen, by group.
+"""The state of each aggregate, by group.
 
-`ids` are the groups of a slice's rows; None means that there is one group, 0, and then nothing is hashed or scattered.
-A state is asked for `groups` groups, all that there are so far; those it has heard nothing of hold their empty value.
-Every state is O(groups), except `Ordered`, which keeps all values, and `Distinct`, which keeps the different ones.
+`ids` are the groups of a slice's rows; None means one group, 0, without hashing or scattering. A state is read for
+`groups` groups, all that exist so far; unseen groups have their empty value. States are O(groups), except `Ordered`,
+which retains all values, and `Distinct`, which retains the distinct ones.
 """
 
 from typing import Protocol, TypeVar
@@ -32,23 +32,21 @@ from promising.query.scalar.types import ARROW, Kind
 
 A = TypeVar("A", bound=np.generic)
 
-MOST_LOOSE = 1 << 30  # values whose low words fit in 63 bits together, with room for a slice
-NO_IDS = np.empty(0, np.int32)  # of values that are all of one group
-CROWDED = 1 << 16  # bytes of strings that groups have given up, before the rest is packed
+MOST_LOOSE = 1 << 30  # values whose low words sum to less than 2^63, with room for a slice
+NO_IDS = np.empty(0, np.int32)  # for values of a single group
+CROWDED = 1 << 16  # bytes of discarded strings before the rest is compacted
 
 
 class Accumulator(Protocol):
-    """The state of one aggregate."""
-
     def add(self, groups: int, ids: Ids | None, column: Column) -> None:
-        """Take in a slice; its rows belong to the first `groups` groups."""
+        """Add a slice; its rows belong to the first `groups` groups."""
 
     def values(self, groups: int) -> pa.Array:
         """The aggregate of each group."""
 
 
 def widened(state: NDArray[A], groups: int) -> NDArray[A]:
-    """The same with room for at least `groups`, zeros where it is new. Grows by doubling, so O(1) a group."""
+    """`state` with room for at least `groups`, new ones zero. Grows by doubling, so O(1) per group."""
     if len(state) >= groups:
         return state
     wider = np.zeros((max(groups, 2 * len(state)), *state.shape[1:]), state.dtype)
@@ -57,7 +55,7 @@ def widened(state: NDArray[A], groups: int) -> NDArray[A]:
 
 
 class Count:
-    """How many values are not null, or how many rows there are."""
+    """The number of non-null values, or of rows."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(1, np.int64)
@@ -69,7 +67,6 @@ class Count:
             self.add_rows(groups, column.ids(ids), column.rows)
 
     def add_rows(self, groups: int, ids: Ids | None, rows: int) -> None:
-        """Rows count whatever they hold."""
         if ids is None:
             self._counts[0] += rows
             return
@@ -85,7 +82,7 @@ class Count:
 
 
 class FloatSum:
-    """Sums of floats with what their roundings lost, so that the order of rows shows in the last bit at most."""
+    """Compensated sums of floats: row order affects the last bit at most."""
 
     def __init__(self, mean: bool) -> None:
         self._mean = mean
@@ -123,13 +120,13 @@ class FloatSum:
 
 
 class IntSum:
-    """Exact sums of integers, each as (high, low) with the value high * 2^32 + low and 0 <= low < 2^32."""
+    """Exact sums of integers as (high, low): high * 2^32 + low, 0 <= low < 2^32."""
 
     def __init__(self, mean: bool) -> None:
         self._mean = mean
         self._counts = np.zeros(1, np.int64)
         self._sums = np.zeros((1, 2), np.int64)
-        self._loose = 0  # values added since the low words were last under 2^32
+        self._loose = 0  # values added since the low words were last below 2^32
 
     def add(self, groups: int, ids: Ids | None, column: Column) -> None:
         values = column.numbers
@@ -158,13 +155,12 @@ class IntSum:
         return self._counts[:groups]
 
     def sums(self, groups: int) -> NDArray[np.float64]:
-        """The sums as floats, each right to one rounding or two."""
+        """The sums as floats, with at most two roundings."""
         high, low = self.pairs(groups).T
         sums: NDArray[np.float64] = high * 2.0**32 + low
         return sums
 
     def pairs(self, groups: int) -> NDArray[np.int64]:
-        """The sums as (high, low)."""
         self._widen(groups)
         self._carry()
         return self._sums[:groups]
@@ -181,7 +177,7 @@ class IntSum:
 
 
 class Extreme:
-    """The least or greatest number, truth value or time. NaN is greater than every number."""
+    """The least or greatest number, boolean or time. NaN is greater than every number."""
 
     def __init__(self, kind: Kind, lowest: bool) -> None:
         self._kind = kind
@@ -219,7 +215,7 @@ class Extreme:
 
 
 class ExtremeString:
-    """The least or greatest string by its bytes. Memory: the strings that are best so far, twice at most."""
+    """The least or greatest string by bytes. Memory: at most twice the current best strings."""
 
     def __init__(self, least: bool) -> None:
         self._sign = 1 if least else -1
@@ -258,7 +254,7 @@ class ExtremeString:
         )
 
     def _pack(self, more: int) -> None:
-        """Drop what no group holds any longer, and make room for `more` bytes and as many as are kept."""
+        """Drop discarded strings, and make room for `more` bytes and as many as are retained."""
         kept = int((self._stops - self._starts).sum())
         wider = np.empty(2 * kept + more + CROWDED, np.uint8)
         self._end = pack_strings(self._arena, self._starts, self._stops, wider)
@@ -284,7 +280,7 @@ class ExtremeString:
 
 
 def in_order(ids: Ids, values: NDArray[np.float64], groups: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Where each group starts (and the last one ends), and the values sorted within their groups, NaN last."""
+    """Start offsets of the groups (and the end of the last), and the values sorted by group, NaN last."""
     starts = np.zeros(groups + 1, np.int64)
     if groups == 1:
         starts[1] = len(values)
@@ -298,7 +294,7 @@ def in_order(ids: Ids, values: NDArray[np.float64], groups: int) -> tuple[NDArra
 
 
 class Ordered:
-    """All values, for a quantile interpolated between its two neighbours. 12 bytes a value, 8 once it was asked."""
+    """All values, for a quantile interpolated between two neighbours. 12 bytes per value, 8 after the first read."""
 
     def __init__(self, at: float) -> None:
         self._at = at
@@ -311,7 +307,7 @@ class Ordered:
             self._new.append((NO_IDS if ids is None else column.ids(ids), column.floats.copy()))
 
     def sorted(self, groups: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """As of `in_order`. Sorts what is new since the last call and merges it with the rest."""
+        """The result of `in_order`. Sorts only new values and merges them with the rest."""
         most = max(groups, len(self._starts) - 1)
         if len(self._starts) <= most:
             more = np.full(most + 1 - len(self._starts), self._starts[-1])
@@ -342,8 +338,6 @@ class Ordered:
 
 
 class Distinct:
-    """The different values of each group."""
-
     def __init__(self, kind: Kind, keyed: bool) -> None:
         self._keyed = keyed
         self._strings = Strings() if kind == "string" else None
@@ -351,7 +345,7 @@ class Distinct:
         self._counts = np.zeros(1, np.int64)
 
     def rows(self, ids: Ids | None, column: Column) -> NDArray[np.int64]:
-        """Rows of a table: the group if there is more than one, then the value. New strings get a code."""
+        """Rows of a table: the group if there are several, then the value. New strings get a code."""
         out = np.empty((2 if self._keyed else 1, column.rows), np.int64)
         if self._keyed:
             out[0] = column.ids(ids)

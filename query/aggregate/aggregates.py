@@ -1,4 +1,4 @@
-"""Exact aggregates by group, over any number of slices of rows."""
+"""Exact aggregates by group, over slices of rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ OF_NUMBERS: Final[frozenset[Function]] = frozenset({"sum", "avg", "median", "qua
 
 
 def check(function: Function, kind: Kind | None) -> str | None:
-    """What is wrong with a call of this function on an argument of this kind (None: no argument), or None."""
+    """What is wrong with this function on an argument of this type (None: no argument); None if valid."""
     if kind is None:
         return None if function == "count" else f"{function} needs an argument"
     if function in OF_NUMBERS and kind not in NUMBERS and kind != "null":
@@ -37,7 +37,7 @@ def check(function: Function, kind: Kind | None) -> str | None:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A call of a function. `kind` is that of its argument, None for count(*); `at` is the rank of a quantile."""
+    """An aggregate call. `kind` is the type of its argument, None for count(*); `at` is the rank of a quantile."""
 
     function: Function
     kind: Kind | None = None
@@ -54,14 +54,13 @@ class Aggregate:
 
     @property
     def rank(self) -> float:
-        """Of a median or quantile."""
         if self.function == "median":
             return 0.5
         assert self.at is not None
         return self.at
 
     def accumulator(self, keyed: bool) -> Accumulator:
-        """An empty state; `keyed` if there can be more than one group."""
+        """An empty state; `keyed` if there can be several groups."""
         if self.function == "count":
             return Count()
         assert self.kind is not None
@@ -77,17 +76,14 @@ class Aggregate:
 
 @dataclass
 class Result:
-    """One row for each group: its keys, and the value of each aggregate."""
-
     keys: list[pa.Array]
     values: list[pa.Array]
 
 
 class Groups:
-    """Aggregates of all rows added so far, by their keys, the groups in order of first appearance.
+    """Aggregates by key of all rows added so far; groups are in order of first appearance. O(1) per row.
 
-    NULL keys are equal to each other, and so are NaN keys, and 0.0 and -0.0. NULL arguments are left out. Without keys
-    there is one group from the start. Adding takes O(1) a row.
+    NULL keys are equal, so are NaN keys; 0.0 equals -0.0. NULL arguments are ignored. Without keys there is one group.
     """
 
     def __init__(self, keys: Sequence[Kind], aggregates: Sequence[Aggregate]) -> None:
@@ -102,11 +98,10 @@ class Groups:
 
     @property
     def size(self) -> int:
-        """How many groups there are."""
         return self._table.size if self.keyed else 1
 
     def add(self, keys: Sequence[pa.Array], arguments: Sequence[pa.Array | None], rows: int) -> None:
-        """Take in a slice: arrays `rows` long, of the Arrow types of their kinds. If one is not, nothing is added."""
+        """Add a slice: arrays of `rows` values, of the Arrow types of their kinds. If one is not, nothing is added."""
         columns = self.columns(keys, arguments, rows)
         if rows == 0:
             return
@@ -119,7 +114,7 @@ class Groups:
                 accumulator.add_rows(self.size, ids, rows)
 
     def columns(self, keys: Sequence[pa.Array], arguments: Sequence[pa.Array | None], rows: int) -> list[Column | None]:
-        """The arguments, checked as the keys are. Arguments that are one array are one column."""
+        """The arguments, checked like the keys. Arguments that are the same array share one column."""
         made: dict[int, Column] = {}
         columns: list[Column | None] = []
         for kind, array in zip(self._keys.kinds, keys, strict=True):
@@ -137,10 +132,7 @@ class Groups:
         return columns
 
     def place(self, keys: Sequence[pa.Array], rows: int) -> tuple[Ids | None, list[pa.Array]]:
-        """The group of each of these rows, and the keys of all groups if the rows were added; but they are not.
-
-        Groups that are not there yet come after those that are, in order of first appearance.
-        """
+        """The group of each row and the keys of all groups, as if the rows had been added; new groups are last."""
         if not self.keyed:
             return None, []
         table = GroupTable(self._keys.width)
@@ -151,12 +143,12 @@ class Groups:
         return known[ids], self._keys.decode(np.concatenate((self._table.stored, table.stored[new])))
 
     def result(self) -> Result:
-        """The aggregates as they stand. Raises Overflow if a sum of integers does not fit."""
+        """The current aggregates. Raises Overflow if an integer sum does not fit."""
         keys = self._keys.decode(self._table.stored) if self.keyed else []
         return Result(keys, [accumulator.values(self.size) for accumulator in self.accumulators])
 
 
 def _check(array: pa.Array, kind: Kind, rows: int) -> None:
-    """Bytes of another type, read as if they were this one's, would be nonsense or worse."""
+    """Kernels would read memory of another type as garbage, or out of range."""
     if array.type != ARROW[kind] or len(array) != rows:
         raise TypeError(f"{len(array)} values of type {array.type} where {rows} of {ARROW[kind]} are due")

@@ -1,4 +1,4 @@
-"""Arrow arrays as the plain memory that kernels read."""
+"""The memory of Arrow arrays, for kernels."""
 
 from typing import Any, TypeAlias
 
@@ -8,23 +8,20 @@ from numpy.typing import NDArray
 
 from promising.query.scalar.types import Kind
 
-Ids: TypeAlias = NDArray[np.int32]
-"""The group of each row."""
-Numbers: TypeAlias = NDArray[Any]
-"""Of int64 or float64."""
+Ids: TypeAlias = NDArray[np.int32]  # the group of each row
+Numbers: TypeAlias = NDArray[Any]  # int64 or float64
 
 NAN = np.float64("nan")
 
 
 def bits(buffer: pa.Buffer, offset: int, rows: int) -> NDArray[np.uint8]:
-    """Bits of an Arrow bitmap as bytes 0 and 1."""
     first = offset >> 3
     packed = np.frombuffer(buffer, np.uint8)[first : (offset + rows + 7) >> 3]
     return np.unpackbits(packed, bitorder="little")[offset - 8 * first :][:rows]
 
 
 def present(array: pa.Array) -> NDArray[np.uint8] | None:
-    """Which values are not null; None if all are there."""
+    """A mask of non-null values; None if there are no nulls."""
     if array.null_count == 0:
         return None
     if pa.types.is_null(array.type):
@@ -33,8 +30,8 @@ def present(array: pa.Array) -> NDArray[np.uint8] | None:
 
 
 def raw(array: pa.Array, kind: Kind) -> Numbers:
-    """The values as they lie in memory, without a copy where there is a number each; anything at all where null."""
-    if kind == "null" or not len(array):  # there may be no memory at all behind these
+    """The values in memory, zero-copy for numbers; arbitrary where null."""
+    if kind == "null" or not len(array):  # such arrays may have no buffer
         return np.zeros(len(array), np.float64 if kind == "float" else np.int64)
     if kind == "bool":
         return bits(array.buffers()[1], array.offset, len(array)).astype(np.int64)
@@ -43,7 +40,7 @@ def raw(array: pa.Array, kind: Kind) -> Numbers:
 
 
 def text(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes of a string column, and where each string starts and ends in them."""
+    """The bytes of a string column, and the offsets of its strings."""
     _, offsets, data = array.buffers()
     if not len(array):
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
@@ -52,7 +49,7 @@ def text(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def words(numbers: Numbers) -> NDArray[np.int64]:
-    """A word for each number, equal if and only if they are: there is one NaN and one zero."""
+    """An integer per number, equal if and only if the numbers are: NaN and zero are canonical."""
     if numbers.dtype == np.int64:
         return numbers
     plain = numbers + 0.0  # -0.0 + 0.0 is 0.0
@@ -63,7 +60,7 @@ def words(numbers: Numbers) -> NDArray[np.int64]:
 
 
 class Column:
-    """An argument in a slice, without its nulls. Each part is made when first asked for, then kept."""
+    """An argument of a slice, without nulls. Its parts are computed on demand and cached."""
 
     def __init__(self, array: pa.Array, kind: Kind) -> None:
         self.kind = kind
@@ -76,7 +73,7 @@ class Column:
 
     @property
     def numbers(self) -> Numbers:
-        """The values; truth as 0 and 1, times in microseconds."""
+        """The values; booleans as 0 and 1, times in microseconds."""
         if self._numbers is None:
             values = raw(self._array, self.kind)
             self._numbers = values if self._there is None else values[self._there]

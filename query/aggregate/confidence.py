@@ -1,7 +1,6 @@
-"""Limits of confidence: what a simple random sample without replacement tells about the population it comes from.
+"""Confidence limits, by group, from a simple random sample without replacement.
 
-`draws` units were drawn out of `population`, 0 <= draws < population; the fraction drawn is f = draws / population. All
-functions work on arrays with an element for each group.
+`draws` units were drawn out of `population`, 0 <= draws < population; f = draws / population.
 """
 
 from statistics import NormalDist
@@ -16,20 +15,19 @@ from promising.query.kernels.samples import moments
 Floats: TypeAlias = NDArray[np.float64]
 Counts: TypeAlias = NDArray[np.int64]
 
-SURE = 50  # hits, and misses, from which on the normal law is as good as the exact one for a count
+SURE = 50  # hits, and misses, from which the normal approximation of a count is as good as the exact law
 
 
 def normal_quantile(confidence: float) -> float:
-    """How many standard errors to each side hold this share of the normal law."""
+    """The number of standard errors on either side that cover this share of the normal distribution."""
     return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
 def count_bounds(hits: Counts, draws: int, population: int, confidence: float) -> tuple[Counts, Counts]:
-    """Lower and upper limit of how many units of the population are hits, given how many of the draws are.
+    """Lower and upper limits of the hits in the population, given those among the draws.
 
-    Few hits or few misses: exact limits of the hypergeometric law (Clopper and Pearson's for draws without
-    replacement). Else Wilson's, with z^2 times (population - draws) / (population - 1). Never less than the hits seen,
-    never more than those and all that was not drawn.
+    Few hits or few misses: exact hypergeometric limits (Clopper-Pearson without replacement). Else Wilson's, with z^2
+    times (population - draws) / (population - 1). At least the hits seen, at most those plus everything not drawn.
     """
     if draws == 0:
         return np.zeros_like(hits), np.full_like(hits, population)
@@ -60,23 +58,23 @@ def mean_margins(
     population: int,
     confidence: float,
 ) -> tuple[Floats, Floats]:
-    """How well a mean is known: how far that over the population may lie below and above that over the draws.
+    """Margins of a mean: how far the population mean may lie below and above the sample mean.
 
-    The variable is `value - shift` for draws that are hits and 0 for the others. `sums` and `hits` are the values' sum
-    and number by group; without ids all values are of group 0. With s the deviation, g the skewness and k the kurtosis
+    The variable is `value - shift` for draws that are hits, 0 for the others. `sums` and `hits` are the sum and number
+    of values by group; without ids, all values are of group 0. With s the deviation, g the skewness and k the kurtosis
     of the variable over the draws:
 
     - The standard error is s * sqrt((1 - f) / (draws - 1)).
-    - q is Student's quantile with 2 * draws / (k - 1) degrees of freedom, which is what the variance of s^2 amounts to;
-      times 1 + 2 / hits, since few hits do not show how far the law reaches.
-    - Hall's transformation takes the skewness out of the studentised mean T. Without replacement it is
+    - q is Student's quantile with 2 * draws / (k - 1) degrees of freedom, which matches the variance of s^2; times
+      1 + 2 / hits, because few hits do not show the tails.
+    - Hall's transformation removes the skewness of the studentised mean T. Without replacement it is
       T + A T^2 / 3 + A^2 T^3 / 27 + c with A = g (2 - f) / (2 r), c = g (1 - 2 f) / (6 r), r = sqrt(draws (1 - f)); its
-      inverse at q and -q gives the two margins. With few hits a margin is not drawn in below q.
+      inverse at q and -q gives the two margins. With few hits, no margin is below q.
 
-    The mean of a `ratio` rests on the hits alone: it has hits - 1 degrees of freedom at most, and g is made larger by
-    1 + 8.5 / hits, since a small sample's skewness is too small (Bobee and Robitaille's correction).
+    The mean of a `ratio` depends on the hits only: at most hits - 1 degrees of freedom, and g is multiplied by
+    1 + 8.5 / hits, because the skewness of a small sample is biased low (Bobee and Robitaille's correction).
 
-    NaN where nothing can be said: no hits, or few that are all equal. Many hits that are all equal count as proof.
+    NaN where nothing is known: no hits, or few that are all equal. Many hits that are all equal count as proof.
     """
     below, above = np.empty(len(hits)), np.empty(len(hits))
     found = np.empty((len(hits), 4))

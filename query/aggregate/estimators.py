@@ -1,7 +1,7 @@
-"""Aggregates of a whole of which a part was worked exactly and the rest is known by a sample.
+"""Estimates aggregates of which one part is exact and the rest is sampled.
 
 With c, s the exact part's count and sum, N and n the population and the draws of the rest, f = n / N, and h, y the
-count and sum of the sample's rows in a group (draws that are no row of the answer, or of another group, are zeros):
+count and sum of the sample's rows in a group (draws that are not rows of the answer, or of another group, are zeros):
 
     count      c + N h / n                      exact hypergeometric limits, or Wilson's
     sum        s + N y / n                      mean_margins of the values with zeros, times N
@@ -10,12 +10,12 @@ count and sum of the sample's rows in a group (draws that are no row of the answ
                their weights, which is the usual quantile if the weights are equal; Woodruff's limits: the values up to
                which (from below, from above) the weight is at most p C - m, (1 - p) C - m, where C = c + N h / n and
                m = z N sqrt((1 - f) / (n - 1) var(e)), e = 1[value <= quantile] - p with zeros
-    min, max   the best seen; nothing is known on the far side
-    distinct   D seen, plus Chao's f1^2 / (2 f2 + f1 f / (1 - f)) with f1, f2 how many values outside of the exact part
-               the sample has once and twice; at least D, at most D and all rows of the group that may be left
+    min, max   the best seen; the far bound is unknown
+    distinct   D seen, plus Chao's f1^2 / (2 f2 + f1 f / (1 - f)) with f1, f2 the number of values outside the exact
+               part that the sample has once and twice; at least D, at most D and all rows of the group that may be left
 
-A bound that cannot be given is null. Limits of means rest on what the sample shows: where the variance itself is set
-by a few values that it is likely to miss (Zipf with an exponent under 3, say), they hold less often than they say.
+An unknown bound is null. Limits of means are based on the sample: where the variance is dominated by a few values that
+it is likely to miss (for example Zipf with an exponent under 3), they hold less often than stated.
 """
 
 import copy
@@ -42,16 +42,14 @@ from promising.query.aggregate.confidence import Counts, Floats, count_bounds, m
 from promising.query.aggregate.grouping import GroupTable
 from promising.query.kernels.samples import quantiles
 
-LIMIT = 2.0**63
-"""One more than the largest integer. A true sum beyond it would be an error, so bounds need not go further."""
+LIMIT = 2.0**63  # one more than the largest integer; a sum beyond it is an error, so bounds end here
 
-Bounds = tuple[pa.Array, pa.Array, pa.Array]
-"""Value, lower and upper bound by group."""
+Bounds = tuple[pa.Array, pa.Array, pa.Array]  # value, lower and upper bound, by group
 
 
 @dataclass
 class Sample:
-    """The rows of the answer among the draws: their keys, and the arguments of the aggregates."""
+    """The draws that are rows of the answer: their keys, and the arguments of the aggregates."""
 
     keys: list[pa.Array]
     arguments: list[pa.Array | None]
@@ -60,11 +58,10 @@ class Sample:
 
 @dataclass
 class Estimated:
-    """One row for each group seen: those of the exact part first, each in order of first appearance.
+    """One row per group seen: those of the exact part first, then in order of first appearance.
 
-    `value`, `lower` and `upper` have an array for each aggregate, of its result's type; a null bound is not known. Each
-    interval holds with the confidence asked for, on its own. `hits` counts the sample's rows by group. If `exact`,
-    nothing is left to sample and the bounds are the value.
+    `value`, `lower` and `upper` are by aggregate; a null bound is unknown. Each interval individually has the requested
+    confidence. `hits` counts sampled rows by group. If `exact`, nothing is left to sample: the bounds are the value.
     """
 
     keys: list[pa.Array]
@@ -76,11 +73,10 @@ class Estimated:
 
 
 def estimate(exact: Groups, sample: Sample, draws: int, population: int, confidence: float = 0.95) -> Estimated:
-    """Estimate the aggregates of the rows in `exact` and of all those in the population behind the sample.
+    """Estimate the aggregates over `exact` and the population behind the sample; does not modify `exact`.
 
-    The population is as many units, equally likely, of which `draws` were drawn at random without replacement. Nothing
-    is added to `exact`. Raises BadQuestion unless rows <= draws <= population and 0 < confidence < 1; Overflow if
-    nothing is left to sample and a sum of integers does not fit.
+    `draws` units of the population were drawn uniformly without replacement. Raises BadQuestion unless rows <= draws <=
+    population and 0 < confidence < 1; Overflow if nothing is left to sample and an integer sum does not fit.
     """
     if not 0 <= sample.rows <= draws <= population:
         raise BadQuestion(f"{sample.rows} rows among {draws} draws out of {population}")
@@ -109,7 +105,7 @@ def estimate(exact: Groups, sample: Sample, draws: int, population: int, confide
 
 @dataclass
 class _View:
-    """A sample, its rows by group; `ids` is None if there is one group."""
+    """A sample, its rows by group; `ids` is None for a single group."""
 
     ids: Ids | None
     groups: int
@@ -120,11 +116,11 @@ class _View:
 
     @property
     def weight(self) -> float:
-        """How many units a draw stands for."""
+        """Units per draw."""
         return self.population / self.draws if self.draws else 0.0
 
     def estimate(self, aggregate: Aggregate, state: Accumulator, column: Column | None) -> Bounds:
-        """One aggregate, given its state over the exact part and its argument in the sample."""
+        """One aggregate, given its exact state and its argument in the sample."""
         if isinstance(state, Count):
             return self._count(state, column)
         assert column is not None
@@ -144,7 +140,6 @@ class _View:
         return (value, unknown, value) if aggregate.function == "min" else (value, value, unknown)
 
     def _present(self, column: Column | None) -> Counts:
-        """Rows of the sample with a value, by group."""
         if column is None or column.rows == self.hits.sum():
             return self.hits
         if self.ids is None:
@@ -185,7 +180,7 @@ class _View:
         empty = known + hits == 0
         value = (state.sums(self.groups) + self.weight * sums) / np.where(empty, 1.0, total)
         below, above = self._margins(column, sums, hits, value, True)
-        # One hit shows no deviation; and the sample's own mean is always a little too near to its values.
+        # One hit shows no deviation, and the sample's own mean is biased towards its values.
         single = hits < 2
         scale = self.population / np.where(empty, 1.0, total) * np.sqrt(hits / np.maximum(hits - 1, 1))
         scale = np.where(single, np.nan, scale)
@@ -221,18 +216,17 @@ class _View:
 
 
 def _known(bound: Floats) -> pa.Array:
-    """A bound, null where it is not a finite number."""
     return pa.array(bound, mask=~np.isfinite(bound))
 
 
 def _floats(value: Floats, lower: Floats, upper: Floats, empty: NDArray[np.bool_]) -> Bounds:
-    """The whole, summed in another order, differs by roundings: bounds leave room for them."""
+    """Bounds with room for rounding: the whole may be summed in another order."""
     room = 1e-14 * np.abs(value)
     return pa.array(value, mask=empty), _known(lower - room), _known(upper + room)
 
 
 def _whole(pairs: NDArray[np.int64], rest: Floats) -> NDArray[np.int64]:
-    """high * 2^32 + low + rest, held within 64 bits; exact while it is well within and the rest is."""
+    """high * 2^32 + low + rest, clamped to 64 bits; exact well within the range, if `rest` is."""
     high, low = pairs.T
     total = high * 2.0**32 + low + rest
     near = (np.abs(total) < LIMIT / 2) & (np.abs(rest) < LIMIT / 2)

@@ -1,4 +1,4 @@
-"""From key columns to group numbers: equal keys, whatever their kind, become equal rows of 64-bit words."""
+"""Maps key columns to group numbers: keys are encoded as rows of 64-bit words, equal for equal keys."""
 
 import secrets
 from collections.abc import Sequence
@@ -12,23 +12,21 @@ from promising.query.aggregate.arrow_memory import Ids, present, raw, text, word
 from promising.query.kernels.intern_table import enter, find, intern, seat, seat_rows
 from promising.query.scalar.types import ARROW, Kind
 
-Words: TypeAlias = NDArray[np.int64]
-"""A row of the array per word, a column of it per row."""
+Words: TypeAlias = NDArray[np.int64]  # one array row per word, one array column per row
 
 SEED = np.uint64(secrets.randbits(64))
-"""Differs from process to process, so that no one can send keys that collide. No result depends on it."""
+"""Random per process, so that nobody can send colliding keys. No result depends on it."""
 
 LEAST = 64  # slots of a new table
-FLAGS = 62  # columns whose nulls one word marks
+FLAGS = 62  # columns whose nulls one word flags
 NULL_FLOAT = np.array([0x7FF8000000000001], np.int64).view(np.float64)[0]
-"""A NaN unlike any that `words` gives: as a word it stands for NULL."""
+"""A NaN that `words` never returns: as a word it encodes NULL."""
 
-EVERY = np.empty(0, np.uint8)
-"""As a mask of what is present: nothing is missing."""
+EVERY = np.empty(0, np.uint8)  # a validity mask without nulls
 
 
 class GroupTable:
-    """Distinct rows of `width` words, numbered in order of first appearance. O(1) a row."""
+    """Distinct rows of `width` words, numbered in order of first appearance; O(1) per row."""
 
     def __init__(self, width: int) -> None:
         self._slots = np.zeros(LEAST, np.uint64)
@@ -41,11 +39,10 @@ class GroupTable:
 
     @property
     def stored(self) -> NDArray[np.int64]:
-        """The rows, one after the other."""
         return self._stored[: self.size]
 
     def enter(self, words: Words) -> Ids:
-        """The number of each row; those not seen before are entered."""
+        """The number of each row; new rows are inserted."""
         ids = np.empty(words.shape[1], np.int32)
         at = enter(words, SEED, self._slots, self._stored, self._used, 0, ids)
         while at < len(ids):
@@ -58,14 +55,14 @@ class GroupTable:
         return ids
 
     def find(self, words: Words) -> Ids:
-        """The number of each row, -1 for those that are not there."""
+        """The number of each row, -1 if unknown."""
         ids = np.empty(words.shape[1], np.int32)
         find(words, SEED, self._slots, self._stored, ids)
         return ids
 
 
 class Strings:
-    """Distinct strings, numbered in order of first appearance. Memory: their bytes, and about 40 more for each."""
+    """Distinct strings, numbered in order of first appearance. Memory: their bytes, plus about 40 each."""
 
     def __init__(self) -> None:
         self._slots = np.zeros(LEAST, np.uint64)
@@ -75,7 +72,7 @@ class Strings:
         self._used = np.zeros(1, np.int64)
 
     def enter(self, array: pa.Array) -> NDArray[np.int64]:
-        """The code of each string, -1 for NULL; those not seen before are entered."""
+        """The code of each string, -1 for NULL; new strings are inserted."""
         codes = np.empty(len(array), np.int64)
         data, offsets = text(array)
         there = present(array)
@@ -90,7 +87,6 @@ class Strings:
             self._widen(int(offsets[at + 1] - offsets[at]))
 
     def _widen(self, size: int) -> None:
-        """Room for at least one more string of this size."""
         count = int(self._used[0])
         if count == len(self._hashes):
             self._slots = np.zeros(len(self._slots) * 4, np.uint64)
@@ -103,7 +99,7 @@ class Strings:
             self._arena = wider
 
     def take(self, codes: NDArray[np.int64]) -> pa.Array:
-        """The strings of these codes; NULL for -1."""
+        """The strings of these codes, NULL for -1."""
         count = int(self._used[0])
         ends, arena = self._ends[: count + 1].copy(), self._arena[: self._ends[count]].copy()
         held = pa.Array.from_buffers(ARROW["string"], count, [None, pa.py_buffer(ends), pa.py_buffer(arena)])
@@ -111,10 +107,9 @@ class Strings:
 
 
 class GroupKeys:
-    """Key columns of given kinds as words, and back.
+    """Encodes key columns as words, and back: numbers and times as they are, strings as codes.
 
-    A column is a word: numbers and times as they are, strings by a code. Every bit pattern of a number or time is a
-    value of its own, so their nulls are marked in words that follow.
+    Every bit pattern of a number or time is a valid value, so nulls are flagged in additional words.
     """
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
@@ -146,7 +141,6 @@ class GroupKeys:
         return out
 
     def decode(self, stored: NDArray[np.int64]) -> list[pa.Array]:
-        """The key columns of rows of words, one row after the other."""
         return [self._column(place, stored) for place in range(len(self.kinds))]
 
     def _column(self, place: int, stored: NDArray[np.int64]) -> pa.Array:

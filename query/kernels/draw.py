@@ -1,10 +1,10 @@
-"""Drawing without replacement, in an order fixed by a seed.
+"""Sampling without replacement, in an order fixed by a seed.
 
-Every unit (a tuple, or a pair of tuples) has a clock that rings once, after an exponential time with the unit's weight
-as its rate; units come in the order in which their clocks ring. With equal weights that is a uniformly random order,
-with others each next unit is drawn with a probability in proportion to its weight among those left. All units of one
-entry have one weight, so the clocks of an entry need not be kept: the next of the n that are left rings after an
-exponential time with rate n * weight, and which unit it was is told by a permutation of the entry's units.
+Every unit (a tuple, or a pair of tuples) has a clock that rings after an exponential time with the unit's weight as
+rate; units are drawn in the order of their rings. With equal weights that is a uniformly random order; otherwise each
+unit is drawn with probability proportional to its weight among those left. All units of an entry have one weight, so no
+clocks are stored: the next of the n units left rings after an exponential time with rate n * weight, and a permutation
+of the entry's units determines which one it is.
 """
 
 import math
@@ -16,12 +16,12 @@ from promising.summaries.kernels.jit import kernel
 
 ROUNDS = 6
 STEP = np.uint64(0xD1342543DE82EF95)
-SHUFFLED = 128  # as many numbers or fewer are shuffled one by one
+SHUFFLED = 128  # up to this many numbers are shuffled one by one
 
 
 @kernel("uint64(uint64)", inline="always")
 def mix(x):
-    """splitmix64's finaliser: every bit of the result depends on every bit of x."""
+    """splitmix64's finalizer: every bit of the result depends on every bit of x."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -29,23 +29,23 @@ def mix(x):
 
 @kernel("uint64(uint64, uint64)", inline="always")
 def reduced(word, n):
-    """A number below n, n < 2^32, from the upper half of a random word."""
+    """A number below n < 2^32, from the upper half of a random word."""
     return ((word >> np.uint64(32)) * n) >> np.uint64(32)
 
 
 @kernel("float64(uint64, uint64)", inline="always")
 def ring(key, number):
-    """An exponential time with rate 1, the `number`-th of a key."""
+    """The `number`-th exponential time of a key, with rate 1."""
     word = mix(key + (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
     return -math.log((np.float64(word >> np.uint64(11)) + 1.0) * (1.0 / 9007199254740992.0))
 
 
 @kernel("int64(int64, int64, uint64)")
 def permute(at, n, key):
-    """Where number `at` of 0..n-1 goes in a permutation picked by `key`.
+    """The image of `at` under a permutation of 0..n-1 chosen by `key`.
 
-    A few numbers are shuffled one by one. Many go through a Feistel network over a rectangle that is hardly larger, and
-    what falls outside is sent through again; over a few, such a network would not reach all permutations alike.
+    Few numbers are shuffled one by one, because a Feistel network over few would not reach all permutations equally.
+    Many go through such a network over a slightly larger rectangle, repeatedly while the result is outside.
     """
     if n <= 1:
         return np.int64(0)
@@ -76,14 +76,13 @@ def permute(at, n, key):
 
 @kernel("void(int64, int64, uint64, int64[::1])")
 def permuted(start, n, key, out):
-    """`permute` of start, start + 1, ..."""
     for i in range(out.size):
         out[i] = permute(start + i, n, key)
 
 
 @kernel("void(float64[::1], int64[::1], int64[::1], float64[::1], uint64)")
 def set_clocks(clocks, tie, units, weight, seed):
-    """The time of each entry's next ring, negated, so that the first is the highest; without weight it never rings."""
+    """The negated time of each entry's next ring, so that the first is highest; it never rings without weight."""
     for e in range(clocks.size):
         rate = weight[e] * np.float64(units[e])
         key = mix(np.uint64(tie[e]) ^ seed)
@@ -95,10 +94,7 @@ def set_clocks(clocks, tie, units, weight, seed):
     " int64, int32[::1], int64[::1])"
 )
 def draw(heap, size, clocks, tie, units, drawn, weight, seed, least, last, entries, numbers):
-    """The next draws: which entry, and which of its units; none later than `least` and `last` say.
-
-    Returns how many there were; size[0] is kept.
-    """
+    """The next draws, no later than (`least`, `last`): entry and unit. Returns how many; updates size[0]."""
     left = size[0]
     made = 0
     while made < entries.size and left > 0:

@@ -1,9 +1,9 @@
-"""Entries of standing queries: chained by code, by the time they end, and found by what they are made of.
+"""Entries of standing queries: chained by code, ordered by end in a calendar, indexed by ids.
 
-An entry has a place, a row of `links`: NEXT and PREV of the chain of its code, LATER and EARLIER of the slot of the
-calendar that it ends in, its CODE (-1: the place is free, and NEXT is the next free one) and a NOTE of its owner.
-`times` holds when it came and when it ends. `heads[code]` is the first of a chain and how many there are. `index` is
-open addressed and holds places plus one, 0 where it is free; nothing is looked up if it is empty.
+An entry has a place, a row of `links`: NEXT and PREV in the chain of its code, LATER and EARLIER in its calendar slot,
+its CODE (-1: the place is free, and NEXT is the next free one) and a NOTE of its owner. `times` holds its timestamp and
+end. `heads[code]` is the first of a chain and its length. `index` is an open-addressing table of places plus one, 0 if
+free; an empty one is not used.
 """
 
 import numpy as np
@@ -19,22 +19,16 @@ CODE = 4
 NOTE = 5
 FIELDS = 6
 
-NO_SLOT = -2
-"""As EARLIER: the entry is in no slot, since it has no end."""
+NO_SLOT = -2  # EARLIER of an entry without an end, which is in no slot
 
-FREE = 0
-"""Of `meta`: the first free place among those that were used, -1 if there is none."""
-COUNT = 1
-"""Entries."""
-TOP = 2
-"""Places that were ever used."""
-SLOT = 3
-"""No entry ends in a slot before this one."""
-SHIFT = 4
-"""A slot is 2^SHIFT microseconds wide."""
-METAS = 5
+FREE = 0  # offset in `meta`: the first free place below TOP, -1 if none
+COUNT = 1  # number of entries
+TOP = 2  # places used so far
+SLOT = 3  # no entry ends in an earlier slot
+SHIFT = 4  # a slot spans 2^SHIFT microseconds
+ENDLESS = 5  # an end from here on is no end
+METAS = 6
 
-NEVER = (1 << 62) - 1
 START = np.uint64(0x9E3779B97F4A7C15)
 
 LINKS = "int32[:,::1]"
@@ -45,7 +39,7 @@ STATE = "int64[:,::1], int64[:,::1], int32[:,::1], int32[:,::1], int32[::1], int
 
 @kernel("int64(int64[:,::1], int64, int64)")
 def seat_of(ids, row, mask):
-    """Where the search for a row of ids starts."""
+    """Where probing for a row of ids starts."""
     h = START
     for c in range(ids.shape[1]):
         h = remix(h ^ np.uint64(ids[row, c]))
@@ -62,7 +56,7 @@ def same(a, i, b, j):
 
 @kernel(f"void({STATE}, int64)")
 def link(ids, times, links, heads, slots, index, meta, place):
-    """Put an entry whose place, code and times are set into its chain, its slot and the index."""
+    """Insert an entry, whose place, code and times are set, into its chain, slot and the index."""
     code = links[place, CODE]
     first = heads[code, 0]
     links[place, NEXT] = first
@@ -71,7 +65,7 @@ def link(ids, times, links, heads, slots, index, meta, place):
         links[first, PREV] = place
     heads[code, 0] = place
     heads[code, 1] += 1
-    if times[place, 1] >= NEVER:
+    if times[place, 1] >= meta[ENDLESS]:
         links[place, LATER] = -1
         links[place, EARLIER] = NO_SLOT
     else:
@@ -95,7 +89,7 @@ def link(ids, times, links, heads, slots, index, meta, place):
 
 @kernel(f"void({STATE}, int64)")
 def unlink(ids, times, links, heads, slots, index, meta, place):
-    """Take an entry out. What it held can be read until its place is used again."""
+    """Remove an entry. It can be read until its place is reused."""
     code = links[place, CODE]
     after, before = links[place, NEXT], links[place, PREV]
     if before >= 0:
@@ -119,7 +113,7 @@ def unlink(ids, times, links, heads, slots, index, meta, place):
         while index[at] != place + 1:
             at = (at + 1) & mask
         hole = at
-        while True:  # whatever was pushed past the hole moves back into it
+        while True:  # entries displaced past the hole move back
             at = (at + 1) & mask
             if index[at] == 0:
                 break
@@ -136,7 +130,7 @@ def unlink(ids, times, links, heads, slots, index, meta, place):
 
 @kernel(f"void({STATE}, int64[:,::1], int64[::1], int64[::1], int32[::1], int32[::1])")
 def insert(ids, times, links, heads, slots, index, meta, rows, ts, exp, codes, places):
-    """Take in entries; there is room for them. `places` gets where they are."""
+    """Insert entries, for which there must be room; `places` receives their places."""
     for i in range(codes.size):
         if meta[FREE] >= 0:
             place = meta[FREE]
@@ -157,7 +151,7 @@ def insert(ids, times, links, heads, slots, index, meta, rows, ts, exp, codes, p
 
 @kernel(f"int64({STATE}, int64, int32[::1])")
 def expire(ids, times, links, heads, slots, index, meta, now, places):
-    """Take out what ends at `now` or before; returns how many, `places` gets where they were."""
+    """Remove entries that end by `now`; returns how many, `places` receives their places."""
     made = 0
     last = now >> meta[SHIFT]
     first = max(meta[SLOT], last - slots.size + 1)
@@ -176,7 +170,7 @@ def expire(ids, times, links, heads, slots, index, meta, now, places):
 
 @kernel("int64(int64[:,::1], int32[::1], int64[:,::1], int32[::1])")
 def find(ids, index, rows, places):
-    """Where the rows are, -1 for those that are not there; returns how many are."""
+    """The place of each row, -1 if absent; returns how many are present."""
     mask = index.size - 1
     found = 0
     for i in range(rows.shape[0]):
@@ -193,7 +187,7 @@ def find(ids, index, rows, places):
 
 @kernel(f"void({STATE}, int32[::1])")
 def remove(ids, times, links, heads, slots, index, meta, places):
-    """Take out the entries at these places, which all differ."""
+    """Remove the entries at these distinct places."""
     for i in range(places.size):
         unlink(ids, times, links, heads, slots, index, meta, places[i])
 
@@ -212,7 +206,7 @@ def reseat(ids, links, top, index):
 
 @kernel("void(int32[:,::1], int64, int32[::1])")
 def recode(links, top, codes):
-    """Give every entry the new number of its code."""
+    """Renumber the code of every entry."""
     for place in range(top):
         if links[place, CODE] >= 0:
             links[place, CODE] = codes[links[place, CODE]]
@@ -220,7 +214,7 @@ def recode(links, top, codes):
 
 @kernel("int64(int32[::1], int32[:,::1], int32[:,::1], int32[::1], int32[::1])")
 def members(codes, heads, links, which, places):
-    """All entries of these codes: `which` gets the number among `codes`, `places` where they are."""
+    """All entries of these codes: `which` receives the position in `codes`, `places` the place."""
     made = 0
     for i in range(codes.size):
         place = heads[codes[i], 0]
@@ -234,7 +228,7 @@ def members(codes, heads, links, which, places):
 
 @kernel("int64(int32[::1], int32[:,::1])")
 def members_of(codes, heads):
-    """How many entries there are of these codes, each counted as often as it is named."""
+    """The number of entries of these codes, repeated codes counted repeatedly."""
     total = 0
     for i in range(codes.size):
         total += heads[codes[i], 1]
@@ -243,7 +237,7 @@ def members_of(codes, heads):
 
 @kernel("int64(int32[::1], uint8[::1], int32[::1])")
 def different(codes, marks, out):
-    """The different codes in order of appearance; `marks` is 0 everywhere, before and after. Returns how many."""
+    """The distinct codes in order of appearance; `marks` is all 0 before and after. Returns how many."""
     made = 0
     for i in range(codes.size):
         if marks[codes[i]] == 0:

@@ -1,14 +1,14 @@
-"""Folding a slice of values into the state of their groups.
+"""Folds a slice of values into the state of their groups.
 
-`ids[i]` is the group of value `i`. Nulls were left out before. Sums of integers are kept as two words, the value being
-`(high << 32) + low`: neither can overflow within a slice, and `carry` brings `low` back under 2^32 after each.
+`ids[i]` is the group of value `i`; nulls are already removed. Integer sums are `(high << 32) + low`: neither word can
+overflow within a slice, and `carry` brings `low` back below 2^32 after each.
 """
 
 import numpy as np
 
 from promising.summaries.kernels.jit import kernel
 
-# Arrow's memory may be read-only; an array that may be written is taken, too.
+# Arrow's memory may be read-only; writable arrays are accepted, too.
 BYTES = "Array(uint8, 1, 'C', readonly=True)"
 INTS = "Array(int64, 1, 'C', readonly=True)"
 FLOATS = "Array(float64, 1, 'C', readonly=True)"
@@ -24,7 +24,7 @@ def tally(ids, counts):
 
 @kernel(f"void(int32[::1], {FLOATS}, int64[::1], float64[:,::1])")
 def add_floats(ids, values, counts, sums):
-    """sums[g, 0] is the plain sum, sums[g, 1] what its roundings lost: together right to the last bit or nearly so."""
+    """sums[g, 0] is the plain sum, sums[g, 1] its rounding error: together accurate to about the last bit."""
     for i in range(ids.size):
         g = np.uint32(ids[i])
         value = values[i]
@@ -38,7 +38,6 @@ def add_floats(ids, values, counts, sums):
 
 @kernel(f"void(int32[::1], {INTS}, int64[::1], int64[:,::1])")
 def add_ints(ids, values, counts, sums):
-    """sums[g] is (high, low)."""
     for i in range(ids.size):
         g = np.uint32(ids[i])
         sums[g, 0] += values[i] >> 32
@@ -48,7 +47,6 @@ def add_ints(ids, values, counts, sums):
 
 @kernel(f"void({INTS}, int64[::1])")
 def total_ints(values, out):
-    """out = (high, low) of the sum."""
     high = np.int64(0)
     low = np.int64(0)
     for i in range(values.size):
@@ -72,7 +70,7 @@ def carry(sums):
     ]
 )
 def least(ids, values, seen, best):
-    """NaN is greater than every number: it stands until a number comes."""
+    """NaN is greater than every number, so any number replaces it."""
     for i in range(ids.size):
         g = np.uint32(ids[i])
         if seen[g] == 0 or values[i] < best[g] or best[g] != best[g]:
@@ -87,7 +85,7 @@ def least(ids, values, seen, best):
     ]
 )
 def greatest(ids, values, seen, best):
-    """NaN is greater than every number: once there it stays."""
+    """NaN is greater than every number, so it is never replaced."""
     for i in range(ids.size):
         g = np.uint32(ids[i])
         if seen[g] == 0 or values[i] > best[g] or values[i] != values[i]:
@@ -97,7 +95,7 @@ def greatest(ids, values, seen, best):
 
 @kernel(f"int64({BYTES}, int64, int64, {BYTES}, int64, int64)")
 def compare(a, a_start, a_stop, b, b_start, b_stop):
-    """Negative, 0 or positive as the bytes a[a_start:a_stop] come before, equal or come after those of b."""
+    """Negative, 0 or positive as the bytes a[a_start:a_stop] sort before, equal or after those of b."""
     common = min(a_stop - a_start, b_stop - b_start)
     for k in range(common):
         if a[a_start + k] != b[b_start + k]:
@@ -109,10 +107,10 @@ def compare(a, a_start, a_stop, b, b_start, b_stop):
     f"int64(int32[::1], {BYTES}, {INTS}, int64, uint8[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int32[::1])"
 )
 def best_strings(ids, data, offsets, sign, seen, arena, starts, stops, rows, changed):
-    """Which groups have a new least (`sign` 1) or greatest (-1) string, and in which row of the slice it stands.
+    """Find the groups with a new least (`sign` 1) or greatest (-1) string, and its row in the slice.
 
-    The string of a group so far is `arena[starts[g]:stops[g]]`. `rows` is -1 everywhere on entry; `changed` gets the
-    groups, and their number is returned.
+    The current string of a group is `arena[starts[g]:stops[g]]`. `rows` must be -1; `changed` receives the groups.
+    Returns how many.
     """
     count = 0
     for i in range(ids.size):
@@ -134,7 +132,7 @@ def best_strings(ids, data, offsets, sign, seen, arena, starts, stops, rows, cha
 
 @kernel(f"int64(int32[::1], {BYTES}, {INTS}, uint8[::1], uint8[::1], int64[::1], int64[::1], int64[::1], int64)")
 def keep_strings(changed, data, offsets, seen, arena, starts, stops, rows, at):
-    """Copy the new strings into the arena from `at` on; `rows` is -1 again after. Returns the new end."""
+    """Copy the new strings to the arena from `at` on and reset `rows` to -1. Returns the new end."""
     for c in range(changed.size):
         g = np.uint32(changed[c])
         first, last = offsets[rows[g]], offsets[rows[g] + 1]
@@ -150,7 +148,7 @@ def keep_strings(changed, data, offsets, seen, arena, starts, stops, rows, at):
 
 @kernel("int64(uint8[::1], int64[::1], int64[::1], uint8[::1])")
 def pack_strings(arena, starts, stops, out):
-    """Move every group's string to `out`, one after the other. Returns their length together."""
+    """Copy every group's string to `out`, contiguously. Returns their total length."""
     at = 0
     for g in range(starts.size):
         size = stops[g] - starts[g]
@@ -164,7 +162,7 @@ def pack_strings(arena, starts, stops, out):
 
 @kernel("void(int32[::1], float64[::1], int64[::1], float64[::1])")
 def scatter(ids, values, ends, out):
-    """Group by group, in the order they come. `ends[g]` is where group g starts on entry, and where it ends after."""
+    """Values by group, in input order. `ends[g]` is the start of group g on entry, its end on return."""
     for i in range(ids.size):
         g = np.uint32(ids[i])
         out[ends[g]] = values[i]
@@ -179,7 +177,7 @@ def before(a, b):
 
 @kernel("void(int64[::1], float64[::1], int64[::1], float64[::1], float64[::1])")
 def merge(a_starts, a, b_starts, b, out):
-    """Values in order within each group, out of two such. Group g of `a` is a[a_starts[g]:a_starts[g + 1]]."""
+    """Merge the sorted values of each group. Group g of `a` is a[a_starts[g]:a_starts[g + 1]]."""
     at = 0
     for g in range(b_starts.size - 1):
         i, i_stop = a_starts[g], a_starts[g + 1]

@@ -1,8 +1,4 @@
-"""The promising set as a binary heap: numbers of entries, the one with the highest priority on top.
-
-Of two entries with one priority the one with the lower `tie` comes first, so the order depends on nothing but the
-entries themselves.
-"""
+"""Binary heap of entry numbers, highest priority on top; ties by lower `tie`, so the order is deterministic."""
 
 import numpy as np
 
@@ -11,13 +7,12 @@ from promising.summaries.kernels.jit import kernel
 
 @kernel("boolean(float64[::1], int64[::1], int32, int32)", inline="always")
 def before(priority, tie, a, b):
-    """Whether entry `a` comes before entry `b`."""
     return priority[a] > priority[b] or (priority[a] == priority[b] and tie[a] < tie[b])
 
 
 @kernel("void(int32[::1], int64, int64, float64[::1], int64[::1])", inline="always")
 def sift_down(heap, size, at, priority, tie):
-    """Let the entry at `at` sink to its place among the first `size`."""
+    """Sift the entry at `at` down among the first `size`."""
     moving = heap[at]
     while True:
         child = 2 * at + 1
@@ -34,7 +29,7 @@ def sift_down(heap, size, at, priority, tie):
 
 @kernel("void(int32[::1], int64, float64[::1], int64[::1])")
 def heapify(heap, size, priority, tie):
-    """Put the first `size` numbers in heap order, in O(size)."""
+    """Heapify the first `size` numbers, in O(size)."""
     for at in range(size // 2 - 1, -1, -1):
         sift_down(heap, size, at, priority, tie)
 
@@ -58,13 +53,13 @@ def push(heap, size, entries, priority, tie):
 
 @kernel("boolean(float64, int64, float64, int64)", inline="always")
 def within(priority, tie, least, last):
-    """Whether an entry comes no later than one with the priority `least` and the tie `last`."""
+    """Whether an entry ranks no later than (`least`, `last`)."""
     return priority > least or (priority == least and tie <= last)
 
 
 @kernel("int64(float64[::1], int64[::1], uint8[::1], int64, float64, int64, int32[::1])")
 def sort_out(priority, tie, pooled, size, least, last, out):
-    """Take entries that come no later than that out of the pool, as many as fit; returns how many."""
+    """Remove entries that rank no later than that from the pool, as many as fit; returns how many."""
     taken = 0
     for e in range(size):
         if pooled[e] and within(priority[e], tie[e], least, last):
@@ -81,10 +76,10 @@ def sort_out(priority, tie, pooled, size, least, last, out):
     " int32[::1])"
 )
 def pop(heap, size, priority, tie, state, wanted, units, most, least, last, above, out):
-    """Take entries off the top while they are in the state wanted, or any if that is 255, come no later than `least`
-    and `last` say, have a priority over `above`, and promise fewer than `most` units together.
+    """Pop the best entries while they qualify; returns how many, by which the heap has shrunk.
 
-    At least one is taken if the top is such an entry. Returns how many; the heap is smaller by as many.
+    They are in state `wanted` (255: any), rank no later than (`least`, `last`), have a priority over `above`, and total
+    at most `most` units, except that the first may exceed them.
     """
     taken = 0
     total = np.int64(0)

@@ -1,9 +1,8 @@
-"""Distinct rows of words, and distinct strings, each numbered in order of first appearance.
+"""Distinct rows of words, and distinct strings, numbered in order of first appearance.
 
-A table is open addressed. A slot holds 0 if it is free, else the upper half of the row's hash and, in the lower half,
-the row's number plus one: most rows that are not the one looked for are told apart by their hash, without a look at
-them. The hash starts from a seed that nobody outside knows, so that keys cannot be made to collide; the numbers do not
-depend on it.
+Tables are open-addressing. A slot is 0 if free, else the upper half of the row's hash and, in the lower half, the row's
+number plus one: comparing hashes rules out most other rows without reading them. The hash has a secret seed, so that
+keys cannot be made to collide; the numbers do not depend on it.
 """
 
 import numpy as np
@@ -21,7 +20,6 @@ EIGHT = np.uint64(8)
 
 @kernel("uint64(int64[:,::1], int64, uint64)")
 def hash_row(words, i, seed):
-    """The hash of row `i`, whose words are `words[:, i]`."""
     h = seed
     for w in range(words.shape[0]):
         h = remix(h ^ np.uint64(words[w, i]))
@@ -38,10 +36,7 @@ def same_row(words, i, stored, at):
 
 @kernel("int64(int64[:,::1], uint64, uint64[::1], int64[:,::1], int64[::1], int64, int32[::1])")
 def enter(words, seed, slots, stored, used, start, ids):
-    """Number the rows from `start` on, new ones as they come; stops, and says where, when there is no room for more.
-
-    `used[0]` is how many rows are stored. There is room for `len(stored)`, and for half of the slots.
-    """
+    """Number the rows from `start` on, inserting new ones (`used[0]` is their number); when full, returns where."""
     mask = np.uint64(slots.size - 1)
     room = min(stored.shape[0], slots.size >> 1)
     count = used[0]
@@ -89,7 +84,7 @@ def find(words, seed, slots, stored, ids):
 
 @kernel("void(uint64[::1], int64, uint64[::1])")
 def seat(hashes, count, slots):
-    """Fill free slots with the first `count` rows, which all differ."""
+    """Fill free slots with the first `count` rows, which are distinct."""
     mask = np.uint64(slots.size - 1)
     for i in range(count):
         at = hashes[i] & mask
@@ -100,7 +95,6 @@ def seat(hashes, count, slots):
 
 @kernel("void(int64[:,::1], int64, uint64, uint64[::1])")
 def seat_rows(stored, count, seed, slots):
-    """Fill free slots with the first `count` stored rows."""
     mask = np.uint64(slots.size - 1)
     for i in range(count):
         h = seed
@@ -114,7 +108,7 @@ def seat_rows(stored, count, seed, slots):
 
 @kernel(f"uint64({BYTES}, uint64)", inline="always")
 def word_at(data, at):
-    """The 8 bytes at `at`. Spelled out, with an index that cannot be negative, this compiles to one load."""
+    """The 8 bytes at `at`. Unrolled, with an unsigned index, this compiles to one load."""
     return (
         np.uint64(data[at])
         | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
@@ -129,7 +123,7 @@ def word_at(data, at):
 
 @kernel(f"uint64({BYTES}, uint64, uint64, uint64)", inline="always")
 def hash_text(data, start, stop, seed):
-    """A hash of data[start:stop] for this table alone; three times as fast as the one that is shared with others."""
+    """A hash of data[start:stop] for this table only; three times as fast as the shared one."""
     h = seed ^ ((stop - start) * P1)
     at = start
     while at + EIGHT <= stop:
@@ -167,10 +161,10 @@ def same_text(a, a_start, a_stop, b, b_start, b_stop):
     " int64, int64[::1])"
 )
 def intern(data, offsets, present, seed, slots, arena, ends, hashes, used, start, codes):
-    """The code of each string from `start` on, -1 for one that is not `present` (if that is empty, all are).
+    """The code of each string from `start` on, -1 if not `present` (empty: all are).
 
-    String `c` is `arena[ends[c]:ends[c + 1]]`, its hash `hashes[c]`; `used[0]` is how many there are. Stops, and says
-    where, when there is no room for one more.
+    String `c` is `arena[ends[c]:ends[c + 1]]`, its hash `hashes[c]`; `used[0]` is their number. Stops when full, and
+    returns where.
     """
     mask = np.uint64(slots.size - 1)
     room = min(hashes.size, slots.size >> 1)

@@ -1,4 +1,4 @@
-"""Limits of confidence, a group at a time. The formulas are told in `query.aggregate.confidence`."""
+"""Confidence limits by group; for the formulas see `query.aggregate.confidence`."""
 
 import math
 
@@ -8,13 +8,13 @@ from promising.query.kernels.samples import CENTRE, DEVIATION, KURTOSIS, SKEWNES
 from promising.summaries.kernels.jit import kernel
 
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
-FEW = 100  # hits under which a sample's own skewness is not trusted to draw a bound in
-FLAT = 1e-12  # a deviation that small, relative to the values, is rounding
+FEW = 100  # hits below which a sample's skewness is not trusted to tighten a bound
+FLAT = 1e-12  # relative deviations this small are rounding errors
 
 
 @kernel("float64(float64, float64)")
 def student(z, freedom):
-    """Student's quantile where the normal law's is z: a series, within 2 % from 2 degrees of freedom on at 95 %."""
+    """Student's quantile for the normal quantile z: a series, within 2 % from 2 degrees of freedom on, at 95 %."""
     z2 = z * z
     a = (z2 + 1.0) / 4.0
     b = ((5.0 * z2 + 16.0) * z2 + 3.0) / 96.0
@@ -25,7 +25,7 @@ def student(z, freedom):
 
 @kernel("float64(float64, float64, float64)", inline="always")
 def unbent(q, bend, moved):
-    """Where T + bend T^2 / 3 + bend^2 T^3 / 27 + moved, which grows with T, reaches q."""
+    """The T at which T + bend T^2 / 3 + bend^2 T^3 / 27 + moved, which increases in T, equals q."""
     if abs(bend) < 1e-9:
         return q - moved
     cube = 1.0 + bend * (q - moved)
@@ -34,7 +34,7 @@ def unbent(q, bend, moved):
 
 @kernel("void(float64[:,::1], int64[::1], boolean, float64, float64, float64, float64[::1], float64[::1])")
 def margins(moments, hits, ratio, draws, population, z, below, above):
-    """How far the mean over the population may lie below and above the mean over the draws; NaN if nobody can say."""
+    """How far the population mean may lie below and above the sample mean; NaN if unknown."""
     rest = 1.0 - draws / population
     for g in range(hits.size):
         deviation = moments[g, DEVIATION]
@@ -66,7 +66,7 @@ def margins(moments, hits, ratio, draws, population, z, below, above):
 
 @kernel("float64(float64)")
 def stirling_error(n):
-    """log(n!) less Stirling's formula for it."""
+    """log(n!) minus Stirling's approximation."""
     if n <= 15.0:
         return math.lgamma(n + 1.0) - (n + 0.5) * math.log(n) + n - HALF_LOG_TAU
     square = n * n
@@ -75,7 +75,7 @@ def stirling_error(n):
 
 @kernel("float64(float64, float64)")
 def deviance(x, mean):
-    """x log(x / mean) + mean - x, without the cancellation where x is near the mean."""
+    """x log(x / mean) + mean - x, without cancellation for x near the mean."""
     if abs(x - mean) < 0.1 * (x + mean):
         v = (x - mean) / (x + mean)
         total = (x - mean) * v
@@ -93,7 +93,7 @@ def deviance(x, mean):
 
 @kernel("float64(float64, float64, float64, float64)")
 def log_binomial(x, n, p, q):
-    """log of the chance of x successes in n trials, q = 1 - p (Loader's saddle point, right to the last digits)."""
+    """Log probability of x successes in n trials, q = 1 - p (Loader's saddle point, accurate to the last digits)."""
     if x == 0.0:
         return n * (math.log(q) if p >= 0.1 else math.log1p(-p)) if n > 0.0 else 0.0
     if x == n:
@@ -105,7 +105,7 @@ def log_binomial(x, n, p, q):
 
 @kernel("float64(float64, float64, float64, float64)")
 def chance_of(x, marked, population, draws):
-    """The chance that of `draws` units out of `population`, of which some are marked, just x are marked."""
+    """Probability that exactly x of `draws` units out of `population`, `marked` of them marked, are marked."""
     p = draws / population
     q = (population - draws) / population
     log_chance = log_binomial(x, marked, p, q) + log_binomial(draws - x, population - marked, p, q)
@@ -114,7 +114,7 @@ def chance_of(x, marked, population, draws):
 
 @kernel("float64(float64, float64, float64, float64)")
 def at_most(x, marked, population, draws):
-    """The chance that at most x are marked. Summed from x outwards, on the side where the terms fall."""
+    """Probability that at most x are marked. Summed from x outwards, in the direction of decreasing terms."""
     least = max(0.0, draws - (population - marked))
     most = min(marked, draws)
     if x < least:
@@ -139,13 +139,13 @@ def at_most(x, marked, population, draws):
 
 @kernel("void(int64[::1], int64, int64, float64, int64[::1], int64[::1])")
 def marked_bounds(hits, draws, population, tail, lower, upper):
-    """How many units of the population may be marked, given how many of the draws are: exact limits of confidence.
+    """Exact confidence limits of the marked units in the population, given those among the draws.
 
-    Outside of them, what was seen or anything further out has a chance of `tail` at most. Needs 0 < draws < population.
+    Beyond them, the observation or a more extreme one has probability at most `tail`. Needs 0 < draws < population.
     """
     for k in range(hits.size):
         h = hits[k]
-        low, high = h, population - (draws - h)  # the most marked units with more than `tail` for at most h hits
+        low, high = h, population - (draws - h)  # most marked units with P(at most h hits) > tail
         while low < high:
             middle = low + ((high - low + 1) >> 1)
             if at_most(float(h), float(middle), float(population), float(draws)) > tail:
@@ -153,7 +153,7 @@ def marked_bounds(hits, draws, population, tail, lower, upper):
             else:
                 high = middle - 1
         upper[k] = low
-        low, high = h, population - (draws - h)  # the fewest with more than `tail` for at least h hits
+        low, high = h, population - (draws - h)  # fewest with P(at least h hits) > tail
         while low < high:
             middle = low + ((high - low) >> 1)
             if 1.0 - at_most(float(h - 1), float(middle), float(population), float(draws)) > tail:

@@ -1,10 +1,9 @@
-"""Results of a standing query in pages, by the time they end: a slot of a calendar is a chain of pages.
+"""Results of a standing query in pages, by end: a slot of a calendar is a chain of pages.
 
-Pages are stretches of `PAGE` places of the arrays; all pages of a slot but the first are full, and the first has
-`fills[slot]` results. `heads[slot]` is the first page of a slot, minus one if it has none, `after` the next page of a
-chain, that of the free ones too, and `owners` the slot of a page, minus one for one that is free. A place without a
-result has `FREE` as its end. So results that end together are side by side: to put one in, to look whether it has
-ended and to let go of it is a step to the next place, whereas a list of places would be a walk all over the memory.
+A page is `PAGE` consecutive places of the arrays; all pages of a slot are full, except the first, which has
+`fills[slot]` results. `heads[slot]` is the first page of a slot, -1 if none, `after` the next page of a chain or of the
+free list, and `owners` the slot of a page, -1 if free. An empty place has `FREE` as its end. Results that end together
+are adjacent, so inserting, checking and deleting access memory sequentially, unlike linked places.
 """
 
 from promising.query.kernels.stores import FREE
@@ -12,13 +11,12 @@ from promising.summaries.kernels.jit import kernel
 
 PAGE = 4
 
-PAGES = "int32[::1], int32[::1], int32[::1], int32[::1]"
-"""heads, fills, after, owners."""
+PAGES = "int32[::1], int32[::1], int32[::1], int32[::1]"  # heads, fills, after, owners
 
 
 @kernel(f"int64(int64, int64, {PAGES})", inline="always")
 def begin(slot, free, heads, fills, after, owners):
-    """Put a free page first in a slot; the next free one."""
+    """Prepend a free page to a slot; returns the next free one."""
     then = after[free]
     after[free] = heads[slot]
     owners[free] = slot
@@ -29,7 +27,7 @@ def begin(slot, free, heads, fills, after, owners):
 
 @kernel(f"int64(int64, int64, {PAGES})", inline="always")
 def drop_last(slot, free, heads, fills, after, owners):
-    """Take the last result of the first page of a slot off; the first free page then."""
+    """Remove the last result of a slot's first page; returns the first free page."""
     fills[slot] -= 1
     if fills[slot] == 0:
         page = heads[slot]
@@ -46,10 +44,10 @@ def drop_last(slot, free, heads, fills, after, owners):
     f" {PAGES})"
 )
 def file(new_ids, new_exp, new_born, width, swept, never, free, ids, exp, born, heads, fills, after, owners):
-    """Put results into the slots of their ends, those that should have ended before slot `swept` into that one.
+    """Insert results into the slots of their ends, or into slot `swept` if they end earlier.
 
-    The last slot is for those that end `never`. If there is one `new_born`, it is that of all. There are pages enough;
-    returns the first that is free then.
+    The last slot holds those that end `never`. A single `new_born` applies to all. There must be enough pages; returns
+    the first free one.
     """
     slots = heads.size - 1
     base = swept % slots
@@ -57,7 +55,7 @@ def file(new_ids, new_exp, new_born, width, swept, never, free, ids, exp, born, 
         slot = slots
         if new_exp[i] < never:
             ahead = max(new_exp[i] // width - swept, 0)
-            slot = base + (ahead if ahead < slots else ahead % slots)  # mostly spares a division
+            slot = base + (ahead if ahead < slots else ahead % slots)  # mostly avoids a division
             if slot >= slots:
                 slot -= slots
         if heads[slot] < 0 or fills[slot] == PAGE:
@@ -73,10 +71,9 @@ def file(new_ids, new_exp, new_born, width, swept, never, free, ids, exp, born, 
 
 @kernel(f"UniTuple(int64, 3)(int64, int64, int64, int64, int64[:,::1], int64[::1], int64[::1], {PAGES})")
 def sweep(now, first, number, free, ids, exp, born, heads, fills, after, owners):
-    """Let go of what has ended in `number` slots from `first` on: how many were touched, how many have ended, and the
-    first page that is free then.
+    """Delete ended results in `number` slots from `first`; returns touched, ended, and the first free page.
 
-    What goes on is moved together, so one page more has to be free than results need.
+    Compacting the rest needs one more free page than the results do.
     """
     slots = heads.size - 1
     touched = 0
@@ -95,7 +92,7 @@ def sweep(now, first, number, free, ids, exp, born, heads, fills, after, owners)
                     left += 1
             touched += held
             died += held - left
-            if left == PAGE and heads[slot] >= 0:  # as it is, behind the one that is being filled
+            if left == PAGE and heads[slot] >= 0:  # unchanged, behind the one being filled
                 after[page] = after[heads[slot]]
                 after[heads[slot]] = page
             elif left == PAGE:
@@ -124,13 +121,13 @@ def sweep(now, first, number, free, ids, exp, born, heads, fills, after, owners)
 
 @kernel(f"int64(int32[::1], int64, int64[:,::1], int64[::1], int64[::1], {PAGES})")
 def take_out(places, free, ids, exp, born, heads, fills, after, owners):
-    """Let go of the results at these places, which the last ones of their slots take; the first free page then."""
+    """Delete the results at these places; the last ones of their slots fill them. Returns the first free page."""
     for i in range(places.size):
         exp[places[i]] = FREE
     for i in range(places.size):
         p = places[i]
         slot = owners[p // PAGE]
-        if slot < 0 or exp[p] != FREE:  # its page has gone, or another is there by now
+        if slot < 0 or exp[p] != FREE:  # its page was freed, or the place was refilled
             continue
         while heads[slot] >= 0 and exp[heads[slot] * PAGE + fills[slot] - 1] == FREE:
             free = drop_last(slot, free, heads, fills, after, owners)

@@ -1,4 +1,4 @@
-"""From lists of rows to pairs of rows."""
+"""Pairs of rows from lists of rows."""
 
 import numpy as np
 
@@ -9,10 +9,7 @@ from promising.summaries.kernels.jit import kernel
     "int64(int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1])"
 )
 def cross(starts_a, counts_a, starts_b, counts_b, rows_a, rows_b, place, out_a, out_b):
-    """The next pairs of each entry's rows a with its rows b, as many as fit; returns how many.
-
-    place = (entry, row a, row b) to go on from, kept up to date.
-    """
+    """The next pairs of each entry's rows, as many as fit, from place = (entry, row a, row b); returns how many."""
     entry, i, j = place[0], place[1], place[2]
     made = 0
     room = out_a.size
@@ -40,10 +37,7 @@ def cross(starts_a, counts_a, starts_b, counts_b, rows_a, rows_b, place, out_a, 
 
 @kernel("int64(int64[::1], int32[::1], int64[::1])")
 def group(hashes, which, unique):
-    """Number equal hashes alike, in order of first appearance; returns how many there are.
-
-    which[i] is the number of hashes[i], unique[number] the hash.
-    """
+    """Number equal hashes in order of first appearance: `which` by hash, `unique` by number; returns how many."""
     lines = 64
     while lines < 2 * hashes.size:
         lines *= 2
@@ -65,7 +59,7 @@ def group(hashes, which, unique):
 
 @kernel("int64(int32[::1], bool_[::1], int64[::1], int64[::1], int32[::1])")
 def compact(rows, kept, starts, counts, out):
-    """Drop rows from consecutive lists; starts and counts follow. Returns how many rows are left."""
+    """Drop rows from consecutive lists and update starts and counts. Returns how many rows are left."""
     made = 0
     for e in range(counts.size):
         first = made

@@ -1,13 +1,13 @@
 """Counts and sums over many ranges of columns at once.
 
-The ends of all ranges cut a column into pieces, numbered from 0 on: a value lies in piece `p` if `p` of the cuts are
-not greater than it. A tuple is added in one place, that of the pieces its values lie in, however many ranges there are;
-a range is then a sum of places. Places are summed up in trees, so that a range of any length takes O(log cuts) of them.
-Nothing is ever subtracted: no digits are lost, and what is no number stays in the ranges that it belongs to.
+The ends of all ranges cut a column into pieces: a value is in piece `p` if `p` cuts are not greater than it. A tuple is
+added at one place, given by the pieces of its values, however many ranges there are; a range is a sum of places. Trees
+over the places make that O(log cuts) per range. Nothing is ever subtracted: no digits are lost, and NaN affects only
+the ranges it belongs to.
 
-A tree over `n` places lies in `2 n` nodes: node `i` is the sum of nodes `2 i` and `2 i + 1`, and place `p` is node
-`n + p`. A node is a row of three: of floats the sum, what its roundings lost, and how many there are; of integers the
-sum as `(high << 32) + low`, and how many there are.
+A tree over `n` places has `2 n` nodes: node `i` is the sum of nodes `2 i` and `2 i + 1`, place `p` is node `n + p`. A
+node is a row of three: for floats the sum, its rounding error, and the count; for integers the sum as `(high << 32) +
+low`, and the count.
 """
 
 import numpy as np
@@ -15,13 +15,12 @@ import numpy as np
 from promising.query.kernels.folds import FLOATS, INTS, LOW
 from promising.summaries.kernels.jit import kernel
 
-MOST_CUTS = 8
-"""In one slot of a table; beyond that a search is faster."""
+MOST_CUTS = 8  # per slot of a table; with more, a search is faster
 
 
 @kernel("uint64(float64, float64, float64, float64)", inline="always")
 def slot_of(value, start, scale, last):
-    """Rises with the value, from 0 to `last`; NaN has any."""
+    """Increases with the value, from 0 to `last`; arbitrary for NaN."""
     at = (value - start) * scale
     at = at if at < last else last
     at = at if at > 0.0 else 0.0
@@ -30,8 +29,7 @@ def slot_of(value, start, scale, last):
 
 @kernel([f"void({FLOATS}, float64[::1], int64, int32[::1])", f"void({INTS}, int64[::1], int64, int32[::1])"])
 def search(values, cuts, number, pieces):
-    """How many of the cuts are not greater than each value. One step for all values, then the next: without a branch
-    that depends on a value, so that many of them are under way at once."""
+    """The number of cuts not greater than each value. Branch-free, one step for all values, so that they overlap."""
     for i in range(values.size):
         pieces[i] = 0
     left = np.int64(number)
@@ -52,8 +50,9 @@ def search(values, cuts, number, pieces):
 def locate(values, cuts, number, table, start, scale, most, pieces):
     """The piece of each value; NaN is greater than every number.
 
-    After this `number` of cuts come MOST_CUTS that no value reaches, or of integers only the greatest. `table[slot]`
-    cuts have a slot before this one, and no slot has more than `most`; with 0 the table is not looked at.
+    The `number` cuts are followed by MOST_CUTS that no value reaches (for integers, only the greatest does).
+    `table[slot]` is the number of cuts in earlier slots; no slot has more than `most`, and 0 means that there is no
+    table.
     """
     if most == 0:
         search(values, cuts, number, pieces)
@@ -66,14 +65,14 @@ def locate(values, cuts, number, table, start, scale, most, pieces):
         value = values[i]
         before = np.uint64(np.uint32(table[slot_of(np.float64(value), start, scale, last)]))
         piece = before
-        for step in range(np.uint64(most)):  # counted, not searched: a branch that depends on a value is dearer
+        for step in range(np.uint64(most)):  # counted, not searched: a branch that depends on a value is more expensive
             piece += np.uint64(cuts[before + step] <= value)
         pieces[i] = number if np.isnan(value) else min(np.int64(piece), number)
 
 
 @kernel(f"void({INTS}, int64, int32[::1], int32[::1])")
 def locate_near(values, start, table, pieces):
-    """The piece of each integer, where all cuts are near each other: `table[v - start]`, from its first to its last."""
+    """The piece of each integer if all cuts are close together: `table[v - start]`."""
     last = np.int64(table.size - 1)
     end = start + last
     for i in range(values.size):
@@ -82,7 +81,7 @@ def locate_near(values, start, table, pieces):
 
 @kernel("void(int32[::1], int32[::1], int32[::1])")
 def go_on(pieces, nodes, places):
-    """Add to the place of each tuple what its piece of a column says."""
+    """Add to each tuple's place the share of its piece of a column."""
     for i in range(pieces.size):
         places[i] += nodes[np.uint32(pieces[i])]
 
@@ -99,14 +98,13 @@ def add_to(sums, at, value, lost, number):
 
 @kernel(f"void(int32[::1], int32[::1], {FLOATS}, float64[:,::1])")
 def fold_floats(places, nodes, values, sums):
-    """Add each value in the node of its place."""
     for i in range(places.size):
         add_to(sums, np.uint64(np.uint32(nodes[np.uint32(places[i])])), values[i], 0.0, 1.0)
 
 
 @kernel(f"void(int32[::1], int32[::1], {INTS}, int64[:,::1])")
 def fold_ints(places, nodes, values, sums):
-    """Good for fewer than 2^31 values, after which `low` may be beyond 2^32."""
+    """Valid for fewer than 2^31 values; `low` may then exceed 2^32."""
     for i in range(places.size):
         at = np.uint64(np.uint32(nodes[np.uint32(places[i])]))
         sums[at, 0] += values[i] >> 32
@@ -122,7 +120,7 @@ def fold_rows(places, nodes, sums):
 
 @kernel("void(float64[:,::1], int64, int64[::1], int32[::1], float64[:,::1])")
 def range_floats(sums, width, ends, nodes, out):
-    """Sum up trees of `width` nodes each, and of each range the nodes up to its end: into a row of `out`, of zeros."""
+    """Sum up trees of `width` nodes each, then per range the nodes up to its end, into a zeroed row of `out`."""
     for base in range(0, sums.shape[0], width):
         for i in range((width >> 1) - 1, 0, -1):
             for j in (2 * i, 2 * i + 1):
@@ -137,7 +135,7 @@ def range_floats(sums, width, ends, nodes, out):
 
 @kernel("void(int64[:,::1], int64, int64[::1], int32[::1], int64[:,::1])")
 def range_ints(sums, width, ends, nodes, out):
-    """The same of integers, with `low` under 2^32."""
+    """`range_floats` for integers; `low` ends below 2^32."""
     for base in range(0, sums.shape[0], width):
         for i in range((width >> 1) - 1, 0, -1):
             for c in range(3):
@@ -155,7 +153,6 @@ def range_ints(sums, width, ends, nodes, out):
 
 @kernel("void(float64[:,::1], float64[:,::1])")
 def join_floats(into, more):
-    """Add sums row by row."""
     for i in range(into.shape[0]):
         add_to(into, np.uint64(i), more[i, 0], more[i, 1], more[i, 2])
 

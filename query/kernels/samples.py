@@ -1,4 +1,4 @@
-"""Loops over a sample: its moments, and quantiles of it together with values known in full."""
+"""Moments of a sample, and quantiles of a sample combined with exact values."""
 
 import math
 
@@ -13,10 +13,10 @@ DEVIATION, SKEWNESS, KURTOSIS, CENTRE = range(4)
 
 @kernel(f"void(int32[::1], {FLOATS}, float64[::1], int64[::1], float64[::1], float64, float64[:,::1])")
 def moments(ids, values, sums, hits, shift, draws, out):
-    """By group, moments of a variable that is `value - shift` for draws that are hits and 0 for all other draws.
+    """Moments by group of a variable that is `value - shift` for draws that are hits, 0 for all others.
 
-    `sums` and `hits` are the values' sum and number. Without ids all values are of group 0. The centre is that of the
-    values: their shift and the mean of the variable. Two passes, so that nothing cancels.
+    `sums` and `hits` are the sum and number of the values; without ids, all values are of group 0. The centre is shift
+    plus the mean of the variable. Two passes avoid cancellation.
     """
     groups = hits.size
     single = ids.size == 0 and values.size > 0
@@ -66,7 +66,7 @@ def moments(ids, values, sums, hits, shift, draws, out):
 
 @kernel("int64(float64[::1], int64, int64, float64, boolean)")
 def rank(values, start, stop, value, equal):
-    """How many of the sorted values[start:stop] come before `value`; or do not come after it, if `equal`."""
+    """How many of the sorted values[start:stop] are less than `value`, or not greater, if `equal`."""
     low, high = start, stop
     while low < high:
         middle = (low + high) >> 1
@@ -79,13 +79,13 @@ def rank(values, start, stop, value, equal):
 
 @kernel("float64(float64[::1], int64, int64, float64, float64[::1], int64, int64, float64, boolean, int64)")
 def weight_to(own, start, stop, weight, other, other_start, other_stop, other_weight, equal, i):
-    """Weight up to and with the i-th of its own side, where of equal values the other side's come first if `equal`."""
+    """Cumulative weight up to the i-th of its own side; among equal values the other side's come first if `equal`."""
     return (i + 1) * weight + other_weight * rank(other, other_start, other_stop, own[start + i], equal)
 
 
 @kernel("int64(float64[::1], int64, int64, float64, float64[::1], int64, int64, float64, boolean, float64)")
 def within(own, start, stop, weight, other, other_start, other_stop, other_weight, equal, most):
-    """How many of its own side have at most `most` as their weight up to and with them."""
+    """How many of its own side have a cumulative weight of at most `most`."""
     low, high = np.int64(0), stop - start
     while low < high:
         middle = (low + high) >> 1
@@ -101,11 +101,10 @@ def within(own, start, stop, weight, other, other_start, other_stop, other_weigh
     " float64[::1], float64[::1])"
 )
 def quantiles(known_starts, known, drawn_starts, drawn, weight, spread, draws, at, value, lower, upper):
-    """A quantile of each group from values known in full and values drawn, each of which stands for `weight`.
+    """A quantile per group, from exact values and sampled values of weight `weight`, both sorted within groups.
 
-    Both are sorted within their groups. `spread` is how many standard errors to each side. Bounds that lie beyond the
-    values at hand, and values of empty groups, are NaN. The formulas are in `query.aggregate.estimators`. O(log^2) a
-    group.
+    `spread` is the number of standard errors to each side. Bounds beyond the known values, and values of empty groups,
+    are NaN. For the formulas see `query.aggregate.estimators`. O(log^2) per group.
     """
     for g in range(value.size):
         a, a_stop = known_starts[g], known_starts[g + 1]
@@ -116,7 +115,7 @@ def quantiles(known_starts, known, drawn_starts, drawn, weight, spread, draws, a
         if a_stop - a + hits == 0:
             continue
 
-        # The weight up to the middle of each value; the quantile is interpolated between two of these.
+        # Cumulative weights at the middle of each value; the quantile is interpolated between two of them.
         first = weight if hits and (a == a_stop or before(drawn[b], known[a])) else 1.0
         last = weight if hits and (a == a_stop or not before(drawn[b_stop - 1], known[a_stop - 1])) else 1.0
         target = 0.5 * first + at * (total - 0.5 * first - 0.5 * last)
@@ -151,7 +150,7 @@ def quantiles(known_starts, known, drawn_starts, drawn, weight, spread, draws, a
         if hits < 2 or np.isnan(value[g]):
             continue
 
-        # Woodruff: the error of the weight below the quantile, carried over to the values.
+        # Woodruff: the error of the weight below the quantile, translated to values.
         under = rank(drawn, b, b_stop, value[g], True)
         mean = (under - at * hits) / draws
         square = (under * (1.0 - at) ** 2 + (hits - under) * at**2) / draws
@@ -163,7 +162,7 @@ def quantiles(known_starts, known, drawn_starts, drawn, weight, spread, draws, a
             lower[g] = known[a + i - 1]
         if j > 0 and (i == 0 or before(lower[g], drawn[b + j - 1])):
             lower[g] = drawn[b + j - 1]
-        # From the top: a value is the upper bound if what comes before it weighs at least this much.
+        # From the top: a value is the upper bound if its predecessors weigh at least this much.
         i = within(known, a, a_stop, 1.0, drawn, b, b_stop, weight, False, np.nextafter(middle + margin + 1.0, -1.0))
         j = within(drawn, b, b_stop, weight, known, a, a_stop, 1.0, True, np.nextafter(middle + margin + weight, -1.0))
         if i < a_stop - a:

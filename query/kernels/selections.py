@@ -1,10 +1,10 @@
-"""Where in a batch the tuples are that each of many selections takes, and which they are.
+"""Finds the tuples of a batch that each of many selections takes.
 
-A selection has terms, each the intervals of keys that it takes of one column. Selections, terms and intervals are lists
-one in the other: those of entry `i` stand from `start[i]` to `start[i + 1]`. Of a batch there are, for each column, the
-keys in order, which place in that order has which row, and which row has which place; rows without a key come last in
-`rank`, beyond all that count. An interval of keys is then a stretch of places. So that the rows of a long stretch need
-not be gone through one by one, `marks` has, for every STEP places, a bit for each row that comes before.
+A selection has terms; a term has the key intervals that it accepts in one column. These are nested lists: the members
+of entry `i` are at `start[i]` to `start[i + 1]`. For each column of a batch there are the sorted keys, the row at each
+place of that order, and the place of each row; rows without a key have a `rank` beyond all others. A key interval is
+then a range of places. To avoid visiting each row of a long range, `marks` has, for every STEP places, a bitmap of the
+preceding rows.
 """
 
 import numpy as np
@@ -13,23 +13,22 @@ from promising.query.kernels.folds import BYTES, INTS
 from promising.query.kernels.intern_table import FREE, HIGH, LOW, ONE, hash_text, same_text
 from promising.summaries.kernels.jit import kernel
 
-GONE, PLAIN, MORE = 0, 1, 2
-"""States of a selection: dropped; its terms say all; they do not."""
+GONE, PLAIN, MORE = 0, 1, 2  # states of a selection: dropped; fully described by its terms; not fully
 
-FEW = 24  # so many rows are put in order by insertion
-MARKS = 128  # at most so many for a column
+FEW = 24  # up to this many rows are sorted by insertion
+MARKS = 128  # maximum per column
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 SHIFT = np.uint64(58)
 SIGN = np.uint64(1 << 63)
 LAST = np.uint64(255)
 BIT = np.zeros(64, np.int64)
 BIT[((np.uint64(1) << np.arange(64, dtype=np.uint64)) * DE_BRUIJN) >> SHIFT] = np.arange(64)
-"""The number of the one bit that is set in x, at x * DE_BRUIJN >> SHIFT."""
+"""The position of the only bit set in x, at x * DE_BRUIJN >> SHIFT."""
 
 
 @kernel("int64(int64)")
 def step_of(rows):
-    """Places from mark to mark, for a batch of so many rows: a power of two."""
+    """Places between marks for a batch of this size: a power of two."""
     step = 32
     while step * MARKS < rows:
         step *= 2
@@ -38,10 +37,10 @@ def step_of(rows):
 
 @kernel(f"int64({INTS}, int64[::1], uint64[:,::1], int32[:,::1], int64[:,::1])")
 def sort_rows(keys, rows, words, places, counts):
-    """Put `rows`, or all rows if that is empty, in order of their keys, byte by byte from the last one on.
+    """Stable radix sort of `rows` (all rows if empty) by key, O(n) per byte; bytes that all keys share are skipped.
 
-    A byte that all keys share is passed over. `words` and `places` have two lines each, `counts` one of 256 for each
-    byte. Returns the line of `places` that has the rows in the end. O(n) for each byte; equal keys stay in order.
+    `words` and `places` have two lines each, `counts` one of 256 per byte. Returns the line of `places` with the
+    result.
     """
     n = rows.size if rows.size > 0 else keys.size
     counts[:] = 0
@@ -76,7 +75,7 @@ def sort_rows(keys, rows, words, places, counts):
 
 @kernel(f"void({INTS}, int32[::1], int64[::1], int32[::1], int32[::1], uint64[:,::1])")
 def arrange(keys, places, ordered, order, rank, marks):
-    """Put a column in order: `places` are its rows, from the least key on."""
+    """Index a column: `places` are its rows by ascending key."""
     n = rank.size
     step = step_of(n)
     for i in range(n):
@@ -97,13 +96,13 @@ def arrange(keys, places, ordered, order, rank, marks):
 
 @kernel("int64(int64[:,::1], int64, int64, int64)", inline="always")
 def places_below(keys, c, count, key):
-    """How many of the first `count` keys of column `c`, which rise, are less than `key`."""
+    """How many of the first `count` keys of column `c`, in ascending order, are less than `key`."""
     base = 0
     left = count
     while left > 1:
         half = left >> 1
         x = keys[c, base + half - 1]
-        # x < key as a mask, from the sign of their difference: as a branch it would be guessed wrong every other time.
+        # x < key as a mask, from the sign of the difference: a branch would be mispredicted every other time.
         base += half & (((x & ~key) | (~(x ^ key) & (x - key))) >> 63)
         left -= half
     if left == 1 and keys[c, base] < key:
@@ -116,9 +115,9 @@ def places_below(keys, c, count, key):
     " int64, int64, int32[::1], int32[::1], int64[::1], int32[::1])"
 )
 def locate(states, terms, columns, pieces, low, high, keys, counts, rows, begin, end, first, last, chosen, size):
-    """The stretch `first` to `last` of each interval of the selections from `begin` to `end`.
+    """The range `first` to `last` of places for each interval of the selections from `begin` to `end`.
 
-    `chosen` is the term with the fewest rows, -1 for a selection without terms, and `size` how many rows those are.
+    `chosen` is the term with the fewest rows, -1 without terms, and `size` the number of those rows.
     """
     for s in range(begin, end):
         chosen[s] = -1
@@ -146,7 +145,7 @@ def locate(states, terms, columns, pieces, low, high, keys, counts, rows, begin,
 
 @kernel("boolean(int64, int64, int32[::1], int32[::1], int64)", inline="always")
 def inside(begin, end, first, last, place):
-    """Whether a place lies in one of the stretches from `begin` to `end`, which rise without overlap."""
+    """Whether a place is in one of the ranges from `begin` to `end`, which are ascending and disjoint."""
     if end - begin == 1:
         return first[begin] <= place < last[begin]
     low = begin
@@ -162,7 +161,7 @@ def inside(begin, end, first, last, place):
 
 @kernel("boolean(int64, int64, int64, int64[::1], int64[::1], int32[::1], int32[::1], int32[:,::1], int64)")
 def meets(begin, end, but, columns, pieces, first, last, rank, row):
-    """Whether a row meets all terms from `begin` to `end`, but one that is not asked."""
+    """Whether a row meets all terms from `begin` to `end`, except for term `but`."""
     for t in range(begin, end):
         if t != but and not inside(pieces[t], pieces[t + 1], first, last, rank[columns[t], row]):
             return False
@@ -171,7 +170,7 @@ def meets(begin, end, but, columns, pieces, first, last, rank, row):
 
 @kernel("void(int32[:,::1], int64, int64, int64, int64, uint64[::1])", inline="always")
 def flip(order, c, begin, end, low, bits):
-    """Turn the bits of the rows from place `begin` to `end`, those before `low` aside."""
+    """Flip the bits of the rows at places `begin` to `end`, ignoring rows before `low`."""
     for place in range(begin, end):
         row = order[c, place]
         if row >= low:
@@ -180,8 +179,7 @@ def flip(order, c, begin, end, low, bits):
 
 @kernel("void(int64, int64, int64, int64, int32[:,::1], uint64[:,:,::1], int64, uint64[::1])")
 def add_stretch(c, begin, end, low, order, marks, step, bits):
-    """Set the bits of the rows from place `begin` to `end`, none of which is set; `low`, the first that counts, has the
-    first bit of a word."""
+    """Set the bits, all clear, of rows at places `begin` to `end` that are at least `low`, a multiple of 64."""
     if end - begin <= step:
         flip(order, c, begin, end, low, bits)
         return
@@ -194,8 +192,7 @@ def add_stretch(c, begin, end, low, order, marks, step, bits):
 
 @kernel("int64(uint64[::1], int64, int64, int64[::1], int64)")
 def empty_out(bits, low, base, out, at):
-    """Write the number of each bit that is set from `low` on, plus `base`, from `out[at]` on; clear them all. Where it
-    ended."""
+    """Write the position of each set bit from `low` on, plus `base`, to `out[at:]`, and clear all; returns the end."""
     ignored = (ONE << np.uint64(low & 63)) - ONE
     for w in range(low >> 6, bits.size):
         word = bits[w] & ~ignored
@@ -214,10 +211,10 @@ def empty_out(bits, low, base, out, at):
     " int32[:,::1], uint64[:,:,::1], int64, int64, uint64[:,::1], int64[::1], int64)"
 )
 def collect(s, terms, columns, pieces, first, last, chosen, size, order, rank, marks, low, base, bits, out, at):
-    """Write the rows from `low` on that meet all terms of selection `s`, each plus `base`, rising, from `out[at]` on.
+    """Write the rows from `low` on that meet all terms of selection `s`, plus `base`, ascending, to `out[at:]`.
 
-    `bits` has two bits for each row, all of them 0, and so they are left. Returns where the writing ended. O(rows
-    written), and if more than a FEW meet each of the terms, the words of a mark for each.
+    `bits` has two bits per row, all 0 before and after. Returns the end. O(rows written), plus a mark's words per term
+    if more than FEW rows meet each.
     """
     begin, end = terms[s], terms[s + 1]
     n = rank.shape[1]
@@ -265,10 +262,7 @@ def collect(s, terms, columns, pieces, first, last, chosen, size, order, rank, m
 def collect_all(
     which, terms, columns, pieces, first, last, chosen, size, order, rank, marks, low, base, bits, out, ends
 ):
-    """The rows from `low` on of each selection of `which`, one after the other, as `collect` writes them.
-
-    `ends[i]` is where those of selection `which[i]` end. Returns how many there are.
-    """
+    """`collect` for each selection of `which`; `ends[i]` is the end of its rows. Returns how many there are."""
     at = 0
     for i in range(which.size):
         s = which[i]
@@ -282,7 +276,7 @@ def collect_all(
 
 @kernel(f"void({BYTES}, {INTS}, uint8[::1], uint64, uint64[::1], uint8[::1], int64[::1], int64[::1])")
 def codes_of(data, offsets, present, seed, slots, arena, ends, codes):
-    """The code of each string that is in a table as `promising.query.kernels.intern_table.intern` fills it, else -1."""
+    """The code of each string in a table filled by `promising.query.kernels.intern_table.intern`, -1 if absent."""
     mask = np.uint64(slots.size - 1)
     for i in range(offsets.size - 1):
         codes[i] = -1

@@ -1,7 +1,7 @@
-"""Aggregates of groups that tuples come to and leave again.
+"""Incremental aggregates of groups: tuples are added and removed.
 
-`groups[i]` is the group of the entry at `places[i]`; `values` and `there` (0: NULL) are by place. `sign` is 1 for what
-came, -1 for what went.
+`groups[i]` is the group of the entry at `places[i]`; `values` and `there` (0: NULL) are by place. `sign` is 1 for
+added, -1 for removed tuples.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def count_there(groups, places, there, sign, counts):
 
 @kernel("void(int32[::1], int32[::1], int64[::1], uint8[::1], int64, int64[::1], int64[:,::1])")
 def sum_ints(groups, places, values, there, sign, counts, sums):
-    """Exactly: a sum is (high, low), worth high * 2^32 + low with 0 <= low < 2^32."""
+    """Exact sums as (high, low): high * 2^32 + low, 0 <= low < 2^32."""
     for i in range(groups.size):
         p = places[i]
         if there[p] != 0:
@@ -35,7 +35,7 @@ def sum_ints(groups, places, values, there, sign, counts, sums):
 
 @kernel("void(float64[:,::1], int64, float64)", inline="always")
 def add_float(sums, g, value):
-    """sums[g] is (high, low, lost): the sum is high + low, `lost` bounds what roundings took from it."""
+    """sums[g] is (high, low, lost): the sum is high + low, `lost` bounds its rounding error."""
     high, low = sums[g, 0], sums[g, 1]
     total = high + value
     back = total - high
@@ -50,7 +50,7 @@ def add_float(sums, g, value):
 
 @kernel("void(int32[::1], int32[::1], float64[::1], uint8[::1], int64, int64[::1], float64[:,::1], int64[:,::1])")
 def sum_floats(groups, places, values, there, sign, counts, sums, odd):
-    """`odd[g]` is how many NaN, infinities and negative infinities there are: they are kept out of the sum."""
+    """`odd[g]` counts NaN, infinities and negative infinities, which are excluded from the sum."""
     for i in range(groups.size):
         p = places[i]
         if there[p] == 0:
@@ -70,7 +70,7 @@ def sum_floats(groups, places, values, there, sign, counts, sums, odd):
 
 @kernel("void(int32[::1], int32[:,::1], int32[:,::1], float64[::1], uint8[::1], float64[:,::1])")
 def sum_anew(groups, heads, links, values, there, sums):
-    """Where roundings could show in the last bit of a sum, or it went over, sum up what is there."""
+    """Recompute sums that overflowed, or whose rounding error could affect the last bit."""
     for i in range(groups.size):
         g = groups[i]
         if sums[g, 2] <= SMALL * abs(sums[g, 0]) and np.isfinite(sums[g, 0]):
@@ -90,7 +90,7 @@ def sum_anew(groups, heads, links, values, there, sums):
     ]
 )
 def best_came(groups, places, values, there, sign, counts, best, stale):
-    """The least (`sign` 1) or greatest (-1) value; NaN is greater than every number. What is `stale` stays so."""
+    """The least (`sign` 1) or greatest (-1) value; NaN is greater than every number. `stale` groups stay stale."""
     for i in range(groups.size):
         p = places[i]
         if there[p] == 0:
@@ -115,7 +115,7 @@ def best_came(groups, places, values, there, sign, counts, best, stale):
     ]
 )
 def best_went(groups, places, values, there, counts, best, stale):
-    """A group that loses a value as good as its best has to look again."""
+    """A group that loses a value equal to its best becomes stale."""
     for i in range(groups.size):
         p = places[i]
         if there[p] == 0:

@@ -1,4 +1,4 @@
-"""Pairs of entries with one code, and which of several entries to choose."""
+"""Pairs of entries with equal codes, and selection among entries of a code."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ from promising.summaries.kernels.jit import kernel
 
 @kernel("void(int32[::1], int32[:,::1], int32[:,::1], int32[:,::1], int32[::1], int32[::1])")
 def partners(places, links, heads, others, mine, theirs):
-    """For each entry the entries of the other side with its code; there is room for all."""
+    """For each entry, the other side's entries with its code; there must be room for all."""
     made = 0
     for i in range(places.size):
         code = links[places[i], CODE]
-        if code < 0:  # taken out just now: its code is still known
+        if code < 0:  # just removed: its code is still encoded
             code = -1 - code
         other = heads[code, 0]
         while other >= 0:
@@ -24,7 +24,7 @@ def partners(places, links, heads, others, mine, theirs):
 
 @kernel("int64(int32[::1], int32[:,::1], int32[:,::1])")
 def partner_count(places, links, heads):
-    """How many pairs there are."""
+    """The number of pairs that `partners` finds."""
     total = 0
     for i in range(places.size):
         code = links[places[i], CODE]
@@ -39,7 +39,6 @@ def partner_count(places, links, heads):
     " int64[::1])"
 )
 def compose(left, right, left_ids, left_times, right_ids, right_times, ids, ts, exp):
-    """The results of pairs of places."""
     width = left_ids.shape[1]
     for i in range(left.size):
         a, b = left[i], right[i]
@@ -53,7 +52,7 @@ def compose(left, right, left_ids, left_times, right_ids, right_times, ids, ts, 
 
 @kernel("void(int32[::1], int32[::1], int64[:,::1], int32[:,::1], int64[:,::1], int32[:,::1])")
 def credit(left, right, left_times, left_links, right_times, right_links):
-    """NOTE of the entry of a pair that ends first goes up."""
+    """Increment NOTE of the entry of each pair that ends first."""
     for i in range(left.size):
         a, b = left[i], right[i]
         if left_times[a, 1] < right_times[b, 1]:
@@ -64,10 +63,10 @@ def credit(left, right, left_times, left_links, right_times, right_links):
 
 @kernel("int64(int32[::1], int64[::1], int32[:,::1], int32[:,::1], int64[:,::1], int64, int64, int64, int32[::1])")
 def choose(codes, wanted, heads, links, times, unnoted, sign, most, out):
-    """Of each code as many entries as are wanted: those that end first if `sign` is 1, last if it is -1, in that order
-    unless all are wanted. With `unnoted`, only those whose NOTE is 0. Returns how many were found.
+    """Choose `wanted` entries per code, those that end first (`sign` 1) or last (-1); returns how many were found.
 
-    `most` is at least as many as the longest chain has.
+    They are in that order unless all are wanted. With `unnoted`, only those whose NOTE is 0. `most` is at least the
+    length of the longest chain.
     """
     keys = np.empty(most, np.int64)
     held = np.empty(most, np.int32)
@@ -108,10 +107,10 @@ def choose(codes, wanted, heads, links, times, unnoted, sign, most, out):
     " int64[:,::1], int64[::1])"
 )
 def admit(codes, ids, ts, exp, heads, times, pending, spare_ids, spare_times, new):
-    """distinct*: which arrivals are shown, and which is kept for when the one that is shown ends.
+    """distinct*: which arrivals are shown, and which is stored as the spare for when the shown one ends.
 
-    What is shown is the only entry of its chain. `pending` is -1 everywhere, before and after. The end of a spare is at
-    most that of what is shown if there is none. `new` gets the arrivals that are to be shown; returns how many.
+    The shown entry is the only one of its chain. `pending` is all -1 before and after. Without a spare, its end is at
+    most that of the shown entry. `new` receives the arrivals to be shown; returns how many.
     """
     made = 0
     for i in range(codes.size):
@@ -135,7 +134,7 @@ def admit(codes, ids, ts, exp, heads, times, pending, spare_ids, spare_times, ne
 
 @kernel("int64(int32[::1], int32[:,::1], int64[::1], int32[:,::1], int32[:,::1], int64[::1], int32[::1], int32[::1])")
 def earlier_partners(places, links, order, heads, others, other_order, mine, theirs):
-    """As `partners`, but only those that came in before. If there is no room at all, they are only counted."""
+    """`partners`, restricted to earlier arrivals. Without any room, only counts them."""
     made = 0
     for i in range(places.size):
         code = links[places[i], CODE]

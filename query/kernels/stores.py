@@ -1,9 +1,8 @@
-"""Results of a standing query in places of arrays: a calendar of them by their end, an index of them by their ids.
+"""Results of a standing query in places of arrays: a calendar by end, an index by ids.
 
-A place that is free has `FREE` as its end and its birth, and `after` is the next free one. Otherwise it is in a list of
-places, linked both ways by `after` and `before`: minus one is after the last, and before the first is the complement of
-the list's number in `heads`. A calendar has a list for each slot of time, an index one for each bucket of a hash. What
-a kernel says it `touched` are entries it looked at.
+A free place has `FREE` as its end and birth, and `after` is the next free one. Any other is in a list, doubly linked by
+`after` and `before`: -1 is after the last, and before the first is the complement of the list's number in `heads`. A
+calendar has a list per slot of time, an index one per hash bucket. `touched` counts the entries examined.
 """
 
 import numpy as np
@@ -12,7 +11,7 @@ from promising.summaries.kernels.hashing import remix
 from promising.summaries.kernels.jit import kernel
 
 FREE = -(1 << 63)
-SEED = np.uint64(0x9E3779B97F4A7C15)  # ids count arrivals: nobody can choose them, so the hash need not be a secret
+SEED = np.uint64(0x9E3779B97F4A7C15)  # ids count arrivals, so nobody can choose them: the hash need not be secret
 
 
 # --- places ------------------------------------------------------------------------------------------------------
@@ -20,7 +19,7 @@ SEED = np.uint64(0x9E3779B97F4A7C15)  # ids count arrivals: nobody can choose th
 
 @kernel("int64(int64[:,::1], int64[::1], int64, int64, int64[:,::1], int64[::1], int64[::1], int32[::1], int32[::1])")
 def settle(new_ids, new_exp, new_born, free, ids, exp, born, after, places):
-    """Put rows in free places, and say which; the first place that is still free then."""
+    """Store rows in free places, which it reports; returns the first place still free."""
     for i in range(places.size):
         p = free
         free = after[p]
@@ -34,7 +33,7 @@ def settle(new_ids, new_exp, new_born, free, ids, exp, born, after, places):
 
 @kernel("int64(int32[::1], int64, int64[::1], int64[::1], int32[::1])")
 def release(places, free, exp, born, after):
-    """Free the places; the first free one then."""
+    """Free the places; returns the first free one."""
     for i in range(places.size):
         p = places[i]
         exp[p] = born[p] = FREE
@@ -48,7 +47,6 @@ def release(places, free, exp, born, after):
 
 @kernel("void(int64, int64, int32[::1], int32[::1], int32[::1])", inline="always")
 def link(p, number, heads, after, before):
-    """Put a place first in a list."""
     first = heads[number]
     after[p] = first
     before[p] = ~number
@@ -71,7 +69,6 @@ def unlink(p, heads, after, before):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def unlink_all(places, heads, after, before):
-    """Take places out of their lists, without a look at others."""
     for i in range(places.size):
         unlink(places[i], heads, after, before)
 
@@ -81,10 +78,7 @@ def unlink_all(places, heads, after, before):
 
 @kernel("void(int32[::1], int64[::1], int64, int64, int64, int32[::1], int32[::1], int32[::1])")
 def shelve(places, exp, width, swept, never, heads, after, before):
-    """Put places into the slots of their ends, those that should have ended before slot `swept` into that one.
-
-    The last of the `heads` is of those that end `never`.
-    """
+    """Insert places into the slots of their ends, or into slot `swept` if they end earlier; the last is for `never`."""
     slots = heads.size - 1
     for i in range(places.size):
         p = places[i]
@@ -96,7 +90,7 @@ def shelve(places, exp, width, swept, never, heads, after, before):
 
 @kernel("UniTuple(int64, 2)(int64, int64, int64, int64[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def sweep(now, first, number, exp, heads, after, before, dead):
-    """Unlink what has ended in `number` slots from `first` on: how many were touched, and how many are `dead`."""
+    """Unlink results that have ended, in `number` slots from `first`: how many were touched, and are `dead`."""
     slots = heads.size - 1
     touched = 0
     died = 0
@@ -134,7 +128,7 @@ def same(a, i, b, j):
 
 @kernel("void(int32[::1], int64[:,::1], int32[::1], int32[::1], int32[::1])")
 def seat(places, ids, heads, after, before):
-    """Put places into the buckets of their ids."""
+    """Insert places into the buckets of their ids."""
     for i in range(places.size):
         p = places[i]
         link(p, bucket_of(ids, p, heads.size), heads, after, before)
@@ -142,7 +136,7 @@ def seat(places, ids, heads, after, before):
 
 @kernel("int64(int64[:,::1], int64[:,::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def unseat(wanted, ids, heads, after, before, places):
-    """Take the places with these ids out of their buckets, -1 if there is none; how many were touched."""
+    """Remove the places with these ids from their buckets, -1 if absent; returns how many were touched."""
     touched = 0
     for i in range(places.size):
         p = heads[bucket_of(wanted, i, heads.size)]
@@ -161,10 +155,9 @@ def unseat(wanted, ids, heads, after, before, places):
 
 @kernel("int64(int64[:,::1], int32[::1], int32[::1], int32[::1], int64[:,::1], int64[::1], int64, int64, int32[::1])")
 def look_for(wanted, heads, after, before, ids, exp, start, stop, places):
-    """Find the places between `start` and `stop` with these ids by a look at each; how many were touched.
+    """Scan from `start` to `stop` for places with these ids, -1 if absent, until all are found; how many were touched.
 
-    The wanted rows are in buckets of their own, and leave them as they are found; a row's place is -1 if there is none.
-    Stops when all are found.
+    The wanted rows are in buckets of their own, and are removed from them when found.
     """
     for i in range(places.size):
         places[i] = -1

@@ -1,11 +1,10 @@
-"""Tuples of a window in the order of their coming, chained by the code of their key.
+"""Tuples of a window in order of arrival, chained by the code of their key.
 
-A tuple has a position, which counts those that came before it. Its record is at the position modulo the number of
-records, a power of 2: its ID, when it is dated (TS), its END, and a LINK, which has how far before it the one with its
-code is that came last (0: none) in the high half, and how many results end with it in the low half. `heads[code]` has
-the position of the last one with a code, -1 if there was none, and how many of them are held. What is before START is
-gone, so a chain ends there; whoever goes along a chain passes over what has ended. So nothing is ever unlinked, tuples
-come and end one record after the other, and a partner is one record.
+The position of a tuple is the number of earlier ones. Its record is at the position modulo the number of records, a
+power of 2: ID, timestamp (TS), END, and LINK, whose high half is the distance to the previous tuple of its code (0:
+none) and whose low half is the number of results that end with it. `heads[code]` is the position of the latest tuple of
+a code, -1 if none, and how many are stored. Positions before START are released, so chains end there; readers of a
+chain skip ended tuples. Hence nothing is ever unlinked, tuples arrive and end in sequence, and a partner is one record.
 """
 
 from promising.summaries.kernels.jit import kernel
@@ -19,23 +18,18 @@ FIELDS = 4
 HALF = 32
 NOTES = (1 << HALF) - 1
 
-START = 0
-"""Of `meta`: the first position that is held."""
-STOP = 1
-"""The next position."""
-LATEST = 2
-"""No end was later."""
-ORDERED = 3
-"""1: of those that live, none ends before one that came earlier."""
+START = 0  # offset in `meta`: the first stored position
+STOP = 1  # the next position
+LATEST = 2  # the latest end so far
+ORDERED = 3  # 1 if no live tuple ends before one that arrived earlier
 METAS = 4
 
-WINDOW = "int64[:,::1], int32[::1], int64[:,::1], int64[::1]"
-"""records, codes, heads, meta."""
+WINDOW = "int64[:,::1], int32[::1], int64[:,::1], int64[::1]"  # records, codes, heads, meta
 
 
 @kernel(f"void(int64[:,::1], int64[::1], int64[::1], int32[::1], {WINDOW})")
 def append(ids, ts, exp, new, records, codes, heads, meta):
-    """Take in tuples with their codes; there is room for them."""
+    """Append tuples with their codes; there must be room."""
     mask = records.shape[0] - 1
     for i in range(new.size):
         position = meta[STOP] + i
@@ -57,9 +51,9 @@ def append(ids, ts, exp, new, records, codes, heads, meta):
 
 @kernel(f"int64(int64, {WINDOW}, int64[::1])")
 def expire(now, records, codes, heads, meta, ends):
-    """Let go of what ends at `now` or before; `ends` gets when results ended with it, returns how many.
+    """Release tuples that end by `now`; `ends` receives when results ended with them. Returns how many.
 
-    One that ends before another that came earlier stays where it is, but has no results any more.
+    A tuple that ends before an earlier one stays, but has no results any more.
     """
     mask = records.shape[0] - 1
     made = 0
@@ -91,7 +85,7 @@ def expire(now, records, codes, heads, meta, ends):
 
 @kernel("int64(int32[::1], int64[:,::1])")
 def count(new, heads):
-    """How many results tuples of the other side with these codes have at most."""
+    """Upper bound of the results of the other side's tuples with these codes."""
     total = 0
     for i in range(new.size):
         total += heads[new[i], 1]
@@ -103,11 +97,10 @@ def count(new, heads):
     " int64[:,::1], int64[::1], int64[::1], int32[:,::1])"
 )
 def probe(new, now, side, records, mine, others, heads, theirs, made, ids, ts, exp, places):
-    """The results of the last tuples of a window, whose codes are `new`, with those of the other; they are put after
-    the first `made`, and there are so many then.
+    """Join the last tuples of a window, of codes `new`, with the other; appends after `made`, returns the new count.
 
-    `side` is the column of the one window's ids, `mine` and `theirs` are the `meta` of both. Where there is room in
-    `places` it gets where the records are; otherwise the result is noted with the tuple that it ends with.
+    `side` is the column of this window's ids, `mine` and `theirs` are the `meta` of both. `places`, if not empty,
+    receives where the records are; otherwise results are noted at the tuple that they end with.
     """
     mask, other_mask = records.shape[0] - 1, others.shape[0] - 1
     kept = places.size > 0
@@ -142,7 +135,7 @@ def probe(new, now, side, records, mine, others, heads, theirs, made, ids, ts, e
 
 @kernel("void(int32[:,::1], int64[:,::1], int64[:,::1])")
 def note(places, left, right):
-    """Results are noted with the one of both tuples that they end with."""
+    """Note results at the one of both tuples that they end with."""
     for i in range(places.shape[1]):
         a, b = places[0, i], places[1, i]
         if left[a, END] < right[b, END]:

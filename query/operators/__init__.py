@@ -1,1 +1,1 @@
-"""Operators: what reads the streams, in slices, and hands on candidate rows."""
+"""Operators: read streams in slices and produce candidate rows."""

@@ -1,4 +1,4 @@
-"""The promising set of a query: entries for its keys or tuples, at what they are worth, exactly enough to be worked."""
+"""Plans the promising set of a query: entries for its keys or tuples, refined until their priority is exact."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -9,22 +9,20 @@ from numpy.typing import NDArray
 from promising.index.regions import Window
 from promising.index.snapshot import Rows, Snapshot
 from promising.index.summary_index import SummaryIndex
-from promising.query.key_rows import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, Lists
+from promising.query.key_rows import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, finished
 from promising.query.preference import BoundPreference, exact_counts
 from promising.query.promising_set import ANY, READY, ROUGH, PromisingSet
 
-REFINED, MOST_REFINED = 64, 1024  # rough entries looked at in one go: at first, and later on
+REFINED, MOST_REFINED = 64, 1024  # rough entries refined at once: at first, and at most
 EVERY = 1 << 31  # more tuples than a key can have
-BAND = 4096  # keys listed at first, from the most frequent down; then eight times as many each time
-AHEAD = 1 << 13  # newest tuples whose keys are tried first when there is no time to list all keys
+BAND = 4096  # keys listed at first, most frequent first; times eight each time
+AHEAD = 1 << 13  # newest tuples whose keys are tried first if there is no time to list all keys
 
 ValueOf = Callable[[Rows], NDArray[np.float64]]
 
 
 @dataclass
 class Side:
-    """One stream of the query: where its keys are found."""
-
     snapshot: Snapshot
     hasher: Hasher
     attribute: str | None
@@ -42,10 +40,10 @@ class Side:
 
 
 class EntryPlan:
-    """Fills a promising set, and refines its entries.
+    """Fills a promising set and refines its entries.
 
-    An entry is a key or, if the preference looks at columns, a tuple; its candidates are the tuples of the key, or the
-    pairs they make on both sides. `restrict` names the only keys that count, as hashes.
+    An entry is a key or, if the preference reads columns, a tuple; its candidates are the key's tuples, or the pairs of
+    them from both sides. `restrict` lists the hashes of the only relevant keys.
     """
 
     def __init__(
@@ -61,19 +59,18 @@ class EntryPlan:
         self.preference = preference
         self.restrict = restrict
         self.value_of = value_of
-        self.extra = extra  # what `value_of` asks
+        self.extra = extra  # sides that `value_of` reads
         self.set = PromisingSet(len(sides))
         self.planned = False
         self.entries = 0
-        self.total = 0.0  # candidates of all entries, at most
-        self.listed = 0  # keys looked at
+        self.total = 0.0  # upper bound of the candidates of all entries
+        self.listed = 0  # keys examined
         self._until: NDArray[np.int64] = np.zeros(0, np.int64)
         self._refining = REFINED
         self.top: NDArray[np.int32] = np.empty(0, np.int32)
         self._tried: Hashes = np.empty(0, np.int64)
 
     def again(self) -> "EntryPlan":
-        """The same set once more, with nothing in it yet."""
         return EntryPlan(self.sides, self.preference, restrict=self.restrict, value_of=self.value_of, extra=self.extra)
 
     @property
@@ -83,12 +80,11 @@ class EntryPlan:
 
     @property
     def exact(self) -> bool:
-        """Whether counts are those of the snapshot."""
         return all(s.keys is not None and s.keys.exact for s in self.sides)
 
     @property
     def even(self) -> bool:
-        """Whether the preference makes every candidate as likely as any other: the product of all counts does."""
+        """Whether all candidates are equally likely: the preference is the product of all counts."""
         preference = self.preference
         if preference is None:
             return True
@@ -101,11 +97,10 @@ class EntryPlan:
 
     @property
     def until(self) -> NDArray[np.int64]:
-        """How many of each entry's candidates have been worked."""
+        """Candidates processed per entry."""
         return self._until[: len(self.set)]
 
     def fill(self) -> Generator[None, None, None]:
-        """Fill the promising set."""
         for side in (*self.sides, *self.extra):
             yield from side.ready()
         if self.preference is not None and self.preference.side is not None:
@@ -118,7 +113,7 @@ class EntryPlan:
 
     @property
     def by_bands(self) -> bool:
-        """Whether keys are listed from the most frequent down: then those left have a bound."""
+        """Whether keys are listed by descending frequency, which bounds the unlisted ones."""
         preference = self.preference
         if preference is None or preference.direction != "DESC" or not preference.rising or preference.side is not None:
             return False
@@ -135,12 +130,12 @@ class EntryPlan:
         return keys
 
     def list_keys(self, lister: int, least: int = 1, most: int = EVERY) -> Generator[None, None, None]:
-        """Enter the keys that have from `least` to `most` tuples on the side that lists them."""
+        """Add the keys that have from `least` to `most` tuples on the listing side."""
         keys, grown = self.keys(lister), self.sides[lister].snapshot.grown
         if least == 1:
             self.set.reserve(len(self.set) + keys.postings.keys)
         if len(self.set) and (grown or not keys.exact):
-            most = EVERY  # by now a key may have more tuples, or fewer, than when it was passed over
+            most = EVERY  # the count of a key skipped earlier may have changed
         yield from self._list_between(keys, least, most)
         if most < EVERY and self.sides[lister].snapshot.grown != grown:
             yield from self._list_between(keys, least, EVERY)
@@ -150,7 +145,7 @@ class EntryPlan:
         before = np.unique(self.set.hash) if most == EVERY or len(self._tried) else np.empty(0, np.int64)
         entries, total, listed = self.entries, self.total, self.listed
         for part in keys.listed(least, most):
-            if part is None:  # it begins again; none of what came meanwhile has been taken
+            if part is None:  # the listing starts over; nothing from it has been taken yet
                 self.set.forget(known)
                 self._until[known:] = 0
                 self.entries, self.total, self.listed = entries, total, listed
@@ -161,7 +156,7 @@ class EntryPlan:
                 yield
 
     def _present(self, hashes: Hashes) -> tuple[NDArray[np.int64], ...]:
-        """Those that every side has, and how many tuples of each."""
+        """The keys present on every side, and their counts."""
         counts: list[Counts] = []
         for side in range(len(self.sides)):
             found = self.keys(side).counts(hashes)
@@ -174,20 +169,18 @@ class EntryPlan:
         self._add(*self._present(hashes))
 
     def _add(self, hashes: Hashes, *counts: Counts) -> None:
-        """Entries for keys, at the priority that their counts give them."""
         preference = self.preference
         priority = np.zeros(len(hashes)) if preference is None else self.priorities(*counts)
         rough = self.banded or (preference is not None and not self.exact and preference.direction == "DESC")
         if rough and preference is not None and not preference.rising:
-            priority = np.full(len(hashes), np.inf)  # nothing bounds it: all are looked at before any is worked
+            priority = np.full(len(hashes), np.inf)  # unbounded: all are refined before any is processed
         before = len(self.set)
-        # At one priority rough entries come first: what they turn into may have to come before the others.
+        # Among equal priorities rough entries come first: once refined they may precede the others.
         tie = np.full(len(hashes), np.iinfo(np.int64).min) if rough else None
         self.set.add(hashes, list(counts), priority, ROUGH if rough else READY, tie=tie)
         self._grow(before)
 
     def priorities(self, *counts: Counts) -> NDArray[np.float64]:
-        """What keys with so many tuples on each side are worth."""
         assert self.preference is not None
         known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, counts, strict=True))}
         columns = exact_counts(self.preference.estimates, known)
@@ -203,7 +196,6 @@ class EntryPlan:
         self.total += float(self.set.units[before:].astype(np.float64).sum())
 
     def _plan_tuples(self, side: int) -> Generator[None, None, None]:
-        """An entry for each tuple of one side."""
         snapshot, hasher = self.sides[side].snapshot, self.sides[side].hasher
         assert self.value_of is not None and self.preference is not None
         self.set.reserve(snapshot.size)
@@ -237,7 +229,7 @@ class EntryPlan:
             yield
 
     def enter_newest(self) -> None:
-        """Entries for the keys of the newest tuples of the smaller side: frequent keys are among them."""
+        """Add entries for the keys of the newest tuples of the smaller side, which include frequent keys."""
         side = min(self.sides, key=lambda s: s.snapshot.size)
         snapshot = side.snapshot
         with snapshot.holding():
@@ -250,7 +242,7 @@ class EntryPlan:
     # --- refining ------------------------------------------------------------------------------------------------
 
     def refine_top(self, above: float = np.nan) -> Generator[None, None, None]:
-        """Refine what is rough among the best entries, more of them each time."""
+        """Refine the rough ones among the best entries, more each time."""
         ids = self.set.pop(ANY, 1 << 62, self._refining, above)
         self._refining = min(2 * self._refining, MOST_REFINED)
         rough = self.set.state[ids] == ROUGH
@@ -261,14 +253,13 @@ class EntryPlan:
         yield from self._split(ids) if self.banded else self._count(ids)
 
     def refine_all(self) -> Generator[None, None, None]:
-        """Leave no rough entry."""
         rough = self.set.take_out(ROUGH)
         for first in range(0, len(rough), MOST_REFINED):
             yield from self._refine(rough[first : first + MOST_REFINED])
             yield
 
     def _count(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
-        """Count how many tuples of each key are in the window, and put the entries back at what they are worth."""
+        """Count each key's tuples in the window, and put the entries back with their exact priority."""
         counts = []
         for side in range(len(self.sides)):
             lists = yield from self.keys(side).load(self.set.hash[ids])
@@ -287,7 +278,7 @@ class EntryPlan:
         self.set.push(ids)
 
     def _split(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
-        """Replace entries by one for each combination of granularities that their tuples are in."""
+        """Replace each entry by one per combination of granularities of its tuples."""
         assert self.preference is not None
         counts = []  # by side: [entry, granularity]
         for number, side in enumerate(self.sides):
@@ -321,7 +312,7 @@ class EntryPlan:
         self._grow(before)
 
     def best(self, entries: int) -> Generator[None, None, None]:
-        """Fill the set, and leave the best entries, refined, in `top`."""
+        """Fill the set, and put the best entries, refined, into `top`."""
         yield from self.fill()
         found = [np.empty(0, np.int32)]
         while sum(map(len, found)) < entries:
@@ -336,15 +327,9 @@ class EntryPlan:
         self.top = np.concatenate(found)
 
     def key_of(self, side: int, entry: int) -> int | str | None:
-        """The key of an entry, as it stands in one of its tuples; None if none is in the snapshot."""
+        """The key of an entry, read from one of its tuples; None if none is in the snapshot."""
         attribute = self.sides[side].attribute
-        loading = self.keys(side).load(self.set.hash[entry : entry + 1])
-        while True:
-            try:
-                next(loading)
-            except StopIteration as stop:
-                lists: Lists = stop.value
-                break
+        lists = finished(self.keys(side).load(self.set.hash[entry : entry + 1]))
         if not len(lists.rows) or attribute is None:
             return None
         snapshot = self.sides[side].snapshot

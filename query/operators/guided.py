@@ -1,4 +1,4 @@
-"""Join and selection guided by a promising set: its entries are worked best first, or drawn as a fair sample."""
+"""Join and selection guided by a promising set: entries are processed best first, or sampled uniformly."""
 
 from collections.abc import Generator
 
@@ -11,11 +11,11 @@ from promising.query.operators.entry_plan import BAND, EVERY, EntryPlan
 from promising.query.operators.operator import Batch, Guess, Operator, Pace, Slices
 from promising.query.promising_set import READY
 
-MOST_ENTRIES = 4096  # worked in one go
+MOST_ENTRIES = 4096  # processed at once
 
 
 class Guided(Operator):
-    """Works the entries of a promising set. In a `hurry` the keys of the newest tuples come before all are listed."""
+    """Processes a promising set. In a `hurry`, the keys of the newest tuples are processed before all are listed."""
 
     def __init__(self, plan: EntryPlan, pace: Pace, *, hurry: bool = False) -> None:
         super().__init__([side.snapshot for side in plan.sides], pace)
@@ -36,7 +36,7 @@ class Guided(Operator):
         yield from self._work()
 
     def _work(self, above: float = np.nan) -> Slices:
-        """All entries with a priority over `above`, which may be NaN for no limit."""
+        """Process entries with priority over `above`; NaN sets no limit."""
         if self.plan.preference is None:
             yield from self._work_all()
             return
@@ -51,7 +51,7 @@ class Guided(Operator):
             yield None
 
     def _work_bands(self) -> Slices:
-        """Keys with many tuples first: those not listed yet have fewer than `least`, and so a bound."""
+        """Process frequent keys first: keys not yet listed have fewer than `least` tuples, so are bounded."""
         lister = self.plan.lister
         sizes = yield from self.plan.keys(lister).tallied()
         most = [self.plan.keys(side).postings.most for side in range(len(self.plan.sides))]
@@ -70,7 +70,7 @@ class Guided(Operator):
             yield from self._work(self.plan.priorities(*(np.array([m]) for m in most))[0])
 
     def _work_all(self) -> Slices:
-        """Entries in the order they are in: nothing is preferred."""
+        """Process entries in set order, without a preference."""
         members = self.plan.set.members()
         for block in range(0, len(members), SLICE):
             ids = members[block : block + SLICE]
@@ -84,7 +84,6 @@ class Guided(Operator):
                 first = last
 
     def _join(self, ids: NDArray[np.int32]) -> Slices:
-        """The candidates of these entries, entry by entry."""
         lists = []
         for side in range(len(self.plan.sides)):
             lists.append((yield from self.lists(side, ids)))
@@ -122,14 +121,13 @@ class Guided(Operator):
         yield None
 
     def _reached(self, ids: NDArray[np.int32], before: int, at: int, candidate: int) -> None:
-        """Entries up to `at` are done, that one up to a candidate; pair (i, j) of p x q tuples is number i * q + j."""
+        """Entries before `at` are done, `at` up to a candidate; pair (i, j) of p x q is candidate i * q + j."""
         self.plan.until[ids[:at]] = self.plan.set.units[ids[:at]]
         if at < len(ids):
             self.plan.until[ids[at]] = candidate
         self.rank = before + min(at + 1, len(ids))
 
     def lists(self, side: int, ids: NDArray[np.int32]) -> Generator[None, None, Lists]:
-        """The rows that entries have on one side, in the snapshot."""
         if self.plan.preference is not None and self.plan.preference.side == side:
             numbers = np.arange(len(ids))
             self.read += len(ids)

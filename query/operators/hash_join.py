@@ -1,4 +1,4 @@
-"""The join without a preference: one side is read in order of arrival, the other is looked up by key."""
+"""The join without a preference: one side is scanned in order of arrival, the other is looked up by key."""
 
 import numpy as np
 
@@ -9,11 +9,7 @@ from promising.query.operators.operator import Batch, Guess, Operator, Pace, Sli
 
 
 class HashJoin(Operator):
-    """Every pair of tuples with one key.
-
-    `probe` is the side that is read. The other side's keys come from its summary's postings or, with none, from a
-    directory built first.
-    """
+    """All pairs with equal keys: scans the `probe` side; looks up the other in a summary's postings, or builds them."""
 
     def __init__(
         self, snapshots: list[Snapshot], probe: int, hashers: list[Hasher], keys: Keys | None, pace: Pace

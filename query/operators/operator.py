@@ -1,4 +1,4 @@
-"""What all operators share."""
+"""Base classes of operators."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["Batch", "Guess", "Operator", "Pace", "Sampler", "Slices"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Candidates for rows of the answer: one row of each stream, and the number of the draw where they were drawn."""
+    """Candidates for rows of the answer: one row per stream, and the draw number if sampled."""
 
     rows: tuple[Rows, ...]
     draw: NDArray[np.int64] | None = None
@@ -28,47 +28,43 @@ class Batch:
 
 
 Slices: TypeAlias = Generator[Batch | None, None, None]
-"""Work in slices: after each it hands on a batch, or None when there is none to hand on yet."""
+"""Work in slices: each yields a batch, or None if there is none yet."""
 
-Pace: TypeAlias = Callable[[], int]
-"""How many candidates the next slice may have."""
+Pace: TypeAlias = Callable[[], int]  # the maximum number of candidates of the next slice
 
 
 class Operator:
-    """Reads snapshots of one or two streams.
-
-    Between two slices no lock is held. `done` counts candidates worked so far; `remaining` says how many are left.
-    """
+    """Reads snapshots of one or two streams. Holds no lock between slices. `done` counts processed candidates."""
 
     def __init__(self, snapshots: list[Snapshot], pace: Pace) -> None:
         self.snapshots = snapshots
         self.pace = pace
         self.done = 0
         self.read = 0  # tuples
-        self.rank = 0  # entries of the promising set that have been worked
+        self.rank = 0  # entries of the promising set processed
 
     @property
     def entries(self) -> int:
-        """Of the promising set."""
+        """Size of the promising set."""
         return 0
 
     @property
     def nbytes(self) -> int:
-        """What it holds on to between slices."""
+        """Memory held between slices."""
         return 0
 
     def work(self) -> Slices:
-        """All candidates, each once."""
+        """All candidates, each exactly once."""
         raise NotImplementedError
 
     def remaining(self) -> Guess | None:
-        """Candidates that are left; None as long as nothing is known."""
+        """Candidates left; None while unknown."""
         raise NotImplementedError
 
 
 class Sampler(Operator):
-    """An operator whose batches are a random sample of what another, the worker, goes through in order."""
+    """An operator whose batches are a random sample of what another, the worker, processes in order."""
 
     def rest(self, worker: Operator) -> tuple[NDArray[np.bool_], float]:
-        """Which draws so far are of candidates that the worker has not come to, and how many candidates those are."""
+        """Which draws the worker has not yet reached, and how many candidates it has left."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The candidates of a promising set in random order."""
+"""Candidates of a promising set in random order."""
 
 from collections.abc import Generator
 from typing import TypeAlias
@@ -14,18 +14,17 @@ from promising.query.operators.operator import Batch, Guess, Operator, Pace, Sam
 from promising.query.priority_queue import Queue
 
 Draws: TypeAlias = Generator[tuple[NDArray[np.int32], NDArray[np.int64]] | None, None, None]
-"""Entries and numbers of their candidates, slice by slice."""
+"""Entries and candidate numbers within them, slice by slice."""
 
-READ = 1 << 15  # tuples read for entries before the clock is looked at
+READ = 1 << 15  # tuples read for entries between clock checks
 MOST_UNITS = float(1 << 62)
 
 
 class Drawing(Sampler):
     """Draws candidates without replacement.
 
-    Each next candidate has a chance in proportion to the weight of its entry's candidates: the entry's priority shared
-    out among them, or, unless `weighted`, the same for all. `done` counts the draws, those of candidates that turned
-    out not to be there included.
+    The probability of a candidate is proportional to its weight: its share of the entry's priority, or, unless
+    `weighted`, the same for all. `done` counts the draws, including those of candidates that turn out not to exist.
     """
 
     def __init__(self, promising: Guided, seed: int, pace: Pace, *, weighted: bool) -> None:
@@ -64,7 +63,7 @@ class Drawing(Sampler):
             yield self._batch(arenas, ids, numbers)
 
     def _all_alike(self, members: NDArray[np.int32]) -> Draws:
-        """All candidates have one number line; a permutation of it is the order."""
+        """Number all candidates; a permutation of the numbers is the order."""
         units = self.plan.set.units[members]
         if self.plan.total >= MOST_UNITS:
             raise Overflow(f"{self.plan.total:.3g} candidates are more than can be drawn from; narrow the WINDOW")
@@ -90,7 +89,7 @@ class Drawing(Sampler):
             weight[part] = self._weights(part)
             yield None
         most = weight.max(initial=0.0)
-        if most > 0:  # only ratios matter, and small ones must not vanish
+        if most > 0:  # only ratios matter, and small ones must not underflow
             weight /= most
         for first in range(0, n, SLICE):
             at = slice(first, first + SLICE)
@@ -108,13 +107,13 @@ class Drawing(Sampler):
             yield ids[:made], numbers[:made]
 
     def _weights(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Of a candidate of each entry: the entry's priority, shared out among its candidates."""
+        """The weight of a candidate of each entry: the entry's priority divided by its candidates."""
         entries = self.plan.set
         with np.errstate(all="ignore"):
             return np.maximum(np.nan_to_num(entries.priority[ids] / entries.units[ids]), 0.0)
 
     def _batch(self, arenas: "list[_Arena]", ids: NDArray[np.int32], numbers: NDArray[np.int64]) -> Batch:
-        """Candidate number n of an entry with p x q tuples is the pair (n // q, n % q)."""
+        """Candidate n of an entry with p x q tuples is the pair (n // q, n % q)."""
         counts = self.plan.set.counts
         places = [numbers] if len(arenas) == 1 else [numbers // counts[1][ids], numbers % counts[1][ids]]
         there = np.ones(len(ids), np.bool_)
@@ -152,8 +151,6 @@ class Drawing(Sampler):
 
 
 class _Arena:
-    """Lists of rows, kept once they have been read."""
-
     def __init__(self, entries: int) -> None:
         self.starts = np.full(entries, -1, np.int64)
         self.counts = np.zeros(entries, np.int64)

@@ -1,4 +1,4 @@
-"""Reading a stream in order of arrival, or in random order."""
+"""Scans a stream in order of arrival, or in random order."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,6 @@ from promising.query.operators.operator import Batch, Guess, Operator, Pace, Sam
 
 
 class Scan(Operator):
-    """Every tuple of the snapshot, in order of arrival."""
-
     def __init__(self, snapshot: Snapshot, pace: Pace) -> None:
         super().__init__([snapshot], pace)
         self.snapshot = snapshot
@@ -29,7 +27,7 @@ class Scan(Operator):
 
 
 class RandomScan(Sampler):
-    """Every tuple of the snapshot, in a uniformly random order fixed by the seed: any prefix is a fair sample."""
+    """Every tuple of the snapshot, in a uniformly random order fixed by the seed: any prefix is a uniform sample."""
 
     def __init__(self, snapshot: Snapshot, pace: Pace, seed: int) -> None:
         super().__init__([snapshot], pace)

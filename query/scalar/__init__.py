@@ -1,1 +1,1 @@
-"""Expressions over one row: kinds of values, names, and functions over Arrow arrays compiled from syntax."""
+"""Scalar expressions: types, names, and functions over Arrow arrays compiled from syntax."""

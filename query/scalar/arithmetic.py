@@ -1,4 +1,4 @@
-"""Arithmetic on numbers, timestamps and intervals: what goes with what, and failures that say which values failed."""
+"""Arithmetic on numbers, timestamps and intervals: type rules, and errors that name the failing values."""
 
 from collections.abc import Callable
 from typing import Final, Literal
@@ -17,7 +17,7 @@ Operator = Literal["+", "-", "*", "/", "%"]
 
 
 def _nonzero(kernel: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
-    """`kernel`, refusing zero as the second value. Arrow's own check takes long over many zeros."""
+    """`kernel`, rejecting a zero divisor. Arrow's own check is slow on many zeros."""
 
     def run(a: Value, b: Value) -> Value:
         zero = pc.and_(pc.equal(b, pa.scalar(0, b.type)), pc.is_valid(a))
@@ -34,7 +34,7 @@ _CHECKED: Final[dict[Operator, Callable[[Value, Value], Value]]] = {
     "*": pc.multiply_checked,
     "%": _nonzero(pc.remainder_checked),
 }
-# A float that grows beyond all bounds becomes infinite, which is no failure.
+# A float that overflows becomes infinite, which is not an error.
 _FLOAT: Final[dict[Operator, Callable[[Value, Value], Value]]] = {
     "+": pc.add,
     "-": pc.subtract,
@@ -42,7 +42,7 @@ _FLOAT: Final[dict[Operator, Callable[[Value, Value], Value]]] = {
     "/": _nonzero(pc.divide),
     "%": _nonzero(pc.remainder),
 }
-# What the operators do beside numbers.
+# Operators on other types than numbers.
 _TIMES: Final[dict[tuple[Operator, Kind, Kind], Kind]] = {
     ("+", "timestamp", "interval"): "timestamp",
     ("+", "interval", "timestamp"): "timestamp",
@@ -56,9 +56,9 @@ _TIMES: Final[dict[tuple[Operator, Kind, Kind], Kind]] = {
 
 
 def binary(operator: Operator, left: Compiled, right: Compiled, place: Place) -> Compiled:
-    """`left operator right`. `/` is the division of floats, `%` has the sign of the dividend.
+    """`left operator right`. `/` is float division, `%` has the sign of the dividend.
 
-    Integers, timestamps and intervals that leave 64 bits are an Overflow, a divisor of zero is a DivisionByZero.
+    Beyond 64 bits, integers, timestamps and intervals raise Overflow; a zero divisor raises DivisionByZero.
     """
     if "null" in (left.kind, right.kind):
         return literal(None, _kind_with_null(operator, left.kind, right.kind, place))
@@ -112,7 +112,7 @@ def _unary(
 
 
 def _kind_with_null(operator: Operator, left: Kind, right: Kind, place: Place) -> Kind:
-    """NULL takes whatever kind lets the operator work on the other operand."""
+    """NULL takes a type for which the operator is defined with the other operand."""
     if operator == "/":
         fits: set[Kind] = {"float"} if {left, right} <= NUMBERS | {"null"} else set()
     elif {left, right} <= NUMBERS | {"null"}:

@@ -1,9 +1,8 @@
-"""AND, OR, CASE, COALESCE: parts that run only on the rows which the parts before them left undecided.
+"""AND, OR, CASE, COALESCE: parts are evaluated only on rows that earlier parts left undecided.
 
-A part that cannot fail runs on all rows, since that is faster than picking some. A part that can fail is first tried on
-all rows, too: most often nothing fails, and then the answer is the same. Only if it fails, or if few rows are left, the
-undecided rows are picked. A part that itself holds such parts is not tried, or nesting would double the work
-at each level.
+A part that cannot fail runs on all rows, which is faster than filtering. A part that can fail is first tried on all
+rows, because failures are rare. Only if it fails, or few rows are left, are the undecided rows filtered. A part that
+itself contains such parts is not tried: nesting would double the work at each level.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,22 +16,21 @@ from promising.query.scalar.compiled import ColumnFrame, Compiled, Failure, Valu
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import Kind
 
-# Picking costs about as much as a few kernels; below one row in so many it pays.
-_FEW = 8
+_FEW = 8  # filtering costs about as much as a few kernels; it pays below one row in this many
 
 
 def conjunction(parts: Sequence[Compiled]) -> Compiled:
-    """`a AND b AND ...`: a part does not run on rows where an earlier one is false."""
+    """`a AND b AND ...`: a part is not evaluated on rows where an earlier one is false."""
     return _chain(parts, pc.and_kleene, lambda value: pc.fill_null(value, True))
 
 
 def disjunction(parts: Sequence[Compiled]) -> Compiled:
-    """`a OR b OR ...`: a part does not run on rows where an earlier one is true."""
+    """`a OR b OR ...`: a part is not evaluated on rows where an earlier one is true."""
     return _chain(parts, pc.or_kleene, lambda value: pc.fill_null(pc.invert(value), True))
 
 
 def coalesce(kind: Kind, parts: Sequence[Compiled]) -> Compiled:
-    """The first value that is not NULL: a part does not run on rows where an earlier one has a value."""
+    """The first non-null value: a part is not evaluated on rows where an earlier one has a value."""
     return _chain(parts, pc.coalesce, pc.is_null, kind)
 
 
@@ -42,7 +40,7 @@ def _chain(
     undecided: Callable[[Value], Value],
     kind: Kind = "bool",
 ) -> Compiled:
-    """The parts joined from left to right; `undecided` says where the value so far may still change."""
+    """The parts joined left to right; `undecided` marks rows whose value may still change."""
 
     def run(frame: ColumnFrame) -> Value:
         value = parts[0].run(frame)
@@ -67,7 +65,7 @@ def _chain(
 
 
 def _try_whole(part: Compiled, frame: ColumnFrame, left: int) -> Value | None:
-    """The value of the part on all rows, or None if it has to be had on the undecided rows alone."""
+    """The value of the part on all rows, or None if it must run on the undecided rows only."""
     if left == frame.rows:
         return part.run(frame)
     if part.guards or left * _FEW < frame.rows:
@@ -79,7 +77,6 @@ def _try_whole(part: Compiled, frame: ColumnFrame, left: int) -> Value | None:
 
 
 def case(kind: Kind, branches: Sequence[tuple[Compiled, Compiled]], default: Compiled) -> Compiled:
-    """The value of the first branch whose condition is true, or the default."""
     parts = [part for branch in branches for part in branch] + [default]
     inputs = frozenset[Input]().union(*(part.inputs for part in parts))
     guards = any(part.can_fail for part in parts[1:])

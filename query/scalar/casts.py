@@ -1,4 +1,4 @@
-"""CAST: which kinds turn into which, and how text is read and written."""
+"""CAST: conversions between types, and the text formats of values."""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,9 +14,8 @@ from promising.query.scalar.positions import Place
 from promising.query.scalar.types import ARROW, NAMES, Kind
 
 _TEXT: Final = ARROW["string"]
-# What may stand around a number in a string.
-_BLANKS: Final = " \t\n\v\f\r"
-# Floats from here on, or nearer to zero than that, are written with a power of ten, or nearly so.
+_BLANKS: Final = " \t\n\v\f\r"  # allowed around a number in a string
+# Floats at least this large, or smaller than that, are written with an exponent, or nearly so.
 _LARGE: Final = 1e15
 _SMALL: Final = 1e-4
 _TRUE: Final = ("true", "t", "yes", "y", "1")
@@ -24,7 +23,7 @@ _FALSE: Final = ("false", "f", "no", "n", "0")
 
 
 def cast(part: Compiled, kind: Kind, place: Place) -> Compiled:
-    """`CAST(part AS kind)`. Raises TypeMismatch if no such cast exists; a row that cannot be cast is a BadCast."""
+    """`CAST(part AS kind)`. Raises TypeMismatch if there is no such cast; a value that cannot be cast is a BadCast."""
     if part.kind == kind:
         return part if part.text is None else literal(part.text, "string")
     if part.kind == "null":
@@ -44,7 +43,7 @@ def cast(part: Compiled, kind: Kind, place: Place) -> Compiled:
 
 
 def read_literal(text: str, kind: Kind) -> pa.Scalar | None:
-    """What a string literal says as a value of that kind, None if it says no such thing."""
+    """A string literal as a value of that type; None if it is not one."""
     kernel = _RISKY.get(("string", kind))
     try:
         return None if kernel is None else kernel(pa.array([text], _TEXT))[0]
@@ -53,7 +52,7 @@ def read_literal(text: str, kind: Kind) -> pa.Scalar | None:
 
 
 def widen(value: Value) -> Value:
-    """Integers as floats: the nearest float, where Arrow by itself would refuse integers beyond 2**53."""
+    """Integers as the nearest floats; by default Arrow refuses integers beyond 2**53."""
     return value.cast(pa.float64(), safe=False)
 
 
@@ -62,18 +61,18 @@ def _array(value: Value) -> pa.Array:
 
 
 def _float_to_int(value: Value) -> Value:
-    """To the nearest integer, halves to the even one; refuses NaN and what does not fit."""
+    """The nearest integer, ties to even; rejects NaN and overflow."""
     return pc.round(value, round_mode="half_to_even").cast(pa.int64())
 
 
 def _float_to_string(value: Value) -> pa.Array:
-    """The shortest text that reads back as the same float."""
+    """The shortest text that parses to the same float."""
     array = _array(value)
     size = pc.abs(array)
     whole = pc.and_(pc.equal(pc.trunc(size), size), pc.less(size, _LARGE))
     dot, none = pa.scalar(".0", _TEXT), pa.scalar("", _TEXT)
     text = pc.binary_join_element_wise(array.cast(_TEXT), pc.if_else(whole, dot, none), none)
-    # Arrow turns to powers of ten elsewhere than others do, and writes those otherwise; NumPy does it right, slowly.
+    # Arrow's threshold and notation for exponents differ from others'; NumPy's are right, but slow.
     odd = pc.or_(pc.greater_equal(size, _LARGE), pc.and_(pc.less(size, _SMALL), pc.not_equal(size, 0.0)))
     rows = np.flatnonzero(pc.fill_null(odd, False).to_numpy(zero_copy_only=False))
     if not len(rows):
@@ -82,19 +81,19 @@ def _float_to_string(value: Value) -> pa.Array:
 
 
 def _timestamp_to_string(value: Value) -> Value:
-    """To the second, and as much of a fraction as there is."""
+    """To the second, with a fraction only if there is one."""
     return pc.replace_substring_regex(value.cast(_TEXT), r"\.?0+$", "")
 
 
 def _string_to_int(value: Value) -> pa.Array:
-    """Decimal digits with a sign, blanks around them, and a fraction that is rounded, halves away from zero."""
+    """Optional sign, decimal digits, surrounding blanks; a fraction is rounded, ties away from zero."""
     text = pc.utf8_trim(_array(value), _BLANKS)
     if pc.any(pc.match_substring(text, "x", ignore_case=True)).as_py():
         raise pa.ArrowInvalid("hexadecimal")
     try:
         return text.cast(pa.int64())
     except pa.ArrowInvalid:
-        # A plus sign, a fraction, or no number at all.
+        # A plus sign, a fraction, or not a number.
         parts = pc.extract_regex(text, r"^(?P<sign>[+-]?)(?P<whole>\d*)\.?(?P<rest>\d*)$")
     if parts.null_count > text.null_count or pc.any(pc.match_substring_regex(text, r"^[+-]?\.?$")).as_py():
         raise pa.ArrowInvalid("no number")
@@ -112,7 +111,7 @@ def _string_to_float(value: Value) -> Value:
 
 
 def _string_to_timestamp(value: Value) -> Value:
-    """`2026-01-31`, then a blank or T and `10:00[:00[.123456]]`, then Z or nothing. Finer digits are dropped."""
+    """`2026-01-31`, then a blank or T and `10:00[:00[.123456]]`, then an optional Z. Finer digits are truncated."""
     try:
         return value.cast(ARROW["timestamp"])
     except pa.ArrowInvalid:

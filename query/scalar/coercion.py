@@ -1,4 +1,4 @@
-"""Values of different kinds that meet: integers widen to floats, NULL takes any kind, string literals are read."""
+"""Type coercion: integers widen to floats, NULL takes any type, string literals are parsed."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from promising.query.scalar.types import NAMES, Kind
 
 
 def to_kind(part: Compiled, kind: Kind) -> Compiled:
-    """`part` as that kind, which it is, or which it widens to."""
+    """`part` as that type, which it has or widens to."""
     if part.kind == kind:
         return part
     if part.kind == "null":
@@ -20,7 +20,7 @@ def to_kind(part: Compiled, kind: Kind) -> Compiled:
 
 
 def unify(parts: Sequence[Compiled], verb: str, place: Place) -> tuple[Kind, list[Compiled]]:
-    """The parts as values of one kind. `verb` is what is done to them, for the message if there is no such kind."""
+    """The parts coerced to one type. `verb` describes the operation in the error message."""
     kinds: list[Kind] = []
     for part in parts:
         if part.kind != "null" and part.text is None and part.kind not in kinds:
@@ -37,7 +37,6 @@ def unify(parts: Sequence[Compiled], verb: str, place: Place) -> tuple[Kind, lis
 
 
 def read(part: Compiled, kind: Kind, place: Place) -> Compiled:
-    """A string literal as a value of that kind."""
     if kind == "string" or part.text is None:
         return part
     value = read_literal(part.text, kind)

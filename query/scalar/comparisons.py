@@ -1,7 +1,6 @@
-"""Comparisons, IN and LIKE, in three-valued logic.
+"""Comparisons, IN and LIKE, in three-valued logic. Strings compare by bytes.
 
-Floats have a total order, as in DuckDB: NaN equals NaN and is greater than every other value; -0.0 equals 0.0. Strings
-compare by their bytes.
+Floats are totally ordered, as in DuckDB: NaN equals NaN and is greater than every other value; -0.0 equals 0.0.
 """
 
 import math
@@ -32,8 +31,7 @@ _PLAIN: Final[dict[Comparison, Kernel]] = {
 }
 _OPPOSITE: Final[dict[Comparison, Comparison]] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
-# From here on one set is found faster than many comparisons are made.
-_SET_FROM = 16
+_SET_FROM = 16  # members from which a set lookup is faster than comparisons
 
 
 def compare(operator: Comparison, left: Compiled, right: Compiled, place: Place) -> Compiled:
@@ -46,7 +44,7 @@ def compare(operator: Comparison, left: Compiled, right: Compiled, place: Place)
 
 
 def _never_nan(written: Compiled, part: Compiled) -> bool:
-    """Whether `part`, which is `written` as a float, is known to hold no NaN."""
+    """Whether `part`, which is `written` as a float, cannot contain NaN."""
     if written.kind == "int":
         return True
     value = value_of(part)
@@ -54,16 +52,15 @@ def _never_nan(written: Compiled, part: Compiled) -> bool:
 
 
 def comparison(operator: Comparison, kind: Kind, left_sure: bool = False, right_sure: bool = False) -> Kernel:
-    """The kernel that compares two values of that kind. A side is sure if it is known to hold no NaN.
+    """The kernel that compares two values of that type. A side is sure if it cannot contain NaN.
 
-    IEEE comparisons with NaN are false (`<>` true), so where one side is sure, either the comparison or the
-    negation of its opposite is right as it is.
+    IEEE comparisons with NaN are false (`<>` true), so if one side is sure, they or their negated opposite are correct.
     """
     plain = _PLAIN[operator]
     if kind != "float" or (left_sure and right_sure):
         return plain
     if left_sure or right_sure:
-        # NaN on the unsure side is the greatest: true for `NaN > x` and `x < NaN`.
+        # NaN on the unsure side is greatest: true for `NaN > x` and `x < NaN`.
         if operator in ((">", ">=") if right_sure else ("<", "<=")):
             opposite = _PLAIN[_OPPOSITE[operator]]
             return lambda a, b: pc.invert(opposite(a, b))
@@ -79,7 +76,7 @@ def comparison(operator: Comparison, kind: Kind, left_sure: bool = False, right_
         if operator in ("=", "<>"):
             both = pc.and_(x, y)
             return pc.or_(result, both) if operator == "=" else pc.and_(result, pc.invert(both))
-        # Beside the pairs of plain numbers: NaN after all else, and equal to itself.
+        # In addition to pairs of numbers: NaN is last, and equal to itself.
         extra = pc.and_(y, pc.invert(x)) if operator in ("<", "<=") else pc.and_(x, pc.invert(y))
         if operator in ("<=", ">="):
             extra = pc.or_(extra, pc.and_(x, y))
@@ -89,7 +86,7 @@ def comparison(operator: Comparison, kind: Kind, left_sure: bool = False, right_
 
 
 def _has_nan(value: Value) -> bool:
-    """Whether a NaN may be among the values; a null may be taken for one."""
+    """Whether the values may contain NaN; a null may count as one."""
     if isinstance(value, pa.Scalar):
         return bool(value.is_valid and math.isnan(value.as_py()))
     return bool(np.isnan(value.to_numpy(zero_copy_only=False)).any())
@@ -107,7 +104,7 @@ def between(part: Compiled, low: Compiled, high: Compiled, place: Place) -> Comp
 
 
 def member(part: Compiled, members: Sequence[Compiled], place: Place) -> Compiled:
-    """`part IN (members)`: NULL if it equals none and it or a member is NULL."""
+    """`part IN (members)`: NULL if there is no match and `part` or a member is NULL."""
     kind, (x, *others) = unify([part, *members], "compare", place)
     if kind == "null":
         return literal(None, "bool")
@@ -130,7 +127,7 @@ def _in_set(members: pa.Array) -> Callable[[Value], Value]:
     has_null = members.null_count > 0
     none = pa.scalar(None, pa.bool_())
     floats = pa.types.is_floating(members.type)
-    # The set tells -0.0 from 0.0; adding zero makes them one.
+    # The set distinguishes -0.0 from 0.0; adding zero unifies them.
     known = pc.add(members, 0.0).drop_null() if floats else members.drop_null()
 
     def run(value: Value) -> Value:
@@ -145,7 +142,7 @@ def _in_set(members: pa.Array) -> Callable[[Value], Value]:
 
 
 def like(part: Compiled, pattern: Compiled, ignore_case: bool, place: Place) -> Compiled:
-    """`part LIKE pattern`, for a constant pattern: `%` is any text, `_` any one character; there is no escape."""
+    """`part LIKE pattern`, for a constant pattern: `%` matches any text, `_` any character; there is no escape."""
     for side in (part, pattern):
         if side.kind not in ("string", "null"):
             raise place.error(TypeMismatch, f"LIKE needs strings, not {NAMES[side.kind]}")

@@ -1,4 +1,4 @@
-"""Compiled expressions: functions from columns to a column, and how they are put together."""
+"""Compiled expressions: functions from columns to a column, and their composition."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from promising.errors import QueryError
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW, Kind
 
-# An Arrow array with a value for each row, or an Arrow scalar that stands for all rows: constants are never spread
-# out before the end, since the kernels of Arrow take both.
+# An Arrow array with one value per row, or a scalar for all rows. Arrow's kernels take both, so constants are expanded
+# only at the end.
 Value = Any
 
 
 class Failure(Exception):
-    """A row for which an expression has no value. Guards catch it, so what went wrong is only told when asked."""
+    """An expression has no value for some row. Guards catch it, so the error is built only on demand."""
 
     def __init__(self, tell: Callable[[], QueryError]) -> None:
         super().__init__()
@@ -26,8 +26,6 @@ class Failure(Exception):
 
 
 class ColumnFrame:
-    """The rows that an expression is worked out for."""
-
     __slots__ = ("columns", "rows")
 
     def __init__(self, columns: Mapping[Input, pa.Array], rows: int) -> None:
@@ -35,7 +33,7 @@ class ColumnFrame:
         self.rows = rows
 
     def filter(self, mask: pa.Array, inputs: frozenset[Input]) -> "ColumnFrame":
-        """The rows where the mask, which has no nulls, is true, with these columns only."""
+        """Only these columns, and the rows where the mask, which has no nulls, is true."""
         rows = mask.true_count
         return (
             self if rows == self.rows else ColumnFrame({name: self.columns[name].filter(mask) for name in inputs}, rows)
@@ -46,10 +44,9 @@ class ColumnFrame:
 class Compiled:
     """An expression ready to run.
 
-    `run` gives the value of all rows of a frame or raises Failure; `can_fail` says that it may. `constant` says that
-    every row has the same value, `guards` that a part runs on some rows only, so that a failed run may have cost more
-    than one pass. `text` is what a string literal says: beside a value of another kind it is read as that kind.
-    `column` is the column that it is, if it is nothing but one.
+    `run` returns the value for all rows of a frame, or raises Failure, if `can_fail`. `constant`: every row has the
+    same value. `guards`: a part runs on some rows only, so a failed run may have cost more than one pass. `text`: of a
+    string literal, which is parsed when combined with another type. `column`: if the expression is just a column.
     """
 
     kind: Kind
@@ -62,10 +59,9 @@ class Compiled:
     column: Input | None = None
 
     def evaluate(self, columns: Mapping[Input, pa.Array], rows: int) -> pa.Array:
-        """The value for each of `rows` rows, as ARROW[kind]; `columns` holds at least `inputs`, each of its kind.
+        """The value for each of `rows` rows, as ARROW[kind]; `columns` holds at least `inputs`, each of its type.
 
-        Runs in the calling thread. Raises DivisionByZero, Overflow or BadCast at the place of the failing operator; no
-        rows, no failure.
+        Runs in the calling thread. Raises DivisionByZero, Overflow or BadCast with the position; never without rows.
         """
         if rows == 0:
             return pa.array([], ARROW[self.kind])
@@ -76,14 +72,13 @@ class Compiled:
 
 
 def spread(value: Value, rows: int) -> pa.Array:
-    """`value` as an array of that many rows."""
     if not isinstance(value, pa.Scalar):
         return value
     return pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type)
 
 
 def overwrite(value: pa.Array, rows: NDArray[np.int64], new: pa.Array) -> pa.Array:
-    """`value` with the rows of these numbers taken from `new`, in order."""
+    """`value` with these rows replaced by `new`, in order."""
     index = np.arange(len(value))
     index[rows] = np.arange(len(value), len(value) + len(new))
     return pa.concat_arrays([value, new]).take(pa.array(index))
@@ -94,7 +89,7 @@ def column(source: Input) -> Compiled:
 
 
 def literal(value: object, kind: Kind, text: str | None = None) -> Compiled:
-    """A constant, from a Python value or an Arrow scalar of the kind's type."""
+    """A constant, from a Python value or an Arrow scalar of that type."""
     scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value, ARROW[kind])
     return Compiled(kind, frozenset(), False, True, lambda frame: scalar, text=text)
 
@@ -103,7 +98,7 @@ _ONE = ColumnFrame({}, 1)
 
 
 def value_of(part: Compiled) -> pa.Scalar | None:
-    """The value of a constant, None for what is no constant or fails."""
+    """The value of a constant; None if not constant or failing."""
     if not part.constant or part.can_fail:
         return None
     return scalar_of(part.run(_ONE))
@@ -114,9 +109,9 @@ def scalar_of(value: Value) -> pa.Scalar:
 
 
 def apply(kind: Kind, parts: Sequence[Compiled], kernel: Callable[..., Value], can_fail: bool = False) -> Compiled:
-    """`kernel` over the values of the parts. What is constant is worked out now, unless that fails.
+    """`kernel` over the values of the parts; constants are folded unless that fails.
 
-    The kernel gives an array if any of its values is one, a scalar or an array of one row otherwise.
+    The kernel returns an array if any argument is one, otherwise a scalar or an array of one row.
     """
     if len(parts) == 1:
         (only,) = parts
@@ -134,13 +129,13 @@ def combine(
     can_fail: bool = False,
     guards: bool = False,
 ) -> Compiled:
-    """An expression over its parts, that `run` works out as a whole."""
+    """An expression over its parts, evaluated by `run` as a whole."""
     inputs = frozenset[Input]().union(*(part.inputs for part in parts))
     fails = can_fail or any(part.can_fail for part in parts)
     if all(part.constant for part in parts):
         try:
             return literal(scalar_of(run(_ONE)), kind)
         except Failure:
-            # It may stand where no row gets to; it fails when one does.
+            # No row may ever reach it; it fails when one does.
             return Compiled(kind, inputs, True, True, run, guards)
     return Compiled(kind, inputs, fails, False, run, guards or any(part.guards for part in parts))

@@ -1,7 +1,4 @@
-"""Scalar expressions, compiled from their syntax to functions over Arrow arrays.
-
-The meaning is DuckDB's wherever both have a construct, except that a float divided by zero is an error here.
-"""
+"""Compiles scalar expressions over Arrow arrays; DuckDB's semantics, except that float division by zero fails."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -41,25 +38,22 @@ _COMPARISONS: Final[dict[type[exp.Expression], comparisons.Comparison]] = {
 
 
 def compile_expression(node: exp.Expression, scope: Scope) -> Compiled:
-    """A function that gives the expression's value for each row.
-
-    Raises TypeMismatch, NoSuchName, Ambiguous, Overflow (of a literal) or Unsupported at the place.
-    """
+    """Compile an expression; raises TypeMismatch, NoSuchName, Ambiguous, Overflow (of a literal) or Unsupported."""
     return _Compiler(scope).compile(node)
 
 
 def compile_predicate(node: exp.Expression, scope: Scope) -> Compiled:
-    """As compile_expression, for what must be true or false of a row; NULL is made a bool."""
+    """`compile_expression` for a condition; NULL becomes a bool."""
     return _Compiler(scope).condition(node)
 
 
 def conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    """The conditions that AND joins, from left to right, without the parentheses around them."""
+    """The conditions joined by AND, left to right, without enclosing parentheses."""
     return list(_flatten(node, exp.And))
 
 
 def _flatten(node: exp.Expression, connector: type[exp.Expression]) -> Iterator[exp.Expression]:
-    """The operands of a chain of one connector; a loop, since a chain may be thousands long."""
+    """The operands of a chain of one connector; iterative, because a chain may have thousands."""
     waiting = [node]
     while waiting:
         part = waiting.pop()
@@ -134,17 +128,16 @@ class _Compiler:
     def negative(self, node: exp.Neg) -> Compiled:
         inner = node.this
         if isinstance(inner, exp.Literal) and not inner.is_string:
-            # The least integer has no positive twin, so the sign is part of the number.
+            # The least integer has no positive counterpart, so the sign belongs to the number.
             return self.literal(inner, "-")
         return arithmetic.negate(self.compile(inner), self.place(node))
 
     def chain(self, node: exp.Expression) -> Compiled:
-        """AND or OR, of any length."""
         parts = [self.condition(part) for part in self.operands(node)]
         return branches.conjunction(parts) if isinstance(node, exp.And) else branches.disjunction(parts)
 
     def operands(self, node: exp.Expression) -> Iterator[exp.Expression]:
-        """As _flatten, but what the scope has a column for is not taken apart."""
+        """`_flatten`, except for nodes that the scope replaces by a column."""
         waiting = [node.args["expression"], node.this]
         while waiting:
             part = waiting.pop()
@@ -171,7 +164,7 @@ class _Compiler:
         return comparisons.like(part, pattern, isinstance(node, exp.ILike), self.place(node))
 
     def test(self, node: exp.Is) -> Compiled:
-        """IS NULL, IS TRUE, IS FALSE: never NULL themselves."""
+        """IS NULL, IS TRUE, IS FALSE: never NULL."""
         wanted = node.args["expression"]
         if isinstance(wanted, exp.Null):
             return apply("bool", [self.compile(node.this)], pc.is_null)
@@ -187,7 +180,6 @@ class _Compiler:
         return cast(self.compile(node.this), kind, self.place(node))
 
     def case(self, node: exp.Case) -> Compiled:
-        """CASE in both its forms."""
         place = self.place(node)
         subject = self.compile(node.this) if node.this else None
         conditions: list[Compiled] = []

@@ -1,4 +1,4 @@
-"""The table of scalar functions: for each node of a call, what its arguments must be and which kernel answers it."""
+"""Scalar functions: argument types and kernel by node."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a function: its node, its place, and how its arguments are compiled."""
+    """A function call: its node, its position, and the compiler of its arguments."""
 
     node: exp.Expression
     place: Place
@@ -29,11 +29,10 @@ class Call:
 
     @property
     def name(self) -> str:
-        """As SQL writes it."""
         return self.node.sql_name().lower() if isinstance(self.node, exp.Func) else "||"
 
     def argument(self, name: str, *kinds: Kind) -> Compiled:
-        """An argument that must be of one of these kinds; NULL is a value of the first."""
+        """An argument of one of these types; NULL takes the first."""
         made = self.compile(self.node.args[name])
         if made.kind == "null":
             return literal(None, kinds[0])
@@ -48,7 +47,7 @@ class Call:
         return made
 
     def constant(self, name: str) -> int | None:
-        """An argument that must be the same integer for all rows; None if it is NULL."""
+        """An argument that must be a constant integer; None for NULL."""
         value = value_of(self.argument(name, "int"))
         if value is None:
             raise self.place.error(Unsupported, f"the {name} of {self.name} must be a constant")
@@ -56,7 +55,6 @@ class Call:
         return number
 
     def all(self) -> list[Compiled]:
-        """The arguments of a function that takes any number of them."""
         first = [self.node.this] if self.node.args.get("this") is not None else []
         return [self.compile(argument) for argument in (*first, *self.node.expressions)]
 
@@ -65,7 +63,7 @@ class Call:
 
 
 def _of_float(kernel: Callable[[Value], Value]) -> Callable[[Call], Compiled]:
-    """A function from floats to floats, which has a value (perhaps NaN or infinite) for all of them."""
+    """A total function on floats (the result may be NaN or infinite)."""
     return lambda call: apply("float", [to_kind(call.number(), "float")], kernel)
 
 
@@ -82,7 +80,7 @@ def _sign(call: Call) -> Compiled:
 
 
 def _round(call: Call) -> Compiled:
-    """To so many decimals, negative ones before the point; halves go away from zero."""
+    """Rounded to that many decimals, negative left of the point; ties away from zero."""
     part = call.number()
     digits = call.constant("decimals") if call.node.args.get("decimals") is not None else 0
     if digits is None:
@@ -106,7 +104,7 @@ def _round_floats(value: Value, digits: int) -> Value:
     scaled = pc.multiply(value, unit) if digits > 0 else pc.divide(value, unit)
     whole = pc.round(scaled, 0, "half_towards_infinity")
     rounded = pc.divide(whole, unit) if digits > 0 else pc.multiply(whole, unit)
-    # Too many digits after the point change nothing, too many before it leave nothing.
+    # Too many digits after the point change nothing; too many before it leave zero.
     beyond = value if digits > 0 else pc.if_else(pc.is_finite(value), 0.0, value)
     return pc.if_else(pc.is_finite(rounded), rounded, beyond)
 
@@ -116,7 +114,7 @@ def _round_integers(value: Value, zeros: int) -> Value:
         return pc.multiply(value, 0)
     unit = 10**zeros
     if zeros == 19:
-        # The unit itself does not fit: what would round up to it fails, all else is nothing.
+        # The unit itself does not fit: what would round up to it fails, everything else is zero.
         away = pc.or_(pc.greater_equal(value, unit // 2), pc.less_equal(value, -(unit // 2)))
         return pc.multiply_checked(pc.if_else(away, 2**62, 0), 4)
     rest = pc.remainder(value, unit)
@@ -134,7 +132,6 @@ def _coalesce(call: Call) -> Compiled:
 
 
 def _nullif(call: Call) -> Compiled:
-    """The first argument, unless it equals the second."""
     part, other = (call.compile(call.node.args[name]) for name in ("this", "expression"))
     equal = comparisons.compare("=", part, other, call.place)
     none = pa.scalar(None, ARROW[part.kind])
@@ -142,7 +139,7 @@ def _nullif(call: Call) -> Compiled:
 
 
 def _extreme(operator: comparisons.Comparison) -> Callable[[Call], Compiled]:
-    """The least or the greatest of the arguments that are not NULL."""
+    """The least or greatest non-null argument."""
 
     def build(call: Call) -> Compiled:
         kind, parts = unify(call.all(), "compare", call.place)
@@ -185,7 +182,7 @@ def _texts(call: Call, parts: Sequence[Compiled]) -> Iterator[Compiled]:
 
 
 def _concat(call: Call) -> Compiled:
-    """All the arguments as one string; NULL is nothing."""
+    """Concatenation of the arguments; NULL counts as empty."""
     return apply("string", list(_texts(call, call.all())), string_functions.join_all)
 
 

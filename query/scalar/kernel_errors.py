@@ -1,4 +1,4 @@
-"""Kernels that fail: Arrow says that something failed, a message should say which values did."""
+"""Kernel errors that name the failing values, which Arrow's do not."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from promising.query.scalar.compiled import Failure, Value
 
 
 def checked(kernel: Callable[..., Value], tell: Callable[..., QueryError]) -> Callable[..., Value]:
-    """`kernel`, raising Failure where it is not defined. `tell` makes the error from Arrow's words and the values."""
+    """`kernel`, raising Failure where undefined. `tell` makes the error from Arrow's message and the values."""
 
     def run(*values: Value) -> Value:
         try:
@@ -22,10 +22,7 @@ def checked(kernel: Callable[..., Value], tell: Callable[..., QueryError]) -> Ca
 
 
 def first_failure(kernel: Callable[..., Value], *values: Value) -> list[str]:
-    """The values, as text, of the first row on which the kernel fails; it is known to fail on some row.
-
-    The kernel is run again on halves, about two times over all rows: failing is rare and ends the query.
-    """
+    """The values, as text, of the first failing row. Bisects in about two passes: failures are rare."""
     arrays = [value for value in values if not isinstance(value, pa.Scalar)]
     low, high = 0, len(arrays[0]) if arrays else 1
 
@@ -44,7 +41,6 @@ def first_failure(kernel: Callable[..., Value], *values: Value) -> list[str]:
 
 
 def show(scalar: pa.Scalar) -> str:
-    """A value as a message shows it."""
     if pa.types.is_duration(scalar.type):
         return f"{scalar.value} microseconds"
     return str(scalar.cast(pa.string()).as_py())

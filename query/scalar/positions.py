@@ -1,4 +1,4 @@
-"""Places: where in its statement an expression stands, so that an error can point at it."""
+"""Positions of expressions in their statement, for errors."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -15,7 +15,7 @@ E = TypeVar("E", bound=StatementError)
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a statement. Cheap to keep in compiled code: it holds no node."""
+    """A position in a statement. Holds no node, so compiled code can retain it cheaply."""
 
     sql: str
     offset: int | None

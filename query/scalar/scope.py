@@ -1,4 +1,4 @@
-"""Which columns an expression may name."""
+"""Scopes: the columns that an expression may reference."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from promising.query.scalar.types import Kind
 
 @dataclass(frozen=True)
 class Input:
-    """Column `name` of the `source`-th stream in FROM. Negative sources are columns made by the query itself."""
+    """Column `name` of the `source`-th stream in FROM. A negative source is a column computed by the query."""
 
     source: int
     name: str
@@ -22,41 +22,41 @@ class Input:
 
 
 class Scope(Protocol):
-    """What names mean in one statement. `sql` is its text, for errors."""
+    """Resolves the names in one statement, whose text `sql` is for errors."""
 
     @property
     def sql(self) -> str: ...
 
     def resolve(self, node: exp.Column) -> Input:
-        """The column a name stands for. Raises NoSuchName or Ambiguous at its place."""
+        """The column of a name. Raises NoSuchName or Ambiguous with its position."""
         ...
 
     def replace(self, node: exp.Expression) -> Input | None:
-        """Asked first for every node: a column that already holds its value, or None to go on into the node."""
+        """Called first for every node: a column that already holds its value, or None to descend into the node."""
         ...
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The end of a message: the known name nearest to `name`, or nothing. Case does not count."""
+    """A message suffix with the nearest known name, case-insensitive; empty if none is near."""
     spelled = {k.lower(): k for k in known}
     near = difflib.get_close_matches(name.lower(), spelled, n=1)
     return f"; did you mean {spelled[near[0]]}?" if near else ""
 
 
 class StreamScope:
-    """The columns of the streams in FROM, under `alias.column` or, where only one stream has it, the bare name.
+    """The columns of the streams in FROM, as `alias.column`, or by bare name if unique.
 
-    Names are case-insensitive, quoted or not. A stream that was given an alias is known by it alone, as in SQL.
+    Names are case-insensitive, even if quoted. A stream with an alias is known by the alias only, as in SQL.
     """
 
     def __init__(self, sql: str, streams: Sequence[tuple[str, str, Mapping[str, Kind]]]) -> None:
-        """`streams` are (alias, name of the stream, kinds of its columns), in the order of FROM."""
+        """`streams` are (alias, stream name, column types), in the order of FROM."""
         self._sql = sql
         self._streams = [
             (alias, name, {column.lower(): Input(source, column, kind) for column, kind in columns.items()})
             for source, (alias, name, columns) in enumerate(streams)
         ]
-        self._known: dict[tuple[str, str], Input] = {}  # names that can mean one thing only
+        self._known: dict[tuple[str, str], Input] = {}  # unambiguous names
         for alias, _, columns in self._streams:
             for column, found in columns.items():
                 self._known[alias.lower(), column] = found

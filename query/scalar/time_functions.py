@@ -1,4 +1,4 @@
-"""Kernels of the functions of time: fields of a timestamp, and timestamps cut to a unit. Weeks start on Monday."""
+"""Kernels of time functions: fields of a timestamp, and truncation. Weeks start on Monday."""
 
 from collections.abc import Callable
 from typing import Final
@@ -17,12 +17,12 @@ def _int(kernel: Callable[[Value], Value]) -> Callable[[Value], Value]:
 
 
 def _in_minute(unit: int) -> Callable[[Value], Value]:
-    """How many such units of microseconds have gone by in the current minute."""
+    """The number of units of so many microseconds within the current minute."""
     return lambda value: pc.divide(pc.modulo(value.cast(pa.int64()), _MINUTE), unit)
 
 
 def _epoch(value: Value) -> Value:
-    """Seconds, with the fraction."""
+    """Seconds, with fraction."""
     return pc.divide(value.cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
 
 
@@ -51,20 +51,18 @@ _FIXED: Final[dict[str, int]] = {
     "DAY": 1_440 * _MINUTE,
     "WEEK": 7 * 1_440 * _MINUTE,
 }
-# The epoch is a Thursday.
-_MONDAY: Final = 3 * 1_440 * _MINUTE
+_MONDAY: Final = 3 * 1_440 * _MINUTE  # the epoch is a Thursday
 _CALENDAR: Final = ("MONTH", "QUARTER", "YEAR")
 
 
 def unit_of(word: str) -> str:
-    """The unit that a word names."""
     word = word.upper()
     word = word if word in _FIELDS else word.removesuffix("S")
     return _OTHER_NAMES.get(word, word)
 
 
 def field(word: str, kind: Kind) -> tuple[Kind, Callable[[Value], Value]] | None:
-    """The kind of a field and the kernel that takes it from a timestamp or interval; None if there is no such field."""
+    """The type of a field and the kernel that extracts it from a timestamp or interval; None for an unknown field."""
     if word.upper() == "EPOCH":
         return "float", _epoch
     kernel = _FIELDS.get(unit_of(word)) if kind == "timestamp" else None
@@ -72,7 +70,7 @@ def field(word: str, kind: Kind) -> tuple[Kind, Callable[[Value], Value]] | None
 
 
 def truncation(word: str) -> Callable[[Value], Value] | None:
-    """The kernel that cuts a timestamp down to a unit; None if there is no such unit."""
+    """The kernel that truncates a timestamp to a unit; None for an unknown unit."""
     unit = unit_of(word)
     if unit == "MICROSECOND":
         return lambda value: value

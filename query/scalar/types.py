@@ -1,4 +1,4 @@
-"""Kinds of values: what an expression can be worth, and the Arrow type that carries it."""
+"""Types of values, and the Arrow types that represent them."""
 
 from typing import Final, Literal
 
@@ -22,7 +22,7 @@ ARROW: Final[dict[Kind, pa.DataType]] = {
 
 NUMBERS: Final[frozenset[Kind]] = frozenset({"int", "float"})
 
-# As messages name them.
+# As shown in messages.
 NAMES: Final[dict[Kind, str]] = {
     "int": "an integer",
     "float": "a float",
@@ -54,10 +54,10 @@ _KINDS: Final[dict[exp.DType, Kind]] = {
 
 
 def kind_of_type(node: exp.DataType, sql: str | None = None) -> Kind:
-    """The kind that a type of SQL names. All integers are 64 bits wide, all floats double, strings of any length.
+    """The type for a type of SQL. All integers have 64 bits, all floats are double, strings have any length.
 
-    Raises Unsupported, at the type's place in `sql`, for types without a kind of their own: decimals, dates,
-    timestamps with a time zone, nested types. A length or precision is refused too, since it would not be held.
+    Raises Unsupported with the position in `sql` for decimals, dates, timestamps with time zone and nested types, and
+    for a length or precision, which would not be enforced.
     """
     kind = _KINDS.get(node.this) if isinstance(node.this, exp.DType) else None
     if kind is None:

@@ -1,7 +1,6 @@
-"""The language: text to tree and back.
+"""The SQL dialect. `parse(generate(tree)) == tree` for every parsed tree.
 
-`parse(generate(tree)) == tree` for every tree that `parse` gives. Whatever the text, only BadSyntax, Unsupported and
-BadClause come out of `parse`, each with its place.
+`parse` raises only BadSyntax, Unsupported and BadClause, each with its position.
 """
 
 from __future__ import annotations
@@ -17,16 +16,14 @@ from promising.query.sql.tokenizer import scan
 
 __all__ = ["generate", "offset_of", "parse", "parse_known", "parse_many"]
 
-KNOWN = 256
-"""Statements that are not read again when they come again."""
-LONGEST_KNOWN = 2048
-"""Characters of such a statement."""
+KNOWN = 256  # parsed statements that are cached
+LONGEST_KNOWN = 2048  # characters of a cached statement
 
 _dialect = Promising()
 
 
 def parse(sql: str) -> exp.Expression:
-    """The one statement of a text; it may end with a semicolon."""
+    """The single statement of a text; a final semicolon is allowed."""
     found = parse_many(sql)
     if not found:
         raise BadSyntax("no statement", sql, 0)
@@ -36,7 +33,7 @@ def parse(sql: str) -> exp.Expression:
 
 
 def parse_known(sql: str) -> exp.Expression:
-    """`parse` for those who change nothing in the tree: the one of a text that was read lately is given again."""
+    """`parse` with a cache, for callers that do not modify the tree."""
     return _known(sql) if len(sql) <= LONGEST_KNOWN else parse(sql)
 
 
@@ -46,10 +43,10 @@ def _known(sql: str) -> exp.Expression:
 
 
 def parse_many(sql: str) -> list[exp.Expression]:
-    """The statements of a text, between semicolons. Places are places in the whole text."""
+    """The statements of a text, separated by semicolons. Positions are those in the whole text."""
     return read(scan(sql), sql)
 
 
 def generate(node: exp.Expr, pretty: bool = False) -> str:
-    """The text of a tree. When pretty, each clause has a line of its own."""
+    """The text of a tree; `pretty` puts each clause on its own line."""
     return _dialect.generator(pretty=pretty).generate(node)

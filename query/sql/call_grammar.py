@@ -17,10 +17,7 @@ _REFUSED_CALLS: dict[str, str] = {
 
 
 class Calls(Scalars):
-    """Reads expressions with calls in them."""
-
     def call(self) -> exp.Expression:
-        """Reads a word before a parenthesis, and what is in it."""
         word, token = self.word, self.advance()
         start = token.start
         if word in _REFUSED_CALLS:
@@ -39,7 +36,6 @@ class Calls(Scalars):
         return placed(node, start)
 
     def arguments(self, name: str) -> list[exp.Expression]:
-        """Reads arguments up to the closing parenthesis."""
         if self.word in ("DISTINCT", "ALL"):
             self.refuse(f"{self.word} in {name}()")
         self.refuse_query()
@@ -57,7 +53,6 @@ class Calls(Scalars):
         return found
 
     def function(self, name: str, word: str, start: int) -> exp.Expression:
-        """Reads the arguments of a function and puts them where they belong."""
         if self.word == "*":
             self.refuse(f"{name}(*)", start)
         arguments = self.arguments(name)
@@ -76,7 +71,7 @@ class Calls(Scalars):
             unit = arguments[0]
             if not (isinstance(unit, exp.Literal) and unit.is_string and unit.this.isascii() and unit.this.isalpha()):
                 self.fail(BadSyntax, "the first argument of date_trunc is a unit in quotes", unit.meta["start"])
-            # Left to itself, sqlglot reads 'M' as minutes. It makes the unit anew.
+            # By default sqlglot reads 'M' as minutes. It recreates the unit.
             args["unabbreviate"] = False
         node = call.node(**args)
         if isinstance(node, exp.DateTrunc):
@@ -84,7 +79,7 @@ class Calls(Scalars):
         return node
 
     def count(self) -> exp.Expression:
-        """Reads the argument of count: `*`, or an expression, which may be DISTINCT."""
+        """The argument of count: `*`, or an expression, optionally DISTINCT."""
         place = self.start
         if self.take("*"):
             self.expect(")")
@@ -132,5 +127,5 @@ class Calls(Scalars):
         return exp.Exists(this=inner)
 
     def subquery(self) -> exp.Expression:
-        """Reads a query inside of an expression; whoever knows queries says how."""
+        """A query inside an expression; overridden by the grammar of queries."""
         return self.unexpected("an expression")

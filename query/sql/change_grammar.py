@@ -12,10 +12,9 @@ from promising.query.sql.token_cursor import END, placed
 
 
 class TableChanges(Queries):
-    """Reads changes of a table. Values are constants; rows are named by their primary keys."""
+    """Values are constants; rows are identified by primary key."""
 
     def insert(self) -> exp.Expression:
-        """Reads INSERT or UPSERT."""
         kind = self.word
         self.advance()
         if self.word == "OR":
@@ -53,7 +52,7 @@ class TableChanges(Queries):
         return placed(nodes.Row(expressions=[self.fixed(one) for one in self.listed("a value")]), start)
 
     def fixed(self, node: exp.Expression) -> exp.Expression:
-        """The expression, unless it looks at anything."""
+        """The expression, which must be constant."""
         for part in node.walk():
             if isinstance(part, exp.Column | exp.AggFunc | exp.Exists | nodes.SummaryEstimate):
                 self.fail(BadSyntax, "a constant is wanted here", part.meta.get("start"))
@@ -85,7 +84,6 @@ class TableChanges(Queries):
         return nodes.TableChange(kind="DELETE", this=name, key=key, keys=keys)
 
     def which(self, kind: str) -> tuple[exp.Identifier, list[exp.Expression]]:
-        """Reads WHERE and the primary keys of the rows that are meant."""
         if self.word in (";", END):
             self.refuse(f"{kind} without WHERE")
         self.expect("WHERE", "and the primary key")
@@ -106,7 +104,7 @@ class TableChanges(Queries):
         return key, keys
 
     def refuse_returning(self) -> None:
-        """Fails at what other systems allow at the end of a change."""
+        """Fails at clauses that other systems allow at the end of a change."""
         if self.word == "RETURNING":
             self.refuse("RETURNING")
         if self.word == "ON":

@@ -1,4 +1,4 @@
-"""The last look at a tree before anyone else gets it: only nodes of the language, and not too deep."""
+"""Final check of a syntax tree: only nodes of the dialect, at limited depth."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALLOWED: frozenset[type[exp.Expression]] = frozenset(
 
 
 def check(root: exp.Expression, sql: str) -> None:
-    """Raises Unsupported at a node that is not of the language, BadSyntax at one deeper than `DEEPEST`."""
+    """Raises Unsupported at a node outside the dialect, BadSyntax at one deeper than `DEEPEST`."""
     stack: list[tuple[exp.Expression, int]] = [(root, 0)]
     while stack:
         node, depth = stack.pop()
@@ -46,7 +46,7 @@ def check(root: exp.Expression, sql: str) -> None:
 
 
 def offset_of(node: exp.Expr) -> int | None:
-    """Where the text of a node begins; for a node that was made by hand, where that of its first descendant does."""
+    """Where the text of a node begins; for a synthetic node, that of its first descendant with a position."""
     for one in node.dfs():
         start: int | None = one.meta_get("start")
         if start is not None:

@@ -1,4 +1,4 @@
-"""The dialect, under the name `promising`, for whoever comes with sqlglot's own functions."""
+"""The dialect `promising`, registered with sqlglot."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from promising.query.sql.tokenizer import PromisingTokenizer
 
 
 def read(tokens: list[Token], sql: str) -> list[exp.Expression]:
-    """The statements that the tokens of a text make, all checked."""
+    """Parse and check the statements of a text."""
     reader = Statements(tokens, sql)
     try:
         found = reader.statements()
     except RecursionError:
-        # Our own limits are below Python's, unless the caller is deep down already.
+        # Our limits are below Python's, unless the caller's stack is deep already.
         raise BadSyntax("nested too deeply", sql, reader.start) from None
     for node in found:
         check(node, sql)
@@ -30,7 +30,7 @@ def read(tokens: list[Token], sql: str) -> list[exp.Expression]:
 
 
 class PromisingParser(Parser):
-    """Our own grammar behind sqlglot's parser; nothing of the inherited one is used."""
+    """sqlglot's interface to our grammar; the inherited one is unused."""
 
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         return list(read(raw_tokens, sql))
@@ -42,8 +42,6 @@ class PromisingParser(Parser):
 
 
 class Promising(Dialect):
-    """SQL over streams with summaries and preferences."""
-
     Tokenizer = PromisingTokenizer
     Parser = PromisingParser
     Generator = PromisingGenerator

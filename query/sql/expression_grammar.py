@@ -1,7 +1,7 @@
 """The grammar of expressions, by precedence climbing.
 
-From loose to tight: OR, AND, NOT, IS, comparisons, BETWEEN IN LIKE, ||, + -, * / %, unary minus, ::. Comparisons and
-BETWEEN, IN, LIKE do not chain. This is DuckDB's order, and Postgres'. Parentheses leave no node: the tree says it.
+Ascending precedence, as in DuckDB and Postgres: OR, AND, NOT, IS, comparisons, BETWEEN IN LIKE, ||, + -, * / %, unary
+minus, ::. Comparisons and BETWEEN, IN, LIKE do not chain. Parentheses leave no node.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from promising.query.sql.token_cursor import DEEPEST, END, NUMBER, QUOTED, STRIN
 from promising.query.sql.words import CALLABLE, LITERALS, RESERVED
 
 OR, AND, NOT, IS, COMPARE, MATCH, JOIN, SUM, PRODUCT, MINUS, CAST, ATOM = range(12)
-"""Levels of precedence; a higher one binds tighter."""
+"""Precedence levels; a higher one binds tighter."""
 
 _BINARY: dict[str, tuple[int, type[exp.Expression]]] = {
     **dict.fromkeys(("=", "=="), (COMPARE, exp.EQ)),
@@ -50,26 +50,20 @@ _REFUSED_WORDS: dict[str, str] = {
     **{"SIMILAR": "SIMILAR TO", "AT": "AT TIME ZONE"},
 }
 _REFUSED_STARTS = _REFUSED_SIGNS | {":": _PARAMETER, "#": _PARAMETER}
-ENDS = frozenset({",", ")", "FROM", "AS", ";", END})
-"""Before one of these there is no operator: a word is a name there."""
+ENDS = frozenset({",", ")", "FROM", "AS", ";", END})  # no operator precedes these, so a word before them is a name
 
 _ESTIMATES = ("COUNT", "LOWER", "UPPER")
 
 
 class Scalars(Literals):
-    """Reads one expression at a time."""
-
-    preferring = False
-    """Whether this is the inside of a PREFERENCE: only there summaries are asked."""
-    nested = 0
-    """Parentheses, calls and the like that are open."""
-    recursion = 0
-    """Expressions that are being read."""
+    preferring = False  # whether inside a PREFERENCE: only there are estimates allowed
+    nested = 0  # open parentheses, calls and the like
+    recursion = 0  # nested calls of `expression`
 
     def expression(self, floor: int = OR) -> exp.Expression:
-        """Reads an expression of operators that bind at least as tightly as `floor`."""
+        """An expression whose operators bind at least as tightly as `floor`."""
         self.recursion += 1
-        # A tree of the allowed height, written with as few parentheses as can be, needs no more than this.
+        # A tree of the allowed height, with as few parentheses as possible, needs no more than this.
         if self.recursion > 3 * DEEPEST:
             self.too_deep()
         start = self.start
@@ -100,7 +94,7 @@ class Scalars(Literals):
         return left
 
     def inside(self) -> None:
-        """One parenthesis, call or the like more is open; `self.nested` goes down again when it is closed."""
+        """Enters a parenthesis, call or the like; the caller decrements `self.nested` when it closes."""
         self.nested += 1
         if self.nested > DEEPEST:
             self.too_deep()
@@ -109,7 +103,7 @@ class Scalars(Literals):
         self.fail(BadSyntax, f"nested deeper than {DEEPEST} levels")
 
     def refuse_infix(self) -> None:
-        """Fails at an operator that others have and we do not."""
+        """Fails at an operator of other systems."""
         if (sign := _REFUSED_SIGNS.get(self.word)) is not None:
             self.refuse(sign)
         if self.word in _REFUSED_WORDS and self.peek() not in ENDS:
@@ -118,7 +112,6 @@ class Scalars(Literals):
             self.refuse(self.word)
 
     def connected(self, left: exp.Expression, level: int) -> exp.Expression:
-        """Reads the rest of a chain of AND or OR."""
         kind, word = (exp.And, "AND") if level == AND else (exp.Or, "OR")
         found = list(nodes.operands(left)) if type(left) is kind else [left]
         while self.take(word):
@@ -127,7 +120,7 @@ class Scalars(Literals):
         return nodes.connect(kind, found)
 
     def match(self, left: exp.Expression, start: int) -> exp.Expression:
-        """Reads [NOT] BETWEEN, IN, LIKE, ILIKE and what follows."""
+        """[NOT] BETWEEN, IN, LIKE or ILIKE, and its operands."""
         negated = self.take("NOT")
         word, place = self.word, self.advance().start
         node: exp.Expression
@@ -151,7 +144,6 @@ class Scalars(Literals):
         return exp.Not(this=placed(node, start)) if negated else node
 
     def test(self, left: exp.Expression, start: int) -> exp.Expression:
-        """Reads IS [NOT] NULL, TRUE or FALSE."""
         place = self.advance().start
         negated = self.take("NOT")
         if self.word not in ("NULL", "TRUE", "FALSE"):
@@ -162,7 +154,7 @@ class Scalars(Literals):
         return exp.Not(this=node) if negated else node
 
     def prefix(self, floor: int) -> exp.Expression:
-        """Reads what an expression begins with: NOT, a sign, or what stands alone."""
+        """The start of an expression: NOT, a sign, or an atom."""
         start = self.start
         if self.word == "NOT":
             if floor > NOT:
@@ -176,7 +168,7 @@ class Scalars(Literals):
         return self.atom()
 
     def atom(self) -> exp.Expression:
-        """Reads an expression that needs no parentheses anywhere."""
+        """An expression that never needs parentheses."""
         word, following = self.word, self.peek()
         if word in (NUMBER, STRING):
             return self.literal()
@@ -216,17 +208,16 @@ class Scalars(Literals):
         return inner
 
     def refuse_query(self) -> None:
-        """Fails at a query inside an expression."""
         if self.word in ("SELECT", "WITH", "FROM"):
             self.refuse("a subquery")
 
     def operand_follows(self) -> bool:
-        """Whether an expression begins after the next word; else that word is itself a column."""
+        """Whether an expression begins after the next word; if not, that word is a column."""
         following = self.peek()
         return following in (NUMBER, STRING, QUOTED) or (following.isidentifier() and following not in _LEVELS)
 
     def listed(self, what: str) -> list[exp.Expression]:
-        """Reads expressions between commas, and the parenthesis that ends them."""
+        """Expressions separated by commas, and the closing parenthesis."""
         self.refuse_query()
         if self.word == ")":
             self.unexpected(what)
@@ -240,7 +231,7 @@ class Scalars(Literals):
         return found
 
     def column(self) -> exp.Expression:
-        """Reads `column`, `stream.column` or an estimate."""
+        """`column`, `stream.column` or an estimate."""
         start, of_summary = self.start, (self.word, self.peek(2)) == ("SUMMARY", "ESTIMATE")
         first = self.identifier()
         if self.word == "(":
@@ -249,7 +240,7 @@ class Scalars(Literals):
             return placed(exp.Column(this=first), start)
         if self.word == "*":
             self.fail(BadSyntax, "* stands only in the select list and in count(*)")
-        # After a dot every word is a name.
+        # After a dot even a reserved word is a name.
         if self.word != QUOTED and not self.is_word():
             self.unexpected("a name after the dot")
         second = self.identifier()
@@ -262,7 +253,6 @@ class Scalars(Literals):
         return placed(exp.Column(this=second, table=first), start)
 
     def estimate(self, start: int) -> exp.Expression:
-        """Reads the rest of `SUMMARY.Estimate.Count(column)`."""
         self.advance()
         what = self.word
         if not self.is_word():
@@ -283,7 +273,7 @@ class Scalars(Literals):
         return placed(nodes.SummaryEstimate(this=inner, what=what), start)
 
     def call(self) -> exp.Expression:
-        """Reads a word before a parenthesis, and what is in it; whoever knows functions says how."""
+        """A word before a parenthesis, and the arguments; overridden by the grammar of calls."""
         return self.unexpected("an expression")
 
     def case(self) -> exp.Expression:

@@ -1,4 +1,4 @@
-"""From a tree to its one text: keywords in upper case, functions in lower, parentheses only where they are needed."""
+"""Generates the canonical text: keywords in upper case, functions in lower, only the necessary parentheses."""
 
 from __future__ import annotations
 
@@ -43,22 +43,19 @@ _LEVELS: dict[type[exp.Expression], int] = {kind: level for kind, (_, level) in 
     exp.Neg: MINUS,
 }
 _SETS: dict[type[exp.Expression], tuple[str, int]] = {kind: (word, level) for word, (level, kind) in SETS.items()}
-_NEGATED = (exp.Is, exp.Between, exp.In, exp.Like, exp.ILike)
-"""What has its NOT inside: `a NOT IN (1)`."""
+_NEGATED = (exp.Is, exp.Between, exp.In, exp.Like, exp.ILike)  # nodes that contain their NOT: `a NOT IN (1)`
 
 
 def level(node: exp.Expression) -> int:
-    """How tightly the text of a node holds together."""
     if isinstance(node, exp.Not) and isinstance(node.this, _NEGATED):
         node = node.this
     return _LEVELS.get(type(node), ATOM)
 
 
 class PromisingGenerator(Generator):
-    """Writes the trees of this language and no others: a foreign node is Unsupported.
+    """Generates trees of this dialect only: a foreign node is Unsupported.
 
-    Trees that the parser can give (no Paren; AND and OR as `nodes.connect` builds them; a name in quotes where it
-    must be) come back equal when the text is read again.
+    Trees that the parser can produce round-trip: no Paren, AND and OR built by `nodes.connect`, names quoted as needed.
     """
 
     def generate(self, expression: exp.Expr, copy: bool = True) -> str:
@@ -81,14 +78,14 @@ class PromisingGenerator(Generator):
         return ", ".join(self.sql(node) for node in found)
 
     def operand(self, node: exp.Expression, floor: int) -> str:
-        """The text of a node where only what holds at least as tightly as `floor` may stand."""
+        """The text of a node, in parentheses if its precedence is below `floor`."""
         text = self.sql(node)
         return f"({text})" if level(node) < floor else text
 
     # --- names and literals ---------------------------------------------------------------------------------------
 
     def name_form(self, node: exp.Identifier, after_dot: bool = False) -> str:
-        """A name, in quotes if it was, or must be."""
+        """A name, quoted if it was or must be."""
         text: str = node.this
         plain = _PLAIN.fullmatch(text) is not None and (after_dot or keyword(text) not in RESERVED)
         if plain and not node.args.get("quoted"):
@@ -144,7 +141,7 @@ class PromisingGenerator(Generator):
 
     def minus_form(self, node: exp.Neg) -> str:
         inner = self.operand(node.this, MINUS)
-        # Two dashes would begin a comment.
+        # Two dashes would start a comment.
         return f"- {inner}" if inner.startswith("-") else f"-{inner}"
 
     def cast_form(self, node: exp.Cast) -> str:
@@ -218,7 +215,7 @@ class PromisingGenerator(Generator):
         return self.parted([self.branch(node.this, at), word, self.branch(node.expression, at + 1)])
 
     def branch(self, node: exp.Expression, floor: int) -> str:
-        """A query where only what holds at least as tightly as `floor` may stand."""
+        """The text of a query, in parentheses if its precedence is below `floor`."""
         text = self.sql(node)
         return f"({text})" if type(node) in _SETS and _SETS[type(node)][1] < floor else text
 
@@ -226,7 +223,6 @@ class PromisingGenerator(Generator):
         return f"EXISTS ({self.sql(node.this)})"
 
     def parted(self, parts: list[str]) -> str:
-        """Clauses after one another; each on its line when pretty."""
         return ("\n" if self.pretty else " ").join(parts)
 
     def table_form(self, node: exp.Table) -> str:

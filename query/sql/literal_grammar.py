@@ -1,4 +1,4 @@
-"""The grammar of what stands for itself: numbers, constants, types, times and spans of time."""
+"""The grammar of literals: numbers, constants, types, timestamps and intervals."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ _PART = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+
 
 
 class Literals(TokenCursor):
-    """Reads one literal at a time."""
-
     def number(self, what: str) -> exp.Expression:
-        """Reads a number, which may have a sign."""
+        """A number, optionally signed."""
         start = self.start
         if self.word == "-" and self.peek() == NUMBER:
             self.advance()
@@ -31,17 +29,16 @@ class Literals(TokenCursor):
         return self.literal()
 
     def literal(self) -> exp.Expression:
-        """Takes the next token, a number or a string."""
+        """A number or string: the next token."""
         token = self.advance()
         return placed(exp.Literal(this=token.text, is_string=token.token_type is TokenType.STRING), token.start)
 
     def constant(self) -> exp.Expression:
-        """Takes the next word: NULL, TRUE or FALSE."""
+        """NULL, TRUE or FALSE: the next word."""
         word, start = self.word, self.advance().start
         return placed(exp.Null() if word == "NULL" else exp.Boolean(this=word == "TRUE"), start)
 
     def type(self) -> exp.DataType:
-        """Reads the name of a type."""
         if not self.is_word():
             self.unexpected("a type")
         shown, word, start = self.shown(), self.word, self.advance().start
@@ -58,13 +55,12 @@ class Literals(TokenCursor):
         return placed(exp.DataType(this=TYPES[word], nested=False), start)
 
     def timestamp(self) -> exp.Expression:
-        """Reads TIMESTAMP '...'."""
         start = self.advance().start
         to = placed(exp.DataType(this=exp.DType.TIMESTAMP, nested=False), start)
         return placed(exp.Cast(this=self.literal(), to=to), start)
 
     def interval(self) -> exp.Interval:
-        """Reads INTERVAL '5' MINUTE, INTERVAL 5 MINUTES, INTERVAL '5 minutes' or INTERVAL '1 hour 5 minutes'."""
+        """INTERVAL '5' MINUTE, INTERVAL 5 MINUTES, INTERVAL '5 minutes' or INTERVAL '1 hour 5 minutes'."""
         start = self.advance().start
         token, place = self.advance(), self.tokens[self.at - 1].start
         parts = self.parts(token.text, place)
@@ -86,12 +82,12 @@ class Literals(TokenCursor):
             self.misplaced(problem.problem, place)
         literal = placed(exp.Literal(this=amount, is_string=True), place)
         node = placed(exp.Interval(this=literal, unit=exp.Var(this=unit)), start)
-        # sqlglot makes the unit anew.
+        # sqlglot recreates the unit.
         placed(node.args["unit"], place)
         return node
 
     def parts(self, text: str, place: int) -> list[tuple[str, str]]:
-        """The numbers and units of an interval's text; a number that stands alone has an empty unit."""
+        """Numbers and units of an interval's text; a single number may lack a unit, which is then empty."""
         found, at = [], 0
         while (part := _PART.match(text, at)) is not None:
             found.append((part[1].removeprefix("+"), self.unit(part[2].upper(), place) if part[2] else ""))
@@ -101,7 +97,6 @@ class Literals(TokenCursor):
         return found
 
     def unit(self, word: str, place: int) -> str:
-        """The unit that a word means."""
         if word in UNITS:
             return UNITS[word]
         if word in OTHER_UNITS:
@@ -109,7 +104,7 @@ class Literals(TokenCursor):
         return self.fail(BadSyntax, f"{word.lower()} is no unit of time", place)
 
     def span(self, clause: str) -> nodes.Span:
-        """Reads the length of time of a clause: `60 SECONDS`, `INTERVAL '1' HOUR`, or a bare number."""
+        """The duration in a clause: `60 SECONDS`, `INTERVAL '1' HOUR`, or a bare number."""
         start = self.start
         unit = None
         if self.word == "INTERVAL" and self.peek() in (NUMBER, STRING):

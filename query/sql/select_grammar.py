@@ -1,4 +1,4 @@
-"""The grammar of SELECT and of its clauses, and of queries put together."""
+"""The grammar of SELECT, its clauses, and set operations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from promising.query.sql.words import keyword
 
 T = TypeVar("T")
 
-_UNION, _INTERSECT = range(2)
-"""Levels of precedence between queries; a higher one binds tighter."""
+_UNION, _INTERSECT = range(2)  # precedence levels of set operators; a higher one binds tighter
 
 SETS: dict[str, tuple[int, type[exp.SetOperation]]] = {
     "UNION": (_UNION, exp.Union),
@@ -29,7 +28,7 @@ _AFTER_STREAM = ("TABLESAMPLE", "SAMPLE", "PIVOT", "UNPIVOT", "MATCH_RECOGNIZE",
 _AT_THE_END = ("QUALIFY", "OFFSET", "FETCH", "INTO", "FOR", "LOCK", "SAMPLE", "USING", "MINUS")
 _CLAUSES = ("WITH", "FADE", "WINDOW", "BUDGET", "LIMIT", "PREFERENCE")
 _NO_ALIAS = frozenset((*SETS, *_CLAUSES, *_JOINS, *_AFTER_STREAM, *_AT_THE_END))
-"""Words that mean something else after the name of a stream; after AS they may be its alias."""
+"""Words that are not an alias after a stream's name, except after AS."""
 
 _PLAIN = {"FROM": "FROM", "WHERE": "WHERE", "GROUP": "GROUP BY", "HAVING": "HAVING", "ORDER": "ORDER BY"}
 _NAMES = {
@@ -40,10 +39,8 @@ _NAMES = {
 
 
 class Queries(Calls):
-    """Reads one query at a time."""
-
     def combined(self, floor: int = _UNION) -> exp.Expression:
-        """Reads SELECTs and what stands between them, from left to right; INTERSECT binds tighter than the others."""
+        """Queries and set operators, left to right; INTERSECT binds tighter than the others."""
         start = self.start
         left = self.branch()
         while self.word in SETS and SETS[self.word][0] >= floor:
@@ -59,7 +56,7 @@ class Queries(Calls):
         return left
 
     def branch(self) -> exp.Expression:
-        """Reads one SELECT, or queries in parentheses."""
+        """One SELECT, or a query in parentheses."""
         start = self.start
         if self.take("("):
             self.inside()
@@ -76,7 +73,7 @@ class Queries(Calls):
         return placed(self.select(), start)
 
     def select(self) -> exp.Expression:
-        """Reads a query: its clauses in SQL's order, then ours in any order."""
+        """A SELECT: SQL's clauses in their order, then ours in any order."""
         start = self.advance().start
         word, distinct = self.start, False
         if self.word == "ALL":
@@ -122,7 +119,6 @@ class Queries(Calls):
         return node
 
     def subquery(self) -> exp.Expression:
-        """Reads the one SELECT inside of EXISTS."""
         start, preferring = self.start, self.preferring
         if self.word == "WITH":
             self.refuse("WITH before a query (a common table expression)")
@@ -136,14 +132,13 @@ class Queries(Calls):
         return node
 
     def several(self, one: Callable[[], T]) -> list[T]:
-        """Reads one or more, between commas."""
         found = [one()]
         while self.take(","):
             found.append(one())
         return found
 
     def projection(self) -> exp.Expression:
-        """Reads one item of the select list: `*`, `stream.*`, or an expression with or without a name."""
+        """An item of the select list: `*`, `stream.*`, or an expression with an optional name."""
         start = self.start
         if self.take("*"):
             self.refuse_star()
@@ -169,7 +164,6 @@ class Queries(Calls):
             self.fail(BadSyntax, "* has no other name")
 
     def sources(self, args: dict[str, object]) -> None:
-        """Reads FROM and one or two streams."""
         place = self.advance().start
         args["from_"] = placed(exp.From(this=self.stream()), place)
         joins: list[exp.Expression] = []
@@ -191,7 +185,7 @@ class Queries(Calls):
             args["joins"] = joins
 
     def joined(self) -> bool:
-        """Whether a JOIN comes; then the word is read. Only the inner join is one."""
+        """Whether an inner join follows; if so, consumes its keywords."""
         if self.word in _JOINS:
             words = [self.peek(i) for i in range(3)]
             self.refuse(" ".join(words[: words.index("JOIN") + 1]) if "JOIN" in words else self.word)
@@ -201,7 +195,6 @@ class Queries(Calls):
         return self.take("JOIN")
 
     def stream(self) -> exp.Table:
-        """Reads the name of a stream in FROM, and its alias."""
         start = self.start
         if self.word == "(":
             self.refuse("a subquery" if self.peek() in ("SELECT", "WITH", "VALUES", "FROM") else "( ) in FROM")
@@ -228,7 +221,6 @@ class Queries(Calls):
         return placed(node, start)
 
     def group(self) -> exp.Group:
-        """Reads what follows GROUP."""
         self.expect("BY")
         if self.word in ("ALL", "DISTINCT"):
             self.refuse(f"GROUP BY {self.word}")
@@ -243,14 +235,13 @@ class Queries(Calls):
         return node
 
     def order(self) -> exp.Order:
-        """Reads what follows ORDER."""
         self.expect("BY")
         if self.word == "ALL":
             self.refuse("ORDER BY ALL")
         return exp.Order(expressions=self.several(self.ordered))
 
     def ordered(self) -> exp.Expression:
-        """Reads one item of ORDER BY. Nulls come last unless NULLS FIRST is said, whichever the direction."""
+        """An item of ORDER BY. Nulls are last unless NULLS FIRST is given, in either direction."""
         start = self.start
         node = self.expression()
         if self.word == "USING":
@@ -278,7 +269,7 @@ class Queries(Calls):
     # --- our clauses ----------------------------------------------------------------------------------------------
 
     def clause(self, args: dict[str, object]) -> bool:
-        """Reads one of PREFERENCE, FADE FACTOR, WINDOW, BUDGET, ERROR and LIMIT, each at most once, if one comes."""
+        """PREFERENCE, FADE FACTOR, WINDOW, BUDGET, ERROR or LIMIT, each at most once; False if none follows."""
         start, word, following = self.start, self.word, self.peek()
         if word == "WITH":
             key = {"PREFERENCE": "preference", "ERROR": "target"}.get(following)
@@ -307,7 +298,6 @@ class Queries(Calls):
         return True
 
     def preference(self) -> exp.Expression:
-        """Reads what follows WITH PREFERENCE."""
         direction = "DESC"
         if self.word in ("ASC", "DESC") or (self.word == "WEIGHTED" and self.weighs()):
             direction = keyword(self.advance().text)
@@ -319,19 +309,17 @@ class Queries(Calls):
         return nodes.Preference(direction=direction, expressions=expressions)
 
     def weighs(self) -> bool:
-        """Whether the next word is the direction, and no column of that name: then an expression must follow."""
+        """Whether WEIGHTED is the direction, not a column: then an expression must follow."""
         if self.peek() == "NOT":
             return self.peek(2) not in MATCHES
         return self.operand_follows() or self.peek() in ("(", "-", ";", END)
 
     def target(self) -> exp.Expression:
-        """Reads what follows WITH ERROR."""
         error = self.number("a number after ERROR")
         confidence = self.number("a number after CONFIDENCE") if self.take("CONFIDENCE") else None
         return nodes.ErrorTarget(error=error, confidence=confidence)
 
     def limit(self) -> exp.Expression:
-        """Reads what follows LIMIT."""
         if self.word in ("ALL", "NULL", "("):
             self.refuse("LIMIT ALL" if self.word == "ALL" else "LIMIT of an expression")
         node = exp.Limit(expression=self.number("a number after LIMIT"))

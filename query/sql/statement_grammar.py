@@ -16,10 +16,8 @@ _CONSTRAINTS = ("UNIQUE", "FOREIGN", "CHECK", "CONSTRAINT", "EXCLUDE", "INDEX", 
 
 
 class Statements(TableChanges):
-    """Reads whole statements."""
-
     def statements(self) -> list[exp.Expression]:
-        """Reads all statements, between semicolons; empty ones are left out."""
+        """All statements, separated by semicolons; empty ones are skipped."""
         found: list[exp.Expression] = []
         while True:
             while self.take(";"):
@@ -29,7 +27,6 @@ class Statements(TableChanges):
             found.append(self.statement())
 
     def statement(self) -> exp.Expression:
-        """Reads one statement, up to its semicolon or the end."""
         start = self.start
         readers: dict[str, Callable[[], exp.Expression]] = {
             "SELECT": self.combined,
@@ -58,7 +55,6 @@ class Statements(TableChanges):
         return node
 
     def refuse_with(self) -> None:
-        """Fails at a query that begins with others."""
         if self.word == "WITH":
             self.refuse("WITH before a query (a common table expression)")
 
@@ -83,7 +79,6 @@ class Statements(TableChanges):
         return self.take_all("IF", "NOT", "EXISTS")
 
     def create_stream(self) -> exp.Expression:
-        """Reads what follows CREATE STREAM."""
         exists, name = self.if_not_exists(), self.name("the name of a stream")
         self.expect("(", "and the columns")
         columns = self.several(self.column_definition)
@@ -118,7 +113,6 @@ class Statements(TableChanges):
         return placed(node, name.meta["start"])
 
     def create_table(self) -> exp.Expression:
-        """Reads what follows CREATE TABLE."""
         exists, name = self.if_not_exists(), self.name("the name of a table")
         if self.word in ("AS", "LIKE"):
             self.refuse(f"CREATE TABLE ... {self.word}")
@@ -144,7 +138,6 @@ class Statements(TableChanges):
         return nodes.CreateTable(this=name, exists=exists, columns=columns, key=keys[0], retroactive=retroactive)
 
     def table_part(self, columns: list[exp.Expression], keys: list[exp.Identifier]) -> None:
-        """Reads one column of a table, or which of them is its primary key."""
         place, primary = self.start, self.take_all("PRIMARY", "KEY")
         if primary:
             self.expect("(", "and a column")
@@ -169,7 +162,6 @@ class Statements(TableChanges):
             keys.append(key)
 
     def create_summary(self) -> exp.Expression:
-        """Reads what follows CREATE SUMMARY."""
         exists, name = self.if_not_exists(), self.name("the name of a summary")
         self.expect("ON", "and a stream")
         stream = self.name("the name of a stream")
@@ -212,7 +204,7 @@ class Statements(TableChanges):
         return placed(exp.Var(this=word.lower() if word.isascii() else word), start)
 
     def once(self, given: dict[str, object], key: str, clause: str) -> None:
-        """Fails if this clause was read before."""
+        """Fails if this clause was given before."""
         if key in given:
             self.misplaced(f"{clause} is given twice")
 
@@ -225,7 +217,6 @@ class Statements(TableChanges):
         return found
 
     def option(self) -> exp.Expression:
-        """Reads one `name = value`."""
         name = self.name("the name of an option")
         self.expect("=", "and a value")
         value: exp.Expression
@@ -288,7 +279,6 @@ class Statements(TableChanges):
         return nodes.Explain(this=self.query("EXPLAIN"), analyze=analyze)
 
     def query(self, what: str) -> exp.Expression:
-        """Reads the query inside of another statement."""
         start = self.start
         self.refuse_with()
         if self.word in OTHER_STATEMENTS or self.word in _OTHERS:

@@ -1,4 +1,4 @@
-"""A place in the tokens of a text: what the whole grammar stands on."""
+"""A cursor over tokens: the base of the grammar."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from promising.query.sql.words import RESERVED, keyword
 
 E = TypeVar("E", bound=exp.Expression)
 
-DEEPEST = 64
-"""Levels that a tree may have, and parentheses and calls inside one another."""
+DEEPEST = 64  # maximum height of a tree, and nesting of parentheses and calls
 
 NUMBER, STRING, QUOTED, HINT, END = "0", "'", '"', "/*+", ""
-"""What `word` says where the token is no word and no sign."""
+"""Values of `word` for tokens that are neither words nor signs."""
 
 _PLACES = {TokenType.NUMBER: NUMBER, TokenType.STRING: STRING, TokenType.IDENTIFIER: QUOTED}
 
 
 def placed(node: E, start: int) -> E:
-    """The node, with the place where its text begins."""
+    """Records where the text of a node begins."""
     node.meta["start"] = start
     return node
 
 
 class TokenCursor:
-    """Reads tokens one by one. `word` is the next one: a word in upper case, a sign, or what kind of literal it is."""
+    """`word` is the next token: a word in upper case, a sign, or the kind of a literal."""
 
     def __init__(self, tokens: list[Token], sql: str) -> None:
         self.sql = sql
@@ -41,16 +40,14 @@ class TokenCursor:
 
     @property
     def start(self) -> int:
-        """Where the next token begins."""
         return self.tokens[self.at].start
 
     def peek(self, ahead: int = 1) -> str:
-        """The word after the next one."""
         at = self.at + ahead
         return self.words[at] if at < len(self.words) else END
 
     def advance(self) -> Token:
-        """Reads the next token; the end is never passed."""
+        """Consumes and returns the next token; never passes the end."""
         token = self.tokens[self.at]
         if self.word != END:
             self.at += 1
@@ -58,14 +55,14 @@ class TokenCursor:
         return token
 
     def take(self, word: str) -> bool:
-        """Whether the next word is this one; then it is read."""
+        """Consumes this word if it is next; returns whether it was."""
         if self.word != word:
             return False
         self.advance()
         return True
 
     def take_all(self, *words: str) -> bool:
-        """Whether these words come next; then they are read."""
+        """Consumes these words if they are next; returns whether they were."""
         if any(self.peek(i) != word for i, word in enumerate(words)):
             return False
         for _ in words:
@@ -73,7 +70,7 @@ class TokenCursor:
         return True
 
     def expect(self, word: str, more: str = "") -> Token:
-        """Reads this word, or fails for want of it and of what comes after it."""
+        """Consumes this word, or fails; `more` completes the message."""
         if self.word != word:
             self.unexpected(f"{word} {more}".rstrip())
         return self.advance()
@@ -82,11 +79,10 @@ class TokenCursor:
         return self.tokens[self.at].token_type is TokenType.VAR
 
     def at_name(self) -> bool:
-        """Whether the next token can be a name: a quoted one, or a word that is not reserved."""
+        """Whether the next token can be a name: quoted, or a word that is not reserved."""
         return self.word == QUOTED or (self.word not in RESERVED and self.is_word())
 
     def name(self, what: str) -> exp.Identifier:
-        """Reads a name."""
         if not self.at_name():
             if self.is_word():
                 self.fail(BadSyntax, f'{self.word} is a reserved word; as {what} write it in quotes: "{self.shown()}"')
@@ -94,31 +90,30 @@ class TokenCursor:
         return self.identifier()
 
     def identifier(self) -> exp.Identifier:
-        """Takes the next token as a name, whatever word it is."""
+        """The next token as a name, even if reserved."""
         token = self.advance()
         node = exp.Identifier(this=token.text, quoted=token.token_type is TokenType.IDENTIFIER)
         node.meta.update(line=token.line, col=token.col, start=token.start, end=token.end)
         return node
 
     def shown(self) -> str:
-        """The next token as it was written, shortened."""
+        """The next token as written, truncated."""
         token = self.tokens[self.at]
         text = self.sql[token.start : token.end + 1]
         return text if len(text) <= 30 else text[:27] + "..."
 
     def unexpected(self, wanted: str) -> NoReturn:
-        """Fails at the next token, for want of something else."""
+        """Fails at the next token, where `wanted` was expected."""
         if self.word == HINT:
             self.refuse("a hint")
         found = "the end" if self.word == END else self.shown()
         self.fail(BadSyntax, f"expected {wanted}, found {found}")
 
     def refuse(self, construct: str, start: int | None = None) -> NoReturn:
-        """Fails because this is understood but not offered."""
+        """Fails because the construct is recognized but not supported."""
         self.fail(Unsupported, f"{construct} is not supported", start)
 
     def misplaced(self, message: str, start: int | None = None) -> NoReturn:
-        """Fails because a clause is wrong as it stands."""
         self.fail(BadClause, message, start)
 
     def fail(self, kind: type[StatementError], message: str, start: int | None = None) -> NoReturn:

@@ -1,7 +1,7 @@
-"""From text to tokens.
+"""Splits text into tokens.
 
-Words are not told apart here: nearly every keyword may also be a name, and only the grammar knows. A character that
-no statement can have, and a string or a comment without an end, is BadSyntax at its place.
+Keywords are not classified here: nearly all may also be names, which only the grammar can decide. Invalid characters
+and unterminated strings and comments raise BadSyntax with their position.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from sqlglot.tokens import Tokenizer
 from promising.errors import BadSyntax
 
 LONGEST_TEXT = 100_000
-LONGEST_NUMBER = 400
-"""Characters: the largest double has 309 digits, and Python itself refuses to read thousands."""
+LONGEST_NUMBER = 400  # in characters: the largest double has 309 digits, and Python refuses to parse thousands
 
 _TOKEN = re.compile(
     r"""
@@ -37,13 +36,13 @@ _KINDS = {
     "number": TokenType.NUMBER,
     "string": TokenType.STRING,
     "quoted": TokenType.IDENTIFIER,
-    # The grammar reads signs by their text; that they are signs is all their type says.
+    # The grammar reads signs by their text, so they share one type.
     "sign": TokenType.UNKNOWN,
 }
 
 
 def scan(sql: str) -> list[Token]:
-    """The tokens of a text, in O(length). Comments are left out, except that `/*+` gives a HINT."""
+    """The tokens of a text, in O(length). Comments are skipped, except that `/*+` gives a HINT."""
     if len(sql) > LONGEST_TEXT:
         raise BadSyntax(f"a text of {len(sql)} characters; at most {LONGEST_TEXT} are read")
     if not sql.isascii() and (bad := _SURROGATE.search(sql)):
@@ -81,7 +80,7 @@ def scan(sql: str) -> list[Token]:
 
 
 def _comment_end(sql: str, start: int) -> int:
-    """Where the comment ends that starts here; comments nest."""
+    """Where the comment that starts here ends; comments nest."""
     depth, at = 1, start + 2
     while depth:
         stop = sql.find("*/", at)
@@ -93,7 +92,6 @@ def _comment_end(sql: str, start: int) -> int:
 
 
 def _run(sql: str, start: int) -> str:
-    """The letters and digits that hang together from here on, shortened if they are many."""
     end = start
     while end < len(sql) and end < start + 40 and (sql[end].isalnum() or sql[end] in "._"):
         end += 1
@@ -101,7 +99,6 @@ def _run(sql: str, start: int) -> str:
 
 
 def _stray(sql: str, at: int) -> BadSyntax:
-    """What is wrong where no token begins."""
     char = sql[at]
     if char == "'":
         return BadSyntax("a string without an end", sql, at)
@@ -112,7 +109,5 @@ def _stray(sql: str, at: int) -> BadSyntax:
 
 
 class PromisingTokenizer(Tokenizer):
-    """The same tokens, where sqlglot asks for them."""
-
     def tokenize(self, sql: str) -> list[Token]:
         return scan(sql)

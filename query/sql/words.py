@@ -1,4 +1,4 @@
-"""The words of the language: which are reserved, and which name units, types and functions."""
+"""Words of the dialect: reserved words, units, types and functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 def keyword(text: str) -> str:
-    """The keyword that a word would be. Only ASCII letters make keywords: 'ſ' and 'ı' are S and I in upper case."""
+    """The word in upper case if it is ASCII: upper() would turn 'ſ' and 'ı' into S and I."""
     return text.upper() if text.isascii() else text
 
 
@@ -23,10 +23,9 @@ RESERVED = _set(
     UNION USING WHEN WHERE WITH
     """
 )
-"""Names only in quotes, or after a dot. Every other word may name a column, a stream or a summary."""
+"""Names only if quoted or after a dot. Any other word may name a column, a stream or a summary."""
 
-CALLABLE = frozenset({"LEFT", "RIGHT"})
-"""Reserved, but before a parenthesis the name of a function."""
+CALLABLE = frozenset({"LEFT", "RIGHT"})  # reserved words that are functions before a parenthesis
 
 UNITS: dict[str, str] = {
     **dict.fromkeys(("US", "USEC", "USECS", "MICROSECOND", "MICROSECONDS"), "MICROSECOND"),
@@ -44,7 +43,7 @@ OTHER_UNITS = _set(
     MILLENNIUM MILLENNIA
     """
 )
-"""Units that people write and we refuse: they have no fixed length, or none that we can keep."""
+"""Units that are refused by name: their length varies, or is below our resolution."""
 
 TYPES: dict[str, exp.DType] = {
     **dict.fromkeys(("TINYINT", "INT1"), exp.DType.TINYINT),
@@ -61,7 +60,7 @@ TYPES: dict[str, exp.DType] = {
 }
 
 LITERALS = _set("DATE TIME DATETIME TIMESTAMPTZ TIMETZ JSON UUID DECIMAL INT BIGINT DOUBLE BOOLEAN N E X B")
-"""Words that other systems put before a string to say its type, or how it is written."""
+"""Words that other systems put before a string to declare its type or notation."""
 
 OTHER_STATEMENTS = _set(
     """
@@ -71,30 +70,28 @@ OTHER_STATEMENTS = _set(
     USE VACUUM VALUES
     """
 )
-"""First words of statements that other systems have: refused by name."""
+"""First words of statements of other systems, which are refused by name."""
 
 
 @dataclass(frozen=True)
 class CallForm:
-    """How a function is written: its name, the node, the node's arguments in order, how many are needed."""
+    """A function: its name, node, the node's arguments in order, and how many are required."""
 
     name: str
     node: type[exp.Expression]
     args: tuple[str, ...] = ("this",)
     least: int = 1
-    rest: str | None = None
-    """The list that takes all further arguments."""
+    rest: str | None = None  # the argument that takes the list of all further ones
 
     @property
     def takes(self) -> str:
-        """How many arguments, in words."""
         most = max(len(self.args), self.least)
         count = f"at least {self.least}" if self.rest else f"{self.least} or {most}" if self.least < most else f"{most}"
         return f"{count} argument{'' if count.endswith('1') else 's'}"
 
 
 CALLS: tuple[CallForm, ...] = (
-    # Aggregates. count, which also takes * and DISTINCT, has a form of its own.
+    # Aggregates. count, which also takes * and DISTINCT, is parsed separately.
     CallForm("sum", exp.Sum),
     CallForm("avg", exp.Avg),
     CallForm("min", exp.Min),
@@ -135,7 +132,7 @@ CALLS: tuple[CallForm, ...] = (
     CallForm("minute", exp.Minute),
     CallForm("second", exp.Second),
 )
-"""The functions that have a node of their own. Any other name gives an `exp.Anonymous`: the binder knows no such."""
+"""Functions with a node of their own. Any other name gives an `exp.Anonymous`, which the binder rejects."""
 
 CALL_BY_NAME: dict[str, CallForm] = {call.name.upper(): call for call in CALLS} | {
     other: next(call for call in CALLS if call.name == name)

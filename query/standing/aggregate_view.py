@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from promising.errors import Overflow
+from promising.index.instants import NEVER
 from promising.query.aggregate.aggregates import Aggregate
 from promising.query.bound import RESULT
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW
 from promising.query.standing import plan
-from promising.query.standing.deltas import NEVER, Ids, Mode
+from promising.query.standing.deltas import Ids, Mode
 from promising.query.standing.intervals import terms
 from promising.query.standing.operators.group import ONE, Told, is_column
 from promising.query.standing.range_sums import MOST_PLACES, Asked

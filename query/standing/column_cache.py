@@ -161,7 +161,7 @@ class StreamRows:
     def reach(self, names: frozenset[str], since: int) -> int:
         """Cache these columns, and arrivals dated after `since`; returns the first arrival that has all the columns."""
         with self.stream.reading() as log:
-            first = min(self._first_after(log, since), self.first)
+            first = min(log.first_after(since), self.first)
             new = names - self.names
             if first < self.first or new:
                 self._fill(log, first, new)
@@ -186,13 +186,6 @@ class StreamRows:
             column.readable = there
         self._times = times
         self._columns.update(made)
-
-    def _first_after(self, log: TupleLog, since: int) -> int:
-        """The first arrival of the first chunk that may have a tuple dated after `since`."""
-        _, _, _, latest = log.spans()
-        bases, _, _ = log.homes()
-        near = np.flatnonzero(latest > since)
-        return int(bases[near[0]]) if len(near) else log.arrived
 
     def times(self, first: int, end: int) -> NDArray[np.int64]:
         out: NDArray[np.int64] = self._times.take(np.arange(first, end)).to_numpy()

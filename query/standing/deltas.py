@@ -10,9 +10,6 @@ POS = 1  # insertion of a result
 NEG_EXP = -1  # expiry of a result; only `nta` sends it
 NEG_INV = -2  # retraction of a result before its expiry
 
-NEVER = (1 << 62) - 1
-"""When a result ends that nothing but a retraction ends."""
-
 Ids = NDArray[np.int64]  # results by the tuples they consist of: one row each, one column per leaf
 Times = NDArray[np.int64]
 Kinds = NDArray[np.int8]

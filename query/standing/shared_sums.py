@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from promising.query.standing.deltas import NEVER
+from promising.index.instants import END
 from promising.query.standing.range_sums import Asked, Ranges, Sums, Values
 
 if TYPE_CHECKING:
     from promising.query.standing.column_cache import StreamRows
 
-LONGEST = 1 << 16  # maximum arrivals of a merged run
+LONGEST_STRETCH = 1 << 16  # maximum arrivals of a merged run
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Totals:
         first = len(self._stretches)
         at = max(self._end, self._rows.first)
         while at < self._rows.end:
-            end = min(at + LONGEST, self._rows.end)
+            end = min(at + LONGEST_STRETCH, self._rows.end)
             self._stretches.append(self._folded(at, end, bound))
             at = end
         self._end = self._rows.end
@@ -132,7 +132,7 @@ class Totals:
         assert ranges is not None
         first = max(first, rows.first)  # evicted arrivals have expired
         times, unread = rows.dated(first, end)
-        if unread is None and int(times.min(initial=NEVER)) > bound:
+        if unread is None and int(times.min(initial=END)) > bound:
             sums = ranges.fold(
                 lambda name: rows.span(name, first, end),
                 end - first,
@@ -147,13 +147,13 @@ class Totals:
 
             sums = ranges.fold(left, len(live), lambda number: int(np.searchsorted(live, number - first)))
             times = times[live]
-        return _Stretch(first, end, int(times.min(initial=NEVER)), int(times.max(initial=bound)), sums)
+        return _Stretch(first, end, int(times.min(initial=END)), int(times.max(initial=bound)), sums)
 
     def _put_together(self) -> None:
         known = self._stretches
         while len(known) > 1 and 2 * (known[-1].end - known[-1].first) >= known[-2].end - known[-2].first:
             last, one = known[-1], known[-2]
-            if last.end - one.first > LONGEST or one.end != last.first:
+            if last.end - one.first > LONGEST_STRETCH or one.end != last.first:
                 break
             one.sums.join(last.sums)
             one.end = last.end

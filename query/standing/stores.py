@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.errors import NotContained
+from promising.index.instants import NEVER
 from promising.query.kernels import pages
 from promising.query.kernels import stores as kernels
 from promising.query.kernels.pages import PAGE
-from promising.query.standing.deltas import NEVER, Ids, Times
+from promising.query.standing.deltas import Ids, Times
 
 Places = NDArray[np.int32]
 

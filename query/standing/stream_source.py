@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from promising.errors import PromisingError, StorageUnavailable
 from promising.index import Stream
+from promising.index.instants import BEGINNING, NEVER
 from promising.query.scalar.scope import Input
 from promising.query.standing.column_cache import StreamRows
-from promising.query.standing.deltas import NEVER
 from promising.query.standing.plan import Window
 from promising.query.standing.selections import SelectionBatch, Selections
 from promising.query.standing.shared_sums import Totals
 
-BEGINNING = -(1 << 62)
 """The time of a stream that has none yet."""
 
 LARGEST = 1 << 16  # maximum tuples of a merged batch

@@ -11,19 +11,20 @@ import numpy as np
 import pyarrow as pa
 
 from promising.errors import InternalError, PromisingError, Unsupported
+from promising.index.instants import BEGINNING, NEVER
 from promising.index.table import Table
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW
 from promising.query.standing import plan
-from promising.query.standing.deltas import NEVER, POS, Counters, Ids, Mode, Times
+from promising.query.standing.deltas import POS, Counters, Ids, Mode, Times
 from promising.query.standing.labels import Label, label, view_store
 from promising.query.standing.operators.build import build
 from promising.query.standing.operators.leaf import Leaf
 from promising.query.standing.operators.step import Tick
 from promising.query.standing.operators.table_join import TableJoinNode
 from promising.query.standing.stores import store_for
-from promising.query.standing.stream_source import BEGINNING, Alike, Reader, StreamSource
+from promising.query.standing.stream_source import Alike, Reader, StreamSource
 from promising.summaries.kernels.clock import work_ns
 
 REMEMBERED = 1 << 16  # retractions stored for subscribers that resume

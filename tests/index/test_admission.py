@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from promising.errors import TooFarAhead, TooOld
 from promising.index.admission import Judged, Retention, judge
 from promising.index.geometry import Geometry
-from promising.index.schema import FARTHEST
+from promising.index.instants import FARTHEST
 from promising.index.time_text import instant
 
 TAKEN, AHEAD, OLD = "taken", "too_far_ahead", "too_old"

@@ -98,7 +98,7 @@ def test_stale_code_is_found(tree, spoil: Callable[[Path], None]):
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
-        ("common", "  // The best guess.\n", "", "should have a non-empty comment"),
+        ("common", "  // The estimate.\n", "", "should have a non-empty comment"),
         ("common", "CUT_UNSPECIFIED = 0", "CUT_NOTHING = 0", "_UNSPECIFIED"),
         ("common", "double value = 1;", "double bestGuess = 1;", "lower_snake_case"),
         ("common", "double value = 1;", "double   value = 1;", "-  double   value = 1;"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from sqlglot import exp
 
 import promising.query.bulk_selections
 from promising.errors import DivisionByZero, NoSuchName, Unsupported
@@ -67,14 +68,14 @@ def rows(table: pa.Table) -> Counter[Row]:
 def shared_by(session: Session, statements: list[str]) -> int:
     """How many of the answers come from a shared reading; checks that all are as they are one by one."""
     asked: list[str] = []
-    alone = session.query
+    alone = session._answer
 
-    def counted(sql: str) -> Answer:
+    def counted(node: exp.Expression, sql: str, *how: Any) -> Answer:
         asked.append(sql)
-        return alone(sql)
+        return alone(node, sql, *how)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "query", counted)
+        patch.setattr(session, "_answer", counted)
         found = session.query_many(statements)
     assert len(found) == len(statements)
     for sql, table in zip(statements, found, strict=True):

@@ -254,7 +254,7 @@ def test_what_went_cold_since_is_fetched(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_fetch_gives_slices(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(promising.index.log, "CHUNK", 64)
-    monkeypatch.setattr("promising.query.scan_planner.FETCHED", 40)
+    monkeypatch.setattr("promising.index.arrivals.FETCHED", 40)
     session = Session(clock=lambda: 1 << 60, seed=1)
     stream(session, "a")
     grow(session, "a", random.Random(1), 0, 300, 0, 9)

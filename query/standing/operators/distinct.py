@@ -4,13 +4,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from promising.index.instants import BEGINNING
 from promising.query.kernels.standing_join import admit
 from promising.query.standing.deltas import NEG_EXP, POS, Deltas, Ids, Mode, nothing
 from promising.query.standing.operators.entry_store import LEAST, Coder, Codes, Entries, slot_width
 from promising.query.standing.operators.multiplicity import NO_ENDS, Counted
 from promising.query.standing.operators.step import Step, Tick, rows_of, split, told
 
-NOT_YET = -(1 << 62)  # the end of a spare that is none
+NOT_YET = BEGINNING  # the end of a spare that is none
 
 
 class DistinctNode(Step):

@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
+from promising.index.instants import NEVER
 from promising.query.aggregate.grouping import GroupKeys, GroupTable
 from promising.query.kernels import entries as kernels
-from promising.query.kernels.entries import CODE, COUNT, FIELDS, FREE, METAS, NOTE, SHIFT, SLOT, TOP
+from promising.query.kernels.entries import CODE, COUNT, ENDLESS, FIELDS, FREE, METAS, NOTE, SHIFT, SLOT, TOP
 from promising.query.scalar.types import Kind
 from promising.query.standing.deltas import Ids, Times
 
@@ -48,6 +49,7 @@ class Entries:
         self._index: NDArray[np.int32] = np.zeros(2 * LEAST if indexed else 0, np.int32)
         self._meta: NDArray[np.int64] = np.zeros(METAS, np.int64)
         self._meta[FREE], self._meta[SLOT], self._meta[SHIFT] = -1, ANY_SLOT, slot.bit_length() - 1
+        self._meta[ENDLESS] = NEVER
         self.extras: list[NDArray[np.generic]] = []  # additional values of each entry, by place
         self.codes(LEAST)
 

@@ -7,19 +7,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from promising.index.instants import BEGINNING, NEVER
 from promising.query.aggregate.aggregates import Aggregate
 from promising.query.aggregate.arrow_memory import present, raw
 from promising.query.bound import RESULT
 from promising.query.scalar.compiled import ColumnFrame, Compiled
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW, Kind
-from promising.query.standing.deltas import NEG_INV, NEVER, POS, Deltas, Ids, Mode
+from promising.query.standing.deltas import NEG_INV, POS, Deltas, Ids, Mode
 from promising.query.standing.operators.entry_store import LEAST, Coder, Codes, Entries, Places, slot_width
 from promising.query.standing.operators.multiplicity import NO_ENDS
 from promising.query.standing.operators.running_aggregates import Argument, Running, grown, kept_up, running, worked_out
 from promising.query.standing.operators.step import Body, Step, Tick, rows_of, split, told, truth
 
-BEGINNING = -(1 << 62)
 """A time at which nothing has ended: that of a group over nothing, where no time was told yet."""
 
 ONE: Codes = np.zeros(1, np.int32)

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from promising.query.standing.deltas import NEG_EXP, NEVER, POS, Deltas, Mode, Times, joined, nothing
+from promising.index.instants import NEVER
+from promising.query.standing.deltas import NEG_EXP, POS, Deltas, Mode, Times, joined, nothing
 from promising.query.standing.operators.entry_store import Entries, slot_width
 from promising.query.standing.operators.step import Body, Rows, Tick, handed, rows_of
 

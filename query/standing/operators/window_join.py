@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.index.instants import BEGINNING
 from promising.query.kernels import windows as kernels
 from promising.query.kernels.windows import FIELDS, LATEST, METAS, ORDERED, START, STOP
 from promising.query.scalar.compiled import Compiled
-from promising.query.standing.deltas import NEVER, POS, Deltas, Ids, Times
+from promising.query.standing.deltas import POS, Deltas, Ids, Times
 from promising.query.standing.operators.entry_store import Coder, Codes
 from promising.query.standing.operators.leaf import Leaf
 from promising.query.standing.operators.step import Body, Tick, chosen, missing, rows_of, told
@@ -32,7 +33,7 @@ class JoinWindow:
         self.codes: Codes = np.empty(LEAST, np.int32)
         self.heads = _longer(np.empty((0, 2), np.int64), LEAST)
         self.meta: NDArray[np.int64] = np.zeros(METAS, np.int64)
-        self.meta[LATEST], self.meta[ORDERED] = -NEVER, 1
+        self.meta[LATEST], self.meta[ORDERED] = BEGINNING, 1
 
     def __len__(self) -> int:
         return int(self.meta[STOP] - self.meta[START])

@@ -224,7 +224,7 @@ def test_a_closed_session_says_so():
 
 @pytest.fixture
 def flaky(monkeypatch: pytest.MonkeyPatch) -> Iterator[Flaky]:
-    monkeypatch.setattr("promising.client.retries.SHORTEST", 0.001)
+    monkeypatch.setattr("promising.client.retries.SHORTEST_WAIT", 0.001)
     made = flaky_service()
     made.session.execute("CREATE STREAM s (ts TIMESTAMP, n INT) TIMESTAMP BY ts")
     yield made

@@ -87,7 +87,7 @@ class Loading(Flaky):
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Loading:
-    monkeypatch.setattr("promising.client.retries.SHORTEST", 0.001)
+    monkeypatch.setattr("promising.client.retries.SHORTEST_WAIT", 0.001)
     return Loading()  # type: ignore[abstract]  # calls that no test makes are left out
 
 

@@ -34,7 +34,7 @@ GONE = Unavailable("not now")
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("promising.client.retries.SHORTEST", 0.001)
+    monkeypatch.setattr("promising.client.retries.SHORTEST_WAIT", 0.001)
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ def test_nobody_there():
 
 
 def test_pauses_grow_and_end(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("promising.client.retries.SHORTEST", 0.1)
+    monkeypatch.setattr("promising.client.retries.SHORTEST_WAIT", 0.1)
     retries = Retries(9, random.Random(1))
     pauses = [retries.pause(tries, GONE) for tries in range(1, 11)]
     assert pauses[9] is None

@@ -247,7 +247,7 @@ def test_connections_that_break_again_and_again_lose_nothing_and_repeat_nothing(
 
 
 def test_while_there_is_no_connection_it_says_so_and_tries_for_as_long_as_it_takes(monkeypatch):
-    monkeypatch.setattr("promising.client.retries.SHORTEST", 0.001)
+    monkeypatch.setattr("promising.client.retries.SHORTEST_WAIT", 0.001)
     with (
         served("q") as (target, engine),
         Proxy(target) as proxy,

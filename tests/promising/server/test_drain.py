@@ -180,14 +180,14 @@ def test_a_query_that_does_not_sends_what_it_has_and_can_go_on(sql, monkeypatch)
 def test_a_statement_under_way_is_carried_out(monkeypatch):
     session = stocked()
     begun, go = threading.Event(), threading.Event()
-    execute = session.execute
+    execute = session.execute_parsed
 
-    def slowly(sql):
+    def slowly(node, sql):
         begun.set()
         assert go.wait(WAIT)
-        return execute(sql)
+        return execute(node, sql)
 
-    monkeypatch.setattr(session, "execute", slowly)
+    monkeypatch.setattr(session, "execute_parsed", slowly)
 
     async def body(remote):
         sql = CREATE.replace("STREAM s", "STREAM t")

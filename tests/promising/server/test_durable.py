@@ -409,7 +409,7 @@ def test_a_sync_that_fails_acknowledges_nothing_and_loses_nothing(tmp_path):
 
 @pytest.mark.parametrize("mood", ["full", "failing"])
 def test_a_client_goes_on_when_the_disk_does(tmp_path, monkeypatch, mood):
-    monkeypatch.setattr("promising.client.retries.LONGEST", 0.1)
+    monkeypatch.setattr("promising.client.retries.LONGEST_WAIT", 0.1)
     disk = Moody()
     with kept(tmp_path / "data", disk) as kept_session, running(session=kept_session) as target:
         with promising.connect(target, retries=1000) as session:

@@ -7,11 +7,11 @@ import pytest
 
 import promising
 from promising.errors import DivisionByZero, InternalError, NoSuchName, Unsupported
+from promising.index.instants import BEGINNING
 from promising.query import Session
 from promising.query.standing.deltas import Mode
 from promising.query.standing.engine import Engine
 from promising.query.standing.operators.distinct import DistinctNode
-from promising.query.standing.stream_source import BEGINNING
 from tests.query.standing.sessions import SECOND, START, create, fill, items, put, rows
 
 # --- time ------------------------------------------------------------------------------------------------------------

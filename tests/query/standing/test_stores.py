@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from promising.errors import NotContained
-from promising.query.standing.deltas import NEVER
+from promising.index.instants import NEVER
 from promising.query.standing.stores import Calendar, HashStore, IndexedCalendar, Ring, ScanStore, Store, store_for
 from tests.tiers import examples
 

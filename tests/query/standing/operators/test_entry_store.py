@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from promising.query.standing.deltas import NEVER
+from promising.index.instants import NEVER
 from promising.query.standing.operators.entry_store import LEAST, Coder, Entries
 from tests.tiers import examples
 
