@@ -1,4 +1,4 @@
-"""The tuples of a stream by their number of arrival."""
+"""The tuples of a stream by arrival number."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,13 @@ import pyarrow as pa
 from promising.errors import BadQuestion, TokenExpired
 from promising.index.stream import Stream
 
-FETCHED = 1 << 14  # tuples read while a stream is kept still
+FETCHED = 1 << 14  # tuples read under one lock of the stream
 
 
 def fetch(stream: Stream, first: int, last: int, columns: list[str]) -> Iterator[pa.Table]:
-    """The tuples that arrived as number `first` up to `last`, not included, in order of arrival.
+    """The tuples from arrival `first` up to `last`, exclusive, in order of arrival.
 
-    In slices, between which the stream goes on. Those that went cold meanwhile are read from disk; once one has been
-    let go of, TokenExpired says so.
+    The stream advances between slices. Tuples that become cold are read from disk; an evicted one raises TokenExpired.
     """
     if not columns:
         raise BadQuestion("no columns are asked for")

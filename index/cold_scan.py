@@ -1,7 +1,7 @@
-"""Where the tuples of a snapshot lie, for somebody else to read: row groups of cold files, and chunks in memory.
+"""The location of a snapshot's tuples, for an external reader: row groups of cold files, and chunks in memory.
 
-What can have no tuple in the ranges given is left out: chunks by their bounds of time, row groups by the statistics of
-the file's footer. Of the rest, rows can be marked, and only what has one of them is wanted.
+Chunks are pruned by their time bounds, row groups by the statistics of the footer. After `mark`, only those with a
+marked row are wanted.
 """
 
 import os
@@ -19,7 +19,7 @@ from promising.index.snapshot import Rows, Snapshot
 from promising.index.storage.cold import Cold
 from promising.index.storage.cold_file import Footer, Run
 
-CLASSES = 8  # of row groups that are about as promising, in one file
+CLASSES = 8  # classes of row groups in one file, by promise
 
 Weights = NDArray[np.float64]
 Marks = NDArray[np.bool_]
@@ -27,25 +27,24 @@ Marks = NDArray[np.bool_]
 
 @dataclass
 class _File:
-    """A run that may hold tuples of the answer. By group: bytes of the columns asked for, whether times cross a border
-    of the snapshot, whether the group is wanted, and the share of the output that its tuples take part in."""
+    """A run that may hold tuples of the answer. By group: bytes of the requested columns, whether times cross the
+    snapshot's border, whether it is wanted, and the fraction of the output that involves its tuples.
+    """
 
     run: int
     path: str
     entry: dict[str, Any]
     sizes: NDArray[np.int64]
-    times: NDArray[np.int64]
-    """Bytes of the time column."""
+    times: NDArray[np.int64]  # bytes of the time column
     crosses: Marks
     wanted: Marks
     promise: Weights
 
 
 class ColdScan:
-    """The chunks of a snapshot as they stood, and what of them is wanted: at first all that can have tuples in range.
+    """The chunks of a snapshot, and which are wanted: at first all that can have tuples in range.
 
-    ranges: by column of whole numbers or times, the least and the greatest value that matter. columns: those that are
-    to be read.
+    ranges: the least and greatest relevant value, by integer or time column. columns: those to read.
     """
 
     def __init__(self, snapshot: Snapshot, ranges: Mapping[str, tuple[int, int]], columns: Iterable[str]) -> None:
@@ -62,7 +61,7 @@ class ColdScan:
             self._cold = log.reader if isinstance(log.reader, Cold) else None
             self._chunk = log.chunk
             self._slots = np.full(log.capacity // log.chunk, -1, np.int64)
-        if self._cold is None:  # cold tuples are nowhere that others could read
+        if self._cold is None:  # no cold storage that others could read
             runs = np.full_like(runs, -1)
         old = bases < snapshot.until
         near = old & (latest >= low) & (earliest <= high)
@@ -75,7 +74,6 @@ class ColdScan:
         self._files: dict[int, _File] | None = None
 
     def also(self, column: str) -> None:
-        """One more column that is needed."""
         if column not in self._columns:
             self._columns.append(column)
             for file in () if self._files is None else self._files.values():
@@ -85,7 +83,7 @@ class ColdScan:
 
     @property
     def files(self) -> dict[int, _File]:
-        """By run, those that can have tuples in the range of time; looked at when first asked for."""
+        """By run, those that can have tuples in the time range; read on first use."""
         if self._files is None:
             self._files = {int(run): self._file(int(run)) for run in np.unique(self._runs[self._runs >= 0])}
         return self._files
@@ -95,7 +93,7 @@ class ColdScan:
         try:
             return self._cold.file(run)
         except DataDamaged:
-            with self.snapshot.holding():  # says so if it has aged out meanwhile
+            with self.snapshot.holding():  # raises if it has aged out meanwhile
                 raise
 
     def _file(self, run: int) -> _File:
@@ -115,7 +113,6 @@ class ColdScan:
         return made
 
     def _size(self, file: _File) -> None:
-        """Work out the bytes of the columns asked for."""
         _, footer = self._look(file.run)
         columns = [footer.index(name) for name in self._columns]
         time = footer.index(self._schema.time)
@@ -126,10 +123,9 @@ class ColdScan:
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def mark(self, parts: Iterable[tuple[Rows, Weights]], *, ranked: bool) -> None:
-        """Only what has one of these rows is wanted: given in parts, with the share of the output that each takes part
-        in.
+        """Narrow down to groups and chunks with one of these rows; weights: each row's fraction of the output.
 
-        ranked: whether that share matters. If not, no more parts are asked for once all is wanted.
+        ranked: whether the weights matter. If not, reading `parts` stops once everything is wanted.
         """
         self._ranked = ranked
         possible = {run: file.wanted for run, file in self.files.items()}
@@ -166,13 +162,12 @@ class ColdScan:
             file.wanted[np.unique(groups)] = True
 
     def _all(self, possible: dict[int, Marks], warm: Marks) -> bool:
-        """Whether all that is possible is wanted already."""
         return bool(self._warm[warm].all()) and all(f.wanted[possible[r]].all() for r, f in self.files.items())
 
-    # --- the outcome ---------------------------------------------------------------------------------------------
+    # --- result --------------------------------------------------------------------------------------------------
 
     def scan(self, alias: str, *, rarest: bool) -> Scan:
-        """What is wanted, the most promising first if rows were marked by rank; `rarest`: the least promising."""
+        """The scan of what is wanted, the most promising first if rows were ranked; `rarest`: the least promising."""
         snapshot, time = self.snapshot, self._schema.time
         cut = bool(self._crosses[self._warm].any()) or any(f.crosses[f.wanted].any() for f in self.files.values())
         columns = self._columns
@@ -199,7 +194,7 @@ class ColdScan:
         )
 
     def _total(self) -> tuple[int, int]:
-        """Bytes and row groups of all runs; of those that were not looked at the average."""
+        """Bytes and row groups of all runs; runs not read count as average."""
         files = list(self.files.values())
         if not files and len(self._all_runs):
             files = [self._file(int(self._all_runs[0]))]
@@ -208,7 +203,7 @@ class ColdScan:
 
 
 def _pieces(file: _File, ranked: bool) -> Iterator[Piece]:
-    """One piece, or one for each class of groups that differ much in how promising they are."""
+    """One piece, or one per class of groups with about the same promise."""
     groups = np.flatnonzero(file.wanted)
     density = file.promise[groups] / np.maximum(file.sizes[groups], 1)
     classes = np.zeros(len(groups), np.int64)
@@ -222,7 +217,7 @@ def _pieces(file: _File, ranked: bool) -> Iterator[Piece]:
 
 
 def _joined(bases: NDArray[np.int64], used: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Stretches of arrivals, those next to each other as one."""
+    """Ranges of arrivals, adjacent ones merged."""
     out: list[tuple[int, int]] = []
     for first, last in zip(bases.tolist(), (bases + used).tolist(), strict=True):
         if out and out[-1][1] == first:

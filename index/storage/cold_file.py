@@ -115,7 +115,7 @@ class Footer:
         return _range(self.meta.row_group(group).column(column))
 
     def extent(self, group: int, column: int) -> tuple[Any, Any] | None:
-        """The least and the greatest value of a column chunk, as stored; None if the file does not tell."""
+        """The least and the greatest value of a column chunk, as stored; None if the file does not have them."""
         found = self.meta.row_group(group).column(column).statistics
         return (found.min_raw, found.max_raw) if found is not None and found.has_min_max else None
 
