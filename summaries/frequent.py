@@ -10,6 +10,8 @@ from promising.summaries.adt import TOLERANCE, Estimate, Estimates, FrequencySum
 from promising.summaries.frame import Reader, block, integers
 from promising.summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys, key_list
 
+EVICTED = 2  # added to the sort of keys: error and tuples of evicted keys stand before the sketch
+
 
 class Frequent(FrequencySummary):
     """At most 0.75 * 2**lg_k keys with their counts; the rarest are evicted when it is full (Misra-Gries).
@@ -38,6 +40,9 @@ class Frequent(FrequencySummary):
         self.total = 0
         self._strings: bool | None = None
         self._sketch: Any = None
+        self._lost = self._lost_total = (
+            0  # error and tuples of sketches that had evicted all keys: DataSketches drops both
+        )
 
     def summarize(self, values: Any, counts: Any = None) -> None:
         """Count keys: integers or strings, not both."""
@@ -69,7 +74,8 @@ class Frequent(FrequencySummary):
         wanted = key_list(column)
         asked = (self._sketch.get_estimate, self._sketch.get_lower_bound, self._sketch.get_upper_bound)
         value, lower, upper = (np.array([ask(key) for key in wanted], np.float64) for ask in asked)
-        return Estimates(np.minimum(value, self.total), lower, np.minimum(upper, self.total))
+        value = np.where(lower > 0, value + self._lost, value)
+        return Estimates(np.minimum(value, self.total), lower, np.minimum(upper + self._lost, self.total))
 
     def top(self, n: int) -> list[tuple[Key, Estimate]]:
         """The `n` stored keys with the greatest upper bounds, ties by key. No other key exceeds the last bound."""
@@ -79,7 +85,11 @@ class Frequent(FrequencySummary):
             return []
         rows = self._sketch.get_frequent_items(datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES)
         rows.sort(key=lambda row: (-row[3], row[0]))
-        return [(row[0], Estimate(*(float(min(number, self.total)) for number in row[1:4]))) for row in rows[:n]]
+        made = []
+        for key, value, lower, upper in rows[:n]:
+            bounds = (value + self._lost, lower, upper + self._lost)
+            made.append((key, Estimate(*(float(min(number, self.total)) for number in bounds))))
+        return made
 
     def confidence(self) -> float:
         return float(self._error() <= TOLERANCE * self.total)
@@ -89,7 +99,7 @@ class Frequent(FrequencySummary):
         if self._sketch is None:
             return 0
         key: Key = "" if self._strings else 0
-        return int(self._sketch.get_upper_bound(key) - self._sketch.get_lower_bound(key))
+        return int(self._sketch.get_upper_bound(key) - self._sketch.get_lower_bound(key)) + self._lost
 
     def _sizes(self) -> str:
         return f"lg_k={self.lg_k}"
@@ -97,13 +107,22 @@ class Frequent(FrequencySummary):
     def _add(self, other: Self) -> None:
         if other._strings is not None:
             self._settle(other._strings)
+            lost, lost_total = other._evicted()
+            self._lost += lost
+            self._lost_total += lost_total
             self._sketch.merge(other._sketch)
 
+    def _evicted(self) -> tuple[int, int]:
+        """Error and tuples that neither merging nor the bytes of the sketch carry."""
+        return (self._error(), self.total) if self._sketch.is_empty() else (self._lost, self._lost_total)
+
     def _payload(self) -> bytes:
-        head = integers(self.lg_k, self.total, -1 if self._strings is None else int(self._strings))
         if self._strings is None:
-            return head
-        return head + block(self._sketch.serialize(*([] if self._strings else [datasketches.PyLongsSerDe()])))
+            return integers(self.lg_k, self.total, -1)
+        lost, lost_total = self._evicted()
+        head = integers(self.lg_k, self.total, self._strings + (EVICTED if lost_total else 0))
+        more = integers(lost, lost_total) if lost_total else b""
+        return head + more + block(self._sketch.serialize(*([] if self._strings else [datasketches.PyLongsSerDe()])))
 
     @classmethod
     def _read(cls, reader: Reader) -> Self:
@@ -111,6 +130,11 @@ class Frequent(FrequencySummary):
         summary: Self = empty_like(cls, lg_k)
         if strings == -1 and total == 0:
             return summary
+        if strings in (EVICTED, EVICTED + 1):
+            strings -= EVICTED
+            summary._lost, summary._lost_total = reader.integer(), reader.integer()
+            if not 0 < summary._lost <= summary._lost_total <= total:
+                raise CorruptSummary(f"an error of {summary._lost} for {summary._lost_total} of {total} tuples")
         if strings not in (0, 1):
             raise CorruptSummary(f"{total} tuples with keys of sort {strings}")
         summary.total, summary._strings, data = total, strings == 1, reader.block()
@@ -122,6 +146,6 @@ class Frequent(FrequencySummary):
             summary.top(0)  # decodes the keys
         except Exception as error:  # the key reader may raise anything
             raise CorruptSummary(f"no sketch of frequent keys: {error}") from None
-        if summary._sketch.total_weight != total:
+        if summary._sketch.total_weight + summary._lost_total != total:
             raise CorruptSummary(f"a sketch of {summary._sketch.total_weight} tuples, not of {summary!r}")
         return summary

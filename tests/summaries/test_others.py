@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from promising.errors import BadCount, BadQuestion, BadSize, NotContained, WrongType
-from promising.summaries import Distinct, Exact, Frequent, Histogram, Quantile, Sample
+from promising.summaries import Distinct, Estimate, Exact, Frequent, Histogram, Quantile, Sample, from_bytes
 
 
 def test_exact_counts_and_refuses_to_go_below_zero():
@@ -188,3 +188,32 @@ def test_sizes_that_cannot_be():
             Distinct(lg_k)
         with pytest.raises(BadSize):
             Frequent(lg_k)
+
+
+@pytest.mark.parametrize("keys", [[*range(25)], [str(n) for n in range(25)]], ids=["integers", "strings"])
+def test_bounds_hold_after_every_key_was_evicted(keys):
+    """Such a sketch counts as empty for DataSketches, which then forgets its error."""
+
+    def emptied() -> Frequent:
+        summary = Frequent(lg_k=5)
+        summary.summarize(keys)
+        assert summary.top(1) == []
+        return summary
+
+    whole = Frequent(lg_k=5)
+    whole.add(emptied())
+    again = from_bytes(whole.to_bytes())
+    assert isinstance(again, Frequent)
+    for summary in (whole, again):
+        assert summary.total == 25
+        assert summary.estimate(keys[0]) == Estimate(0.0, 0.0, 1.0)
+    again.summarize([keys[0]] * 40)
+    again.add(emptied())
+    last = from_bytes(again.to_bytes())
+    assert isinstance(last, Frequent)
+    for one in (again, last):
+        assert one.total == 90
+        found = one.estimate(keys[0])
+        assert found.lower <= 42 <= found.upper
+        assert found.lower <= found.value <= found.upper
+    assert last.estimates(keys).upper.tolist() == again.estimates(keys).upper.tolist()
