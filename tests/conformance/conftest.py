@@ -3,6 +3,7 @@ summaries and of what loaders ask a third time, over a session that keeps its da
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,10 @@ KEPT = ("test_ingest", "test_summaries", "test_packages", "test_scans")
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "opened" in metafunc.fixturenames:
-        third = metafunc.module.__name__.rpartition(".")[2] in KEPT
-        metafunc.parametrize("opened", list(WAYS) if third else ["embedded", "remote"], indirect=True)
+        ways: list[Any] = ["embedded", "remote"]
+        if metafunc.module.__name__.rpartition(".")[2] in KEPT:
+            ways.append(pytest.param("kept", marks=pytest.mark.deep("once more, over a store")))
+        metafunc.parametrize("opened", ways, indirect=True)
 
 
 @pytest.fixture

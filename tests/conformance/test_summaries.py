@@ -152,6 +152,7 @@ def test_every_zone_has_the_same_story(pair: tuple[Session, Session]):
     assert any(story.absorbed for story in told)
 
 
+@pytest.mark.deep("a service for each of many cases")
 @pytest.mark.parametrize(
     ("granularity", "zone", "kind"),
     [

@@ -484,6 +484,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.deep("damages a stream in many ways")
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_damage_is_found(kind, stream):
     assert check_stream(stream) == []

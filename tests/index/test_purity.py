@@ -93,6 +93,7 @@ def rebuilt(geometry: Geometry, options: Options, watermark: int, batch: Columns
     }
 
 
+@pytest.mark.deep("compares whole streams in many orders")
 @settings(max_examples=examples(25))
 @given(data=st.data(), shape=st.sampled_from(SHAPES), seed=st.integers(0, 1 << 32))
 def test_neither_arrival_nor_batches_nor_path_leave_a_trace(data, shape, seed):

@@ -23,6 +23,7 @@ SPANS = (0, 0.02, 0.04, 0.05, 0.05, 0.1, 0.1)
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep("many queries under many budgets")
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("preference", PREFERENCES)
 def test_rows_are_true_and_the_first_of_a_fixed_sequence(preference, structure):

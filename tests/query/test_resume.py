@@ -111,6 +111,7 @@ def arriving(made: Stores) -> Callable[[int], None]:
     return arrive
 
 
+@pytest.mark.deep("many queries, each in pieces")
 @pytest.mark.parametrize("join", [False, True])
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("preference", PREFERENCES)
@@ -225,6 +226,7 @@ def test_an_answer_whose_tuples_have_aged_out_expires():
 # --- one order -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep("many queries, each asked again")
 @pytest.mark.parametrize("window", [None, 15])
 @pytest.mark.parametrize("preference", PREFERENCES)
 def test_the_same_question_has_the_same_answer(preference, window):

@@ -105,6 +105,7 @@ def test_the_number_of_pairs_of_a_key_varies_as_in_a_simple_random_sample(prefix
         assert abs(normal(float(((counts - prefix * share) ** 2).sum()) / variance, seeds)) < LIMIT
 
 
+@pytest.mark.deep("statistics over many draws")
 @pytest.mark.parametrize(
     ("strings", "structure", "window"),
     [(True, "adaptive", None), (False, "none", None), (False, "time", 17), (True, "grid", 17), (False, "adaptive", 17)],
@@ -127,6 +128,7 @@ def test_conditions_leave_a_simple_random_sample_of_the_pairs_that_meet_them():
     assert abs(even(drawn, population, key_of(made))) < LIMIT
 
 
+@pytest.mark.deep("statistics over many draws")
 @pytest.mark.parametrize("window", [None, 17])
 @pytest.mark.parametrize("n", [100, 700])
 def test_a_weighted_selection_is_uniform_over_tuples(n, window):

@@ -1,8 +1,11 @@
 """The load that changes: every contender does the same work, and only `auto` changes its structure."""
 
+import pytest
+
 from benchmarks.paper.auto import CONTENDERS, FIXED, SECOND, phases, play
 
 
+@pytest.mark.deep("runs a figure of the paper, small")
 def test_every_phase_is_played_by_all_with_the_same_answers():
     load = phases(1)
     played = list(play(load, 8 * SECOND, seed=1))  # raises if answers differ

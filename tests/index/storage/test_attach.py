@@ -190,6 +190,7 @@ def test_live_and_loaded_and_half_of_each_are_the_same(tmp_path, durable, sort):
         first.close()
 
 
+@pytest.mark.deep("compares whole stores")
 @settings(max_examples=examples(15))
 @given(st.data())
 def test_any_mixture_is_the_same(tmp_path_factory, data):

@@ -161,6 +161,7 @@ def runs(draw):
     return types, columns, draw(small), draw(small), draw(asked)
 
 
+@pytest.mark.deep("many random runs of cold tuples")
 @settings(max_examples=examples(60))
 @given(runs())
 def test_any_run_comes_back(run):

@@ -39,6 +39,7 @@ def test_old_tuples_go_cold_and_their_files_go_in_the_end(tmp_path):
         assert check_stream(stream) == []
 
 
+@pytest.mark.deep("waits for many checkpoints")
 def test_cold_tuples_can_lie_in_an_object_store(tmp_path):
     options = StoreOptions(hot_tuples=0, run_tuples=0, checkpoint_bytes=1 << 60, cold=f"memory://cold-{os.getpid()}")
     with opened(tmp_path, options) as store:

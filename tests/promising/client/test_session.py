@@ -143,6 +143,7 @@ def passes(seconds: float) -> bool:
         return True
 
 
+@pytest.mark.deep("waits for deadlines")
 def test_a_deadline_that_passes():
     assert passes(2.0) or passes(30.0), "the first is too short for a stalled machine"
 

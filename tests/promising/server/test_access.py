@@ -221,6 +221,7 @@ def test_without_authentication_everyone_is_the_local_admin(told):
     assert serve(told, methods, use) == ["hello local"] * 3
 
 
+@pytest.mark.deep("every call, with every kind of token")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("given", ["nothing", "garbage", "unknown", "basic", "twice", "bare", "revoked"])
 def test_without_a_good_token_nothing_runs(told, tokens, kind, given):

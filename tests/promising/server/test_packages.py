@@ -92,6 +92,7 @@ def test_what_became_of_a_package_is_told_and_counted_once(attaching):
     run(body, session=session)
 
 
+@pytest.mark.deep("a service for each of many cases")
 @pytest.mark.parametrize(
     ("problem", "code"),
     [

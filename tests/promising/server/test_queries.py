@@ -139,6 +139,7 @@ def test_a_budget_that_is_cut_is_told_so_and_only_then(sql, budget, warned):
     run(body, session=much(), max_budget_seconds=0.05)
 
 
+@pytest.mark.deep("waits for deadlines")
 def test_a_deadline_cuts_the_answer_and_it_can_go_on(monkeypatch):
     near = queries._near
 
