@@ -44,6 +44,8 @@ _sources: dict[str, str] = {}
 def _remember(module: str, names: dict[str, Any]) -> None:
     if module not in _sources:
         _sources[module] = "".join(linecache.getlines(names["__file__"], names))  # works for archives
+        for imported in IMPORTED.findall(_sources[module]):  # it may have constants and no kernels
+            _remember(imported, vars(sys.modules[imported]))
 
 
 _remember(__name__, globals())
@@ -53,11 +55,11 @@ def source_digest(module: str) -> str:
     """Digest of a kernel file and all kernel files it imports, with the versions and settings that affect the code."""
     reached, found = {module, __name__}, [module, __name__]
     for name in found:
-        fresh = set(IMPORTED.findall(_sources.get(name, ""))) - reached
+        fresh = set(IMPORTED.findall(_sources[name])) - reached
         reached |= fresh
         found += fresh
     digest = hashlib.sha256(f"{sys.version}|{numba.__version__}|{config.BOUNDSCHECK}|{module}".encode())
-    for name in sorted(reached & _sources.keys()):  # other modules have no kernels
+    for name in sorted(reached):
         digest.update(name.encode() + b"\0" + _sources[name].encode() + b"\0")
     return digest.hexdigest()[:24]
 

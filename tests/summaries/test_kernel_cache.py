@@ -19,9 +19,12 @@ from promising.summaries.kernels import clock, jit
 KERNELS = Path(promising.summaries.kernels.__file__).parent
 PLACE = Path("promising/summaries/kernels")
 FILES = {
-    "leaf": """
-        from promising.summaries.kernels.jit import kernel
+    "constants": """
         STEP = 3
+    """,
+    "leaf": """
+        from promising.summaries.kernels.constants import STEP
+        from promising.summaries.kernels.jit import kernel
         @kernel("int64(int64)")
         def step(x):
             return x + STEP
@@ -60,7 +63,7 @@ def dedented(text: str) -> str:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
-    """A house of four kernel files, on the real machinery."""
+    """A house of five kernel files, on the real machinery."""
     folder = tmp_path / PLACE
     folder.mkdir(parents=True)
     for name in ("__init__", "jit", "clock"):
@@ -116,8 +119,8 @@ def test_a_change_compiles_its_file_and_its_importers_and_no_other(house: Path):
     assert names(second.keys() - first.keys()) == {"caller": 1, "above": 1}
     assert first.items() <= second.items()
 
-    leaf = house / PLACE / "leaf.py"
-    leaf.write_text(leaf.read_text().replace("STEP = 3", "STEP = 5"))
+    constants = house / PLACE / "constants.py"
+    constants.write_text(constants.read_text().replace("STEP = 3", "STEP = 5"))
     assert run(house) == "31 4" == run(house, NUMBA_DISABLE_JIT="1")
     assert names(compiled(house).keys() - second.keys()) == {"leaf": 1, "caller": 1, "above": 1}
 
@@ -125,12 +128,12 @@ def test_a_change_compiles_its_file_and_its_importers_and_no_other(house: Path):
 @pytest.mark.deep("compiles in processes of its own")
 @needs_compiler
 def test_a_file_that_changes_before_its_first_call_runs_as_it_was_imported_and_poisons_nothing(house: Path):
-    leaf = house / PLACE / "leaf.py"
+    constants = house / PLACE / "constants.py"
     changes = f"""
 from pathlib import Path
 from promising.summaries.kernels import above, apart
-leaf = Path({str(leaf)!r})
-leaf.write_text(leaf.read_text().replace("STEP = 3", "STEP = 5"))
+constants = Path({str(constants)!r})
+constants.write_text(constants.read_text().replace("STEP = 3", "STEP = 5"))
 print(above.four_times(1), apart.half(9))
 """
     assert run(house, changes) == "13 4"
