@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -78,3 +79,26 @@ def no_leaked_threads(request: pytest.FixtureRequest, caplog: pytest.LogCaptureF
             caplog.get_records(phase).clear()  # a record of an error holds on to all that was at work
     if request.node.get_closest_marker("spark") is None and (leaked := left_running(before)):
         pytest.fail(f"threads left running: {', '.join(leaked)}")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The one session that a process can have: two cores, and three more attempts for a task that fails."""
+    sql = pytest.importorskip("pyspark.sql")
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = (
+        sql.SparkSession.builder.master("local[2,4]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # much that runs once
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "Asia/Kolkata")  # nothing may depend on where the cluster stands
+        .getOrCreate()
+    )
+    yield session
+    session.stop()

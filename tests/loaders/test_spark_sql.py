@@ -2,12 +2,14 @@
 
 import math
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from promising.errors import QueryError, Unsupported
+from promising.loaders.shipping import undisturbed
 from promising.loaders.spark_expressions import TYPES, Writer
 from promising.query.scalar.expressions import compile_expression
 from promising.query.scalar.scope import Input, StreamScope
@@ -74,11 +76,17 @@ def equal(mine: Any, other: Any) -> bool:
     return type(mine) is type(other) and bool(mine == other)
 
 
+@pytest.fixture
+def session(spark: Any) -> Iterator[Any]:
+    """A session of its own, which is the active one no longer than the test."""
+    with undisturbed(spark):
+        yield spark.newSession()
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_as_the_service(seed: int, spark: Any):
+def test_as_the_service(seed: int, session: Any):
     rng = random.Random(f"spark {seed}")
     data = table(rng, 25)
-    session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.ansi.enabled", "true")
     kinds = {name: TYPES[kind] for name, kind in COLUMNS.items()}

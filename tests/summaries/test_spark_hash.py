@@ -1,16 +1,11 @@
 """The keyed hash is Spark's: a cell built in SQL and a cell built here are the same cell."""
 
-import os
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from promising.summaries import hash_keys
-
-sql = pytest.importorskip("pyspark.sql")
 
 pytestmark = pytest.mark.spark
 
@@ -32,23 +27,6 @@ STRINGS = [
     "z" * 64,
     "long, with umlauts: äöü " * 9,
 ]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = (
-        sql.SparkSession.builder.master("local[1]")
-        .appName("keyed hash")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 def spark_hashes(spark: Any, keys: list[Any], sort: str, seed: int) -> list[int]:
