@@ -79,6 +79,7 @@ def run(house: Path, program: str = CALLS, **environment: str) -> str:
     """Run a program on the copied kernels, in a process of its own."""
     clean = {name: value for name, value in environ.items() if not name.startswith(("NUMBA_", "PYTHON"))}
     settings = {"PYTHONPATH": str(house), "PROMISING_CACHE_DIR": str(house / "cache"), **environment}
+    settings["PYTHONDONTWRITEBYTECODE"] = "1"  # Python does not see a change of equal length within a second
     # From the copied house, so that neither the working folder nor an installed house is found first.
     result = subprocess.run(
         [sys.executable, "-c", program], env=clean | settings, cwd=house, capture_output=True, text=True, check=True
