@@ -18,13 +18,13 @@ SLOW = {
     "prometheus_client",
 }
 RUN = """
-import sys
+import os, sys
 from promising.cli import main
-try:
-    main()
-except SystemExit as ended:
-    assert not ended.code, ended.code
-print("loaded:", *sorted({name.partition(".")[0] for name in sys.modules}))
+def ended(code):
+    print("loaded:", *sorted({name.partition(".")[0] for name in sys.modules}), flush=True)
+    end(code)
+end, os._exit = os._exit, ended
+main()
 """
 
 
@@ -50,3 +50,16 @@ def test_a_command_loads_nothing_slow_that_it_does_not_need(stores, words, shown
     assert shown in said
     assert found & unneeded == set()
     assert "typer" in found
+
+
+def test_a_command_ends_although_something_would_wait_for_ever_at_shutdown():
+    """As gRPC does now and then: a thread that Python has stopped may hold a lock."""
+    program = (
+        "import atexit, sys, threading\n"
+        "from promising.cli import main\n"
+        "atexit.register(threading.Event().wait)\n"
+        "sys.argv = ['promising', 'version']\n"
+        "main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout.startswith("promising ")
