@@ -117,7 +117,7 @@ class RemoteSession:
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Appended:
-        """Add tuples: a mapping of columns, a pyarrow Table or a RecordBatch.
+        """Add tuples: a mapping of columns, a list of dicts, a pandas or Polars frame, or Arrow data.
 
         A malformed table raises and changes nothing. Tuples too old, or too far ahead of the clock, are dropped and
         counted; with `strict` they raise instead. After a lost connection the table is sent again, and added exactly
@@ -126,6 +126,8 @@ class RemoteSession:
         A table of up to 2^20 tuples that fits into one message is added atomically. A larger one is checked as a whole,
         then sent in batches: if one is refused, for lack of space or because of `strict`, those before it are added,
         and some after it may be.
+
+        A RecordBatchReader is read and sent batch by batch, without being held in memory.
 
         With a producer and a sequence number the call is idempotent, also across sessions. The table must then fit into
         one message.
