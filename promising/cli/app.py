@@ -93,7 +93,9 @@ def root(
         ),
     ] = None,
     token_file: Annotated[Path | None, common("File that contains the token.", metavar="FILE")] = None,
-    ca: Annotated[Path | None, common("TLS: trusted CA (PEM).", metavar="FILE")] = None,
+    ca: Annotated[
+        Path | None, common("TLS: trusted CA (PEM). PROMISING_CA.", envvar="PROMISING_CA", metavar="FILE")
+    ] = None,
     certificate: Annotated[Path | None, common("TLS: client certificate (PEM).", metavar="FILE")] = None,
     key: Annotated[Path | None, common("TLS: key of the client certificate (PEM).", metavar="FILE")] = None,
     timeout: Annotated[

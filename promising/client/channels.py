@@ -1,5 +1,6 @@
 """How to reach a service: address, TLS, token, message sizes."""
 
+import os
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -13,6 +14,7 @@ DEFAULT_TARGET = "127.0.0.1:50151"
 SENT = 16 << 20  # default limit of the service for a message, in bytes
 MESSAGE = 1 << 26  # maximum bytes of a received message
 KEEPALIVE = 30_000  # milliseconds of silence before a keepalive ping
+TOKEN, CA = "PROMISING_TOKEN", "PROMISING_CA"  # environment variables for arguments that are not given
 FilePath = str | PathLike[str]
 
 Metadata = tuple[tuple[str, str], ...]
@@ -65,9 +67,13 @@ def place(
     """The endpoint for the arguments of `connect`.
 
     TLS is used if the target begins with grpcs:// or if `ca` or `certificate` is given. Without `ca` the service's
-    certificate must be trusted by the system.
+    certificate must be trusted by the system. `PROMISING_TOKEN` and `PROMISING_CA` stand for a token and a CA that are
+    not given; a target that begins with grpc:// ignores the latter.
     """
     scheme, mark, address = target.rpartition("://")
+    token = token or os.environ.get(TOKEN) or None
+    if ca is None and scheme != "grpc":
+        ca = os.environ.get(CA) or None
     if mark and scheme not in ("grpc", "grpcs"):
         raise BadSettings(f"target {target!r}: host:port, grpc://host:port or grpcs://host:port is wanted")
     if not address:

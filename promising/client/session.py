@@ -46,9 +46,9 @@ def connect(
 ) -> "RemoteSession":
     """A session on the service at `target`, host:port. The first call connects.
 
-    token: access token, sent with every call.
+    token: access token, sent with every call. Default: the environment variable PROMISING_TOKEN.
     ca, certificate, key: PEM files. TLS is used if `ca` (trusted CA) or `certificate` with `key` (client certificate)
-        is given, and for a target that begins with grpcs://.
+        is given, and for a target that begins with grpcs://. Default of `ca`: PROMISING_CA.
     timeout: seconds for one try of a call; ingest has no timeout.
     retries: how often an idempotent call is retried when the service is unavailable or at a limit.
     progress: show a bar of coverage on stderr while an answer is read, if that is a terminal.

@@ -61,7 +61,7 @@ FRIENDS: dict[str, Callable[[], Any]] = {
     "batch": lambda: TABLE.to_batches()[0],
     "reader": reader,
     "stream": Stream,
-    "rows": lambda: TABLE.to_pylist(),
+    "rows": TABLE.to_pylist,
     "rows, zoned": lambda: [
         {**row, "ts": row["ts"].replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=9)))}
         for row in TABLE.to_pylist()
