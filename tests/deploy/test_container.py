@@ -98,7 +98,7 @@ class Image:
         self.environment = dict(pair.split("=", 1) for pair in settings["Env"])
 
     def start(self, *command: str, **variables: str) -> "subprocess.Popen[str]":
-        namespace = ["unshare", "--fork", "--pid", "--mount", "--kill-child"]
+        namespace = ["unshare", "--fork", "--pid", f"--mount-proc={self.files / 'proc'}"]
         inside = ["chroot", f"--userspec={USER}:{USER}", str(self.files), *command]
         return subprocess.Popen(
             [*namespace, *inside],
@@ -112,6 +112,13 @@ class Image:
         with self.start(*command, **variables) as process:
             out, err = process.communicate(timeout=WAIT)
         return process.returncode, out + err
+
+
+def signal_first(process: "subprocess.Popen[str]", number: int) -> None:
+    """To the first process in the namespace, if it runs. A change of user undoes unshare's --kill-child."""
+    if process.poll() is None:
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(child), number)
 
 
 @pytest.fixture(scope="module")
@@ -168,10 +175,9 @@ def test_a_built_image_serves_is_healthy_and_drains(image):
             assert image.run(*check)[0] == 0
             code, said = image.run("promising", "--target", address, "status")
             assert code == 0, said
-            (first,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            os.kill(int(first), signal.SIGTERM)
+            signal_first(process, signal.SIGTERM)
             events = [json.loads(line)["event"] for line in process.stderr]
             assert process.wait(WAIT) == 0
         finally:
-            process.kill()
+            signal_first(process, signal.SIGKILL)
     assert [event for event in events if event != "rpc"] == ["draining", "closed", "stopped"]
