@@ -99,8 +99,8 @@ class Summed:
     @classmethod
     def of(cls, definition: dict[str, Any], plan: LoadPlan) -> "Summed":
         geometry = Geometry(definition["granularity"], *definition["collapse"])
-        options = Options(**definition["options"])
-        sizes = Sizes.of(definition["structure"], options, geometry, plan.capacity, plan.lateness)
+        options = Options(**{**definition["options"], "ceiling": None})  # the stream has checked it
+        sizes = Sizes.of(definition["structure"], options, geometry, None, plan.lateness)
         return cls(definition["name"], definition["key"], geometry, sizes, definition)
 
     @property

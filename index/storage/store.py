@@ -24,6 +24,7 @@ from promising.errors import (
     StoreInUse,
     UnknownName,
 )
+from promising.index.memory import Memory
 from promising.index.prepared_load import Attached
 from promising.index.storage.cold import Cold
 from promising.index.storage.cold_cache import Cache
@@ -41,6 +42,7 @@ TICK = 0.25  # seconds between two checks of what is due
 SYNCERS = 2  # threads that sync logs ahead
 SYNC = 1.0  # seconds after which a relaxed log is synced
 SETTINGS = ("lateness", "max_future", "max_tuples", "max_string_bytes")
+ONCE_DEFAULTS = {"max_tuples": 1 << 22, "max_string_bytes": 1 << 30}  # stored by versions whose streams did not grow
 
 logger = logging.getLogger("promising.storage")
 
@@ -58,6 +60,7 @@ class Store:
         self._clock = clock
         self._options = StoreOptions()
         self._cache = Cache(0)
+        self._memory: Memory | None = None
         self._leaving: deque[StreamStore] = deque()  # dropped, with files to delete
         self._past: Counter[str] = Counter()  # of dropped streams
         self._kept: dict[str, StreamStore] = {}
@@ -110,6 +113,7 @@ class Store:
 
     def _start(self, seed: int | None, options: StoreOptions) -> None:
         self._options, self._cache = options, Cache(options.cache_bytes)
+        self._memory = None if options.memory is None else Memory(options.memory)
         if options.sync == "always" and options.sync_ahead:
             self._syncers = ThreadPoolExecutor(SYNCERS, "promising-sync")
         known = self._manifest.get("store", "store")
@@ -135,6 +139,8 @@ class Store:
             stream = Stream(entry["name"], dict(entry["types"]), entry["time"], **self._given(entry))
             kept = self._kept[entry["name"]] = self._keep(name, stream)
             kept.recover()
+            kept.stream.memory = self._memory
+            kept.stream.weigh()
             self.report += kept.report
         for name, entry in self._manifest.all("table").items():
             table = self._tables[entry["name"]] = TableStore(
@@ -160,7 +166,7 @@ class Store:
         thread.start()
 
     def _given(self, entry: dict[str, Any]) -> dict[str, Any]:
-        return {**{name: entry[name] for name in SETTINGS}, "clock": self._clock, "seed": self.seed}
+        return {**settings_of(entry), "clock": self._clock, "seed": self.seed}
 
     def _keep(self, name: str, stream: Stream) -> StreamStore:
         options = self._options
@@ -227,6 +233,7 @@ class Store:
             if name in self._kept:
                 raise DuplicateName(f"there is a stream {name!r} already")
             stream = Stream(name, types, time, clock=self._clock, seed=self.seed, **settings)
+            stream.memory = self._memory
             entry = {
                 "name": name,
                 "types": [[column, kind] for column, kind in types.items()],
@@ -235,6 +242,7 @@ class Store:
                 "max_future": stream.max_future,
                 "max_tuples": stream.max_tuples,
                 "max_string_bytes": stream.max_string_bytes,
+                "grows": True,
             }
             made = _unused(self._manifest, "stream")
             kept = self._keep(made, stream)
@@ -383,6 +391,14 @@ class Store:
         """Wall-clock time of the last checkpoint of any stream."""
         with self._guard:
             return max((k.checkpointed for k in self._kept.values() if k.checkpointed is not None), default=None)
+
+
+def settings_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a stream in the manifest. A former default was a limit that nobody had set."""
+    found = {name: entry[name] for name in SETTINGS}
+    if not entry.get("grows"):
+        found |= {name: None for name, value in ONCE_DEFAULTS.items() if found[name] == value}
+    return found
 
 
 def locked(root: Path) -> int:
