@@ -65,7 +65,9 @@ def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, lo
 def take_in(load: Load, log: TupleLog, summaries: Mapping[str, SummaryIndex], seed: int) -> None:
     """Add a load to the log and the summaries, which have reached its watermark. There is room."""
     summed = {
-        made["name"] for made in definitions(summaries.values(), now=True) if load.summaries.get(made["name"]) == made
+        made["name"]
+        for made in definitions(summaries.values(), now=True)
+        if {"keep": None, **load.summaries.get(made["name"], {})} == made
     }
     for part in sorted(load.parts, key=lambda part: part.run is not None):
         if part.run is not None:

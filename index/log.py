@@ -120,7 +120,7 @@ class TupleLog(Columns):
         if strings > self.max_string_bytes:
             raise CeilingReached(
                 f"strings would take {strings:,} bytes, {self.string_bytes:,} with those here already: the stream keeps"
-                f" up to {self.max_string_bytes:,}; raise max_string_bytes, or shorten what its summaries retain"
+                f" up to {self.max_string_bytes:,}; raise max_string_bytes, or let it keep less"
             )
 
     def room(self, oldest: int | None) -> int:
@@ -135,8 +135,8 @@ class TupleLog(Columns):
         if self.limit + CHUNK > MOST_ROWS:
             return f"a stream can number {self.limit:,} tuples and has room for {room:,}; use several streams"
         return (
-            f"the stream keeps up to {self.limit:,} and has room for {room:,}; raise max_tuples, or shorten what its"
-            " summaries retain (GRANULARITY, COLLAPSE)"
+            f"the stream keeps up to {self.limit:,} and has room for {room:,}; raise max_tuples, or let it"
+            " keep less (ALTER STREAM ... KEEP)"
         )
 
     def reserve(self, tuples: int, leaving: int = 0) -> None:

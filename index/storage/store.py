@@ -43,8 +43,17 @@ SYNCERS = 2  # threads that sync logs ahead
 SYNC = 1.0  # seconds after which a relaxed log is synced
 SETTINGS = ("lateness", "max_future", "max_tuples", "max_string_bytes")
 ONCE_DEFAULTS = {"max_tuples": 1 << 22, "max_string_bytes": 1 << 30}  # stored by versions whose streams did not grow
+LATER = ("keep",)  # settings that older stores do not have
 
 logger = logging.getLogger("promising.storage")
+
+
+def settings_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a stream, from its entry in the manifest."""
+    found = {name: entry[name] for name in (*SETTINGS, *LATER) if name in SETTINGS or name in entry}
+    if not entry.get("grows"):  # a former default was a limit that nobody had set
+        found |= {name: None for name, value in ONCE_DEFAULTS.items() if found[name] == value}
+    return found
 
 
 class Store:
@@ -226,7 +235,7 @@ class Store:
         """Losses, by stream; only of damaged ones."""
         return {name: list(stream.damages) for name, stream in self.streams.items() if stream.damages}
 
-    def create_stream(self, name: str, types: dict[str, str], time: str, **settings: int) -> Stream:
+    def create_stream(self, name: str, types: dict[str, str], time: str, **settings: Any) -> Stream:
         """Create a stream. `settings` are those of `Stream`."""
         with self._guard:
             self._check_open()
@@ -242,6 +251,7 @@ class Store:
                 "max_future": stream.max_future,
                 "max_tuples": stream.max_tuples,
                 "max_string_bytes": stream.max_string_bytes,
+                "keep": stream.keep,
                 "grows": True,
             }
             made = _unused(self._manifest, "stream")
@@ -391,14 +401,6 @@ class Store:
         """Wall-clock time of the last checkpoint of any stream."""
         with self._guard:
             return max((k.checkpointed for k in self._kept.values() if k.checkpointed is not None), default=None)
-
-
-def settings_of(entry: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a stream in the manifest. A former default was a limit that nobody had set."""
-    found = {name: entry[name] for name in SETTINGS}
-    if not entry.get("grows"):
-        found |= {name: None for name, value in ONCE_DEFAULTS.items() if found[name] == value}
-    return found
 
 
 def locked(root: Path) -> int:

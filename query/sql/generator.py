@@ -255,6 +255,10 @@ class PromisingGenerator(Generator):
         parts = [f"CREATE STREAM {self.created(node)} ({columns})", f"TIMESTAMP BY {self.sql(node.args['time'])}"]
         if node.args.get("lateness") is not None:
             parts.append(f"LATENESS {self.sql(node.args['lateness'])}")
+        if node.args.get("keep") is not None:
+            parts.append(f"KEEP {self.sql(node.args['keep'])}")
+        if node.args.get("max_jump") is not None:
+            parts.append(f"MAX JUMP {self.sql(node.args['max_jump'])}")
         return self.parted(parts + self.options(node))
 
     def summary_form(self, node: nodes.CreateSummary) -> str:
@@ -286,6 +290,11 @@ class PromisingGenerator(Generator):
         budget = node.args.get("budget")
         change = "DROP BUDGET" if budget is None else f"SET BUDGET {self.sql(budget)}"
         return f"ALTER QUERY {self.sql(node.this)} {change}"
+
+    def alter_stream_form(self, node: nodes.AlterStream) -> str:
+        clauses = {"keep": "KEEP", "watermark": "WATERMARK", "max_jump": "MAX JUMP"}
+        (change,) = (f"{word} {self.sql(node.args[one])}" for one, word in clauses.items() if node.args.get(one))
+        return f"ALTER STREAM {self.sql(node.this)} {change}"
 
     def table_definition_form(self, node: nodes.CreateTable) -> str:
         columns = ", ".join(f"{self.sql(one.this)} {self.sql(one.args['kind'])}" for one in node.args["columns"])
@@ -359,6 +368,7 @@ _FORMS: dict[type[exp.Expression], Callable[[PromisingGenerator, Any], str]] = {
     **dict.fromkeys(_SETS, PromisingGenerator.set_form),
     exp.Exists: PromisingGenerator.exists_form,
     nodes.AlterQuery: PromisingGenerator.alter_form,
+    nodes.AlterStream: PromisingGenerator.alter_stream_form,
     nodes.CreateTable: PromisingGenerator.table_definition_form,
     nodes.TableChange: PromisingGenerator.change_form,
     nodes.Row: lambda self, node: f"({self.listed(node.expressions)})",

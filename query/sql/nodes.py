@@ -53,7 +53,10 @@ class Select(exp.Select):
 
 
 class CreateStream(Node):
-    """`CREATE STREAM this (columns) TIMESTAMP BY time [LATENESS lateness] [OPTIONS (options)]`."""
+    """`CREATE STREAM this (columns) TIMESTAMP BY time [LATENESS lateness] [KEEP keep] [MAX JUMP max_jump] [OPTIONS]`.
+
+    `keep` is a Span or the word ALL, `max_jump` a Span or the word OFF.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -61,6 +64,8 @@ class CreateStream(Node):
         "columns": True,
         "time": True,
         "lateness": False,
+        "keep": False,
+        "max_jump": False,
         "options": False,
     }
 
@@ -100,6 +105,12 @@ class AlterQuery(Node):
     """`ALTER QUERY this SET BUDGET budget`, or `DROP BUDGET` if there is none."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "budget": False}
+
+
+class AlterStream(Node):
+    """`ALTER STREAM this KEEP keep`, or `WATERMARK watermark` (a string), or `MAX JUMP max_jump`: one of them."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "keep": False, "watermark": False, "max_jump": False}
 
 
 class CreateTable(Node):
@@ -167,9 +178,14 @@ class Drop(Node):
 
 
 class Explain(Node):
-    """`EXPLAIN [ANALYZE] this`: a query or, without ANALYZE, a CreateContinuousQuery."""
+    """`EXPLAIN [ANALYZE] this`: a query or, without ANALYZE, a CreateContinuousQuery, a Drop or an AlterStream."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "analyze": False}
+
+    @property
+    def removal(self) -> bool:
+        """Whether it asks what a statement would remove, instead of for a plan."""
+        return isinstance(self.this, Drop | AlterStream)
 
 
 class Preference(Node):
