@@ -7,6 +7,7 @@ from promising.index.admission import Retention
 from promising.index.ledger import Ledger
 from promising.index.log import TupleLog
 from promising.index.prepared_load import Attached, Load
+from promising.index.schema import text_bytes
 from promising.index.stream_image import definitions
 from promising.index.summary_index import SummaryIndex
 from promising.index.time_text import instant
@@ -53,7 +54,7 @@ def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, lo
     room = log.room_after(leaving)
     if rows_for(load, log) > room:
         raise CeilingReached(f"{load.tuples:,} tuples do not fit: {log.told(room)}")
-    texts = sum(c.text.nbytes for part in load.parts for c in (part.columns or {}).values() if c.text is not None)
+    texts = sum(text_bytes(part.columns or {}) for part in load.parts)
     if log.max_string_bytes is not None and log.string_bytes + texts > log.max_string_bytes:
         raise CeilingReached(
             f"the strings of the load, {texts:,} bytes, do not fit: the stream keeps up to"

@@ -48,7 +48,7 @@ class Memory:
         )
         raise CeilingReached(
             f"{tuples:,} tuples need {more:,} bytes, and the streams have {used:,} of the {self.limit:,} that the"
-            f" setting `memory` allows; {way}, or raise `memory`"
+            f" setting memory_bytes allows; {way}, or raise memory_bytes"
         )
 
 

@@ -35,7 +35,7 @@ from promising.index.memory import Memory
 from promising.index.options import Options
 from promising.index.prepared_load import Attached, Load
 from promising.index.regions import Appended
-from promising.index.schema import Batch, Column, Schema, tuples_of
+from promising.index.schema import Batch, Column, Schema, text_bytes, tuples_of
 from promising.index.stream_image import creation, definition, definitions, restore, stream_image
 from promising.index.stream_summaries import StreamSummaries
 from promising.index.summary import SummaryState
@@ -245,7 +245,7 @@ class Stream:
         if len(times):
             self._log.check_room(len(times), columns, lambda: by.oldest(by.reached(greatest)))
             if self._log.begins(len(times)):
-                self._check_memory(len(times), sum(c.text.nbytes for c in columns.values() if c.text is not None))
+                self._check_memory(len(times), len(times), text_bytes(columns))
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
         added = Appended(len(times), refused)
         with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence)):
@@ -253,11 +253,11 @@ class Stream:
             self._note(added, producer, sequence)
         return added
 
-    def _check_memory(self, tuples: int, strings: int) -> None:
-        """Refuse tuples that the memory of all streams does not suffice for."""
+    def _check_memory(self, tuples: int, warm: int, strings: int) -> None:
+        """Refuse tuples that the memory of all streams does not suffice for; `warm` of them are not on disk."""
         if self.memory is not None:
             self.weigh()
-            more = tuples * (self._log.row_bytes + self._summaries.tuple_bytes) + strings
+            more = warm * self._log.row_bytes + strings + tuples * self._summaries.tuple_bytes
             self.memory.check(more, tuples, durable=self.journal is not None)
 
     def weigh(self) -> None:
@@ -364,11 +364,15 @@ class Stream:
                 return found
             self._check_whole()
             check_load(load, self.name, self._summaries.keys, self._retention, self._log)
+            warm = [part for part in load.parts if part.run is None]
+            strings = sum(text_bytes(part.columns or {}) for part in warm)
+            self._check_memory(load.tuples, sum(map(len, warm)), strings)
             watermark = self._retention.reached(load.latest)
             with self._told(lambda j: j.advanced(watermark)):  # later tuples may need the room of what ages now
                 self._reach(load.latest, rows_for(load, self._log))
                 take_in(load, self._log, self._summaries.by_name, self.seed)
                 self._note(Appended(load.tuples, dict(load.refused)), load_name(load.token), load.digest)
+            self.weigh()
             return Attached(load.tuples, dict(load.refused))
 
     # --- watermark -----------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ class Store:
 
     def _start(self, seed: int | None, options: StoreOptions) -> None:
         self._options, self._cache = options, Cache(options.cache_bytes)
-        self._memory = None if options.memory is None else Memory(options.memory)
+        self._memory = None if options.memory_bytes is None else Memory(options.memory_bytes)
         if options.sync == "always" and options.sync_ahead:
             self._syncers = ThreadPoolExecutor(SYNCERS, "promising-sync")
         known = self._manifest.get("store", "store")
