@@ -41,7 +41,7 @@ LONGEST_STRING = 1 << 15
 Batch: TypeAlias = Mapping[str, Any] | pa.Table | pa.RecordBatch
 
 
-def text_bytes(columns: Mapping[str, Column]) -> int:
+def text_bytes(columns: Mapping[str, "Column"]) -> int:
     """Bytes of the strings in these columns."""
     return sum(column.text.nbytes for column in columns.values() if column.text is not None)
 
