@@ -100,7 +100,8 @@ class Summed:
 
     @classmethod
     def of(cls, definition: dict[str, Any], plan: LoadPlan) -> "Summed":
-        geometry = Geometry(definition["granularity"], *definition["collapse"], keep=definition.get("keep"))
+        rate, depth = definition["collapse"]
+        geometry = Geometry(definition["granularity"], rate, depth, definition.get("keep"))
         options = Options(**{**definition["options"], "ceiling": None})  # the stream has checked it
         sizes = Sizes.of(definition["structure"], options, geometry, None, plan.lateness)
         return cls(definition["name"], definition["key"], geometry, sizes, definition)
