@@ -10,11 +10,7 @@ PRESSED = 0.75  # share of the limit from which on tuples go to disk early
 
 
 class Memory:
-    """Counts the bytes of tuples and postings in memory, by stream; sketches are bounded by their summaries.
-
-    >>> memory = Memory(1000)
-    >>> memory.check(900, 10, durable=False)
-    """
+    """Counts the bytes of tuples and postings in memory, by stream; sketches are bounded by their summaries."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -36,11 +32,14 @@ class Memory:
         """Whether tuples should go to disk even where a stream has few."""
         return self.used > PRESSED * self.limit
 
-    def check(self, more: int, tuples: int, *, durable: bool) -> None:
-        """Refuse so many tuples of `more` bytes if they would exceed the limit."""
-        used = self.used
-        if used + more <= self.limit:
-            return
+    def claim(self, owner: object, size: int, more: int, tuples: int, *, durable: bool) -> None:
+        """`owner` has `size` bytes and adds so many tuples of `more` bytes; refused if they would exceed the limit."""
+        with self._lock:
+            self._held[owner] = size
+            used = sum(self._held.values())
+            if used + more <= self.limit:
+                self._held[owner] += more
+                return
         way = (
             "older tuples are on their way to disk: send it again later; a shorter GRANULARITY lets them leave sooner"
             if durable

@@ -256,15 +256,24 @@ class Stream:
     def _check_memory(self, tuples: int, warm: int, strings: int) -> None:
         """Refuse tuples that the memory of all streams does not suffice for; `warm` of them are not on disk."""
         if self.memory is not None:
-            self.weigh()
             more = warm * self._log.row_bytes + strings + tuples * self._summaries.tuple_bytes
-            self.memory.check(more, tuples, durable=self.journal is not None)
+            self.memory.claim(self, self._weight, more, tuples, durable=self.journal is not None)
 
     def weigh(self) -> None:
         """Report the bytes of tuples and postings in memory."""
         if self.memory is not None:
             with self._lock:
-                self.memory.hold(self, self._log.nbytes + self._summaries.postings_bytes)
+                self.memory.hold(self, self._weight)
+
+    def leave(self) -> None:
+        """It is dropped: its memory counts no more."""
+        if self.memory is not None:
+            self.memory.hold(self, 0)
+            self.memory = None
+
+    @property
+    def _weight(self) -> int:
+        return self._log.nbytes + self._summaries.postings_bytes
 
     @contextmanager
     def _told(self, tell: Callable[[Journal], None]) -> Iterator[None]:

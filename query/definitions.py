@@ -325,7 +325,7 @@ class Definitions:
         if kind == "stream":
             for table in self.catalog.tables.values():
                 table.cap(self.catalog.streams[key].name, 0)  # the next stream of that name counts from 0
-            del self.catalog.streams[key]
+            self.catalog.streams.pop(key).leave()
         return Done(f"{kind} {name} dropped" + (f", {_rows(rows)}" if kind in ("stream", "table") else ""), True)
 
     def _drop_summary(self, key: str) -> None:

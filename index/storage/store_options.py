@@ -18,8 +18,8 @@ class StoreOptions:
     hot_tuples: per stream, in memory; older ones that have left `G_1` become cold.
     run_tuples: per cold file.
     cache_bytes: of decoded cold tuples.
-    memory_bytes: of tuples and postings in memory, all streams together; None for no limit. From three quarters on all
-        tuples that have left `G_1` become cold.
+    memory_bytes: of tuples and postings in memory, all streams together; None for no limit. From three quarters on
+        tuples that have left `G_1` become cold, however few a stream has.
     cold: location of cold files, any URL that fsspec knows; None for the store's own directory.
     """
 

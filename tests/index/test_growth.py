@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from promising.index.memory import Memory
 from promising.index.postings import Postings
 from promising.index.reserved import Reserved
 from promising.index.snapshot import Snapshot
+from promising.index.summary import SummaryState
+from promising.query import Session
 from promising.testing import ManualClock, streams
-from tests.index.world import SCHEMA, SMALL, columns, oracle_for, pairs, restarted, small_chunks
+from tests.index.world import SCHEMA, SMALL, Columns, columns, oracle_for, pairs, restarted, small_chunks
 from tests.tiers import examples
 
 CHUNK = 64
@@ -32,7 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     small_chunks(monkeypatch, CHUNK)
 
 
-def batch(first: int, n: int, late: int = 0) -> dict[str, object]:
+def batch(first: int, n: int, late: int = 0) -> Columns:
     """Tuples numbered from `first` on, a microsecond each; `late`: so much earlier."""
     numbers = np.arange(first, first + n)
     return columns(np.maximum(numbers - late, 0), numbers * 7 % 12, first)
@@ -49,7 +52,7 @@ def batch(first: int, n: int, late: int = 0) -> dict[str, object]:
 def test_an_array_keeps_its_content_and_views_keep_theirs(lengths, held, width):
     array = Reserved(np.int32, 4, width)
     wanted = np.zeros((4, *width), np.int32)
-    views = []
+    views: list[tuple[np.ndarray, np.ndarray]] = []
     for number, length in enumerate(lengths, 1):
         before = len(wanted)
         array.grow(length, [(0, before)])
@@ -89,8 +92,8 @@ def test_a_stream_that_doubles_agrees_with_the_oracle(sizes, added, restarts, st
     with pytest.MonkeyPatch.context() as patch:
         small_chunks(patch, CHUNK)
         stream = Stream("s", SCHEMA, "ts", clock=CLOCK, seed=3)
-        made = {"granularity": 40, "collapse": (2, 3), "options": SMALL}
-        stream.create_summary("first", "k", structure=structure, **made)
+        create = partial(stream.create_summary, granularity=40, collapse=(2, 3), structure=structure, options=SMALL)
+        create("first", "k")
         oracle = oracle_for(stream.summaries["first"], stream, CLOCK)
         first = 0
         for number, (n, late) in enumerate(sizes):
@@ -98,9 +101,10 @@ def test_a_stream_that_doubles_agrees_with_the_oracle(sizes, added, restarts, st
             oracle.append(batch(first, n, late))
             first += n
             if number == added:
-                stream.create_summary("later", "k", structure=structure, **made)
+                create("later", "k")
             if number in restarts:
                 stream = restarted(stream, CLOCK)
+                create = partial(stream.create_summary, **create.keywords)
         for summary in stream.summaries.values():
             assert pairs(stream, summary, KEYS, None) == oracle.join(KEYS)
         assert stream._log.capacity <= max(2 * first + CHUNK, CHUNK)
@@ -154,6 +158,7 @@ def test_more_tuples_in_g_1_than_the_sketches_are_sized_for(monkeypatch):
     monkeypatch.setattr(options, "TUPLES", 1000)
     stream = Stream("s", {"ts": "timestamp", "k": "int"}, "ts", clock=CLOCK)
     summary = stream.create_summary("s", "k", granularity=1 << 40, options=replace(SMALL, tolerance=1.0))
+    assert isinstance(summary.state, SummaryState)
     sizes = summary.state.identity.sizes
     n = 120_000
     data = streams.zipf(n, 500, 1.1, seed=5, rate=1000.0)
@@ -253,6 +258,7 @@ def test_a_process_with_little_address_space_refuses_batches_and_goes_on():
 def test_small_streams_reserve_little():
     stream = Stream("s", SCHEMA, "ts", clock=CLOCK)
     summary = stream.create_summary("s", "k", granularity=1000)
+    assert isinstance(summary.state, SummaryState)
     columns_of = [*stream._log._columns.values(), summary.state.postings._chain]
     assert sum(array.array.nbytes for array in columns_of) < 1 << 20
     pool = summary.state.fine.pool
@@ -272,6 +278,21 @@ def test_past_the_memory_of_all_streams_a_batch_is_refused_until_some_is_free():
     assert b.count < 1000
     assert b.refused == {"ceiling_reached": 100}
     kept = b.count
-    del a
+    a.leave()
     assert b.append(batch(2000, 100)).accepted == 100
     assert b.count == kept + 100
+
+
+def test_a_dropped_stream_frees_its_memory_and_a_session_refuses_past_it():
+    session = Session(memory_bytes=3 << 20)
+    numbers = np.arange(1 << 16)
+    for name in "ab":
+        session.execute(f"CREATE STREAM {name} (ts TIMESTAMP, x DOUBLE) TIMESTAMP BY ts")
+    session.ingest("a", {"ts": numbers, "x": numbers / 2})
+    with pytest.raises(CeilingReached, match="65,536 tuples need 1,048,576 bytes, and the streams have"):
+        session.ingest("b", {"ts": numbers, "x": numbers / 2})
+        session.ingest("b", {"ts": numbers + 100, "x": numbers / 2})
+        session.ingest("b", {"ts": numbers + 200, "x": numbers / 2})
+    session.execute("DROP STREAM a CASCADE")
+    assert session.ingest("b", {"ts": numbers + 300, "x": numbers / 2}).accepted == 1 << 16
+    session.close()
