@@ -244,7 +244,7 @@ class Stream:
         hashes = {}
         if len(times):
             self._log.check_room(len(times), columns, lambda: by.oldest(by.reached(greatest)))
-            if self._log.begins(len(times)):
+            if self.memory is not None and self._log.begins(len(times)):
                 self._check_memory(len(times), len(times), text_bytes(columns))
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
         added = Appended(len(times), refused)
