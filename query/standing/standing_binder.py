@@ -30,11 +30,19 @@ _REFUSED = {
     "order": "ORDER BY in a continuous query: a view has no order; sort its snapshot",
     "limit": "LIMIT in a continuous query: a view holds every row that is live; cut its snapshot, or ask for less in"
     " WHERE",
+    "limit_by": "LIMIT n BY in a continuous query: a view holds every row that is live; cut its snapshot, or ask once"
+    " with SELECT",
     "target": "WITH ERROR in a continuous query: its aggregates are exact",
 }
 _REFUSED_INSIDE = {
     **{"group": "GROUP BY", "having": "HAVING", "order": "ORDER BY", "limit": "LIMIT", "target": "WITH ERROR"},
-    **{"preference": "PREFERENCE", "fade": "FADE FACTOR", "budget": "BUDGET", "distinct": "DISTINCT"},
+    **{
+        "limit_by": "LIMIT n BY",
+        "preference": "PREFERENCE",
+        "fade": "FADE FACTOR",
+        "budget": "BUDGET",
+        "distinct": "DISTINCT",
+    },
 }
 
 
