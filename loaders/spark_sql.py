@@ -39,8 +39,8 @@ class _Query:
         bound = self.bound
         if bound.limit_by is not None:
             raise Unsupported(
-                "LIMIT n BY is not offered on Spark: leave it out and number the rows of the DataFrame with row_number(),"
-                " or ask the service",
+                "LIMIT n BY is not offered on Spark: leave it out and number the rows with row_number(), or ask the"
+                " service",
                 bound.scope.sql,
                 offset_of(self.node.args["limit_by"]),
             )

@@ -273,11 +273,11 @@ def test_a_table_below_a_set_operation(catalog):
 def test_a_preference_reads_its_summaries(catalog):
     made = bound(
         "SELECT r.k FROM ranked r, other o WHERE r.k = o.k"
-        " WITH PREFERENCE SUMMARY.Estimate.Count(r.k), SUMMARY.Estimate.Count(o.k) FADE FACTOR 0.8"
+        " WITH PREFERENCE SUMMARY.Estimate.Count(r.k), SUMMARY.Estimate.Count(o.k)"
         " WINDOW 2 SECONDS BUDGET 50 MILLISECONDS",
         catalog,
     )
-    assert made.preference is not None and made.preference.fade == 0.8
+    assert made.preference is not None and made.preference.direction == "DESC"
     assert made.reads == {"ranked", "other", "ranked_k", "other_k"}
     assert made.budget == 50_000
     assert made.warnings == ()
