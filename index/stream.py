@@ -22,7 +22,7 @@ from promising.errors import (
     UnknownName,
     WrongType,
 )
-from promising.index.admission import Retention, judge
+from promising.index.admission import Retention, check_keep, judge
 from promising.index.geometry import Geometry
 from promising.index.instants import FARTHEST
 from promising.index.journal import Journal
@@ -74,6 +74,8 @@ class Stream:
     schema: column names and their types: int, float, string, bool or timestamp.
     time: the event-time column.
     lateness: distance of the watermark behind the latest event time, in microseconds.
+    keep: how long before the watermark tuples are retained, in microseconds; None: for ever. Whole zones are removed,
+        none longer than an eighth of it. Nothing else removes tuples.
     max_future: a tuple dated later than the clock by more than this is refused.
     clock: returns the time, in microseconds since the epoch.
     max_tuples, max_string_bytes: what the stream may retain; a batch that does not fit is refused.
@@ -87,6 +89,7 @@ class Stream:
         time: str,
         *,
         lateness: int = 0,
+        keep: int | None = None,
         max_future: int = 5 * MINUTE,
         clock: Callable[[], int] = wall_clock,
         max_tuples: int = 1 << 22,
@@ -102,6 +105,7 @@ class Stream:
             raise BadOptions(f"max_string_bytes must be a positive whole number, got {max_string_bytes!r}")
         if not isinstance(seed, int) or not -(1 << 63) <= seed < 1 << 63:
             raise BadOptions("the seed must be a whole number of 64 bits, signed")
+        self.keep = check_keep(keep, lateness)
         self.name = name
         self.schema = Schema(dict(schema), time)
         self.lateness = lateness
@@ -113,7 +117,7 @@ class Stream:
         self.seed = seed
         self.watermark: int | None = None
         self.latest: int | None = None  # the latest event time accepted
-        self._floor: int | None = None  # older times have aged out, whatever the summaries
+        self._floor: int | None = None  # older times have been removed
         self._refused: dict[str, int] = {}
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
@@ -154,7 +158,7 @@ class Stream:
             if not isinstance(collapse, tuple | list) or len(collapse) != 2:
                 raise BadCollapse(f"COLLAPSE is (rate, depth), not {collapse!r}")
             builder = self._summaries.builder
-            identity = builder.identity(name, key, Geometry(granularity, *collapse), structure, options)
+            identity = builder.identity(name, key, Geometry(granularity, *collapse, self.keep), structure, options)
             state = builder.filled(identity, options, self.watermark, self.oldest)
             with self._told(lambda j: j.created(definition(identity, options))):
                 summary = self._summaries.add(state, options)
@@ -188,7 +192,7 @@ class Stream:
     ) -> Appended:
         """Add tuples. A malformed batch raises a `BatchError` and changes nothing.
 
-        Tuples too old for every summary, or too far ahead of the clock, are omitted and counted by reason; with
+        Tuples older than the stream keeps, or too far ahead of the clock, are omitted and counted by reason; with
         `strict` they raise `TooOld` or `TooFarAhead` instead and nothing is added.
 
         producer, sequence: the sender, and the number of the batch, from 1 on; with them a batch is added exactly once.
@@ -322,6 +326,7 @@ class Stream:
                 self._log.room(oldest),
                 self._log.capacity,
                 self.definitions(now=True),
+                self.keep,
             )
 
     def loaded(self, token: str, digest: int) -> Attached | None:
@@ -353,12 +358,46 @@ class Stream:
 
     @property
     def _retention(self) -> Retention:
-        return Retention(self.watermark, self.lateness, self._summaries.geometries, self._floor)
+        return Retention(self.watermark, self.lateness, self.keep, self._summaries.geometries, self._floor)
+
+    def set_keep(self, keep: int | None) -> int:
+        """Retain tuples this long before the watermark; None: for ever. Returns how many tuples were removed.
+
+        Summaries are rebuilt, as their zones depend on it. What was removed before does not return.
+        """
+        with self._lock:
+            check_keep(keep, self.lateness)
+            before = self.kept
+            after = self._retention._replace(keep=keep, geometries=self._summaries.kept(keep))
+            floor = self._floor if self.watermark is None else after.oldest(self.watermark)
+            states = self._summaries.reshaped(keep, self.watermark, floor)
+            with self._told(lambda j: j.altered({"keep": keep})):
+                self.keep = keep
+                self._summaries.reshape(states)
+                if self.watermark is not None:
+                    self._advance(self.watermark)
+            removed = before - self.kept
+        self.wait()
+        return removed
+
+    def would_remove(self, keep: int | None) -> int:
+        """How many tuples `set_keep` would remove."""
+        with self._lock:
+            check_keep(keep, self.lateness)
+            if self.watermark is None:
+                return 0
+            after = self._retention._replace(keep=keep, geometries=self._summaries.kept(keep))
+            return self.kept - self._log.count_from(after.oldest(self.watermark))
+
+    def alter(self, settings: dict[str, Any]) -> None:
+        """Replay a logged change of settings."""
+        if "keep" in settings:
+            self.set_keep(settings["keep"])
 
     @property
     def oldest(self) -> int | None:
-        """Tuples before this have aged out of every summary; None while nothing has."""
-        return self._floor if self.watermark is None else self._retention.oldest(self.watermark)
+        """Tuples before this have been removed; None while nothing has."""
+        return self._floor
 
     def _reach(self, latest: int, tuples: int) -> None:
         """Advance to the watermark after tuples up to `latest`, and make room for so many."""
@@ -396,6 +435,7 @@ class Stream:
                 "watermark": self.watermark,
                 "latest": self.latest,
                 "floor": self._floor,
+                "keep": self.keep,
                 "refused": dict(self._refused),
                 "accepted": self.accepted,
             }
@@ -411,6 +451,7 @@ class Stream:
         with self._lock:
             self.watermark, self.latest, self._floor = image["watermark"], image["latest"], image["floor"]
             self._refused, self.accepted = dict(image["refused"]), image["accepted"]
+            self.keep = image.get("keep")  # without: of a version that kept everything
             restore(image, self._ledger, self._log, self._summaries)
 
     def remake(self, made: dict[str, Any]) -> SummaryIndex:
@@ -436,7 +477,7 @@ class Stream:
 
     @property
     def count(self) -> int:
-        """Tuples in the log, including those that have aged out but whose chunk is still in use."""
+        """Tuples in the log, including those that are no longer kept but whose chunk is still in use."""
         with self._lock:
             return len(self._log)
 
