@@ -194,7 +194,7 @@ class Definitions:
         """Restart the queries of a store. One that fails to start raises its error when used."""
         for query in self.catalog.queries.values():
             try:
-                made = bind_standing(parse(query.statement), query.statement, self.catalog)
+                made = bind_standing(parse(query.statement), query.statement, self.catalog, stored=True)
                 self.standing.create(query.name, made, query.number)
             except PromisingError as problem:
                 self.standing.broken(query.name, query.statement, problem)
@@ -211,8 +211,8 @@ class Definitions:
             standing_budget(span, sql)
         stood = parse(query.statement)
         statement = generate(budgeted(stood, span))
-        before = bind_standing(stood, query.statement, self.catalog)
-        made = bind_standing(parse(statement), statement, self.catalog)
+        before = bind_standing(stood, query.statement, self.catalog, stored=True)
+        made = bind_standing(parse(statement), statement, self.catalog, stored=True)
         number = secrets.token_hex(8)
         try:
             self._stand(query.name, made, number)
