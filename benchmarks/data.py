@@ -78,7 +78,7 @@ def stream(
     options: Options | None = None,
 ) -> tuple[Stream, SummaryIndex]:
     """A stream with one summary, whose clock is ahead of all that the benchmarks send."""
-    made = Stream("bench", SCHEMA, time="ts", keep=keep, clock=lambda: 1 << 60, max_tuples=max_tuples)
+    made = Stream("bench", SCHEMA, time="ts", clock=lambda: 1 << 60, max_tuples=max_tuples, keep=keep)
     summary = made.create_summary(
         "by_key", key="key", granularity=granularity, collapse=collapse, structure=structure, options=options
     )

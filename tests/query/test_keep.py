@@ -191,7 +191,7 @@ def test_keep_is_shortened_under_an_answer(sql: str):
     assert token is not None
     answer = session.query(sql)
     session.execute("ALTER STREAM s KEEP 80 SECONDS")
-    for unfinished in (lambda: answer.to_arrow(), lambda: session.resume(token).to_arrow()):
+    for unfinished in (answer.to_arrow, lambda: session.resume(token).to_arrow()):
         try:
             assert sorted(map(str, unfinished().to_pylist())) == whole
         except TokenExpired as problem:
