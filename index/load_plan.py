@@ -16,7 +16,7 @@ class LoadPlan:
 
     types: of its columns, in order; `time` is the event time, `keys` must not be null.
     latest: no tuple may be later; oldest: older tuples have aged out; room: tuples that fit.
-    summaries: their definitions.
+    summaries: their definitions. now: the clock, which the watermark does not pass.
     """
 
     stream: str
@@ -31,6 +31,7 @@ class LoadPlan:
     room: int
     capacity: int
     summaries: list[dict[str, Any]]
+    now: int = END
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -42,7 +43,7 @@ class LoadPlan:
 
     def shaped(self, latest: int | None) -> "Shape":
         """The layout of tuples of which the last is dated `latest`: by their future zones."""
-        known = [self.watermark, None if latest is None else latest - self.lateness]
+        known = [self.watermark, None if latest is None else min(latest - self.lateness, self.now)]
         watermark = max((w for w in known if w is not None), default=None)
         made = [Summed.of(definition, self) for definition in self.summaries]
         reach = [one.geometry.oldest(watermark) for one in made] if watermark is not None else []

@@ -13,7 +13,7 @@ from promising.index.geometry import Geometry
 from promising.index.log import TupleLog
 from promising.index.options import AUTO, Options
 from promising.index.postings import Postings
-from promising.index.summary import SummaryState, forget
+from promising.index.summary import Identity, SummaryState, forget
 from promising.index.summary_builder import SummaryBuilder
 from promising.index.summary_index import Home, SummaryIndex
 from promising.index.unindexed import BareState
@@ -56,18 +56,43 @@ class StreamSummaries:
         Readers of the old postings keep them: those receive no new tuples, but releases, while they are referenced. On
         an error nothing changes.
         """
-        old = summary.state
-        identity = self.builder.restructured(old.identity, structure, summary.options)
-        state = self.builder.filled(identity, summary.options, watermark, old.floor, summary.issued)
-        ever = old.count + old.expired
+        identity = self.builder.restructured(summary.state.identity, structure, summary.options)
+        state = self._filled(summary, identity, watermark, summary.state.floor)
+        self._leave(summary.state)
+        return state
+
+    def _filled(
+        self, summary: SummaryIndex, identity: Identity, watermark: int | None, floor: int | None
+    ) -> SummaryState | BareState:
+        """Another state of a summary, from the stored tuples; it has counted as many tuples as the current one."""
+        state = self.builder.filled(identity, summary.options, watermark, floor, summary.issued)
+        ever = summary.state.count + summary.state.expired
         if isinstance(state, BareState):
             state.accepted = ever
         else:
             state.expired = ever - state.count
+        return state
+
+    def _leave(self, old: SummaryState | BareState) -> None:
+        """Keep the postings of a replaced state for their readers."""
         if isinstance(old, SummaryState):
             old.postings.until = self._log.arrived
             self.left[old.postings] = old.identity.key
-        return state
+
+    def refilled(self, watermark: int, floor: int | None) -> dict[str, SummaryState | BareState]:
+        """The states of all summaries at another watermark, from the stored tuples, by name."""
+        made = {}
+        for name, summary in self.by_name.items():
+            if isinstance(summary.state, SummaryState):
+                summary.issued = summary.state.fine.issued
+            made[name] = self._filled(summary, summary.state.identity, watermark, floor)
+        return made
+
+    def replace(self, states: Mapping[str, SummaryState | BareState]) -> None:
+        """Replace states by `refilled` ones. Regions found before become invalid."""
+        for name, state in states.items():
+            self._leave(self.by_name[name].state)
+            self.by_name[name].replace(state)
 
     def rebuild(self, watermark: int | None, oldest: int | None) -> None:
         """Rebuild all from the stored tuples; tuples before `oldest` have aged out of the stream."""

@@ -29,11 +29,12 @@ class Identity:
 class SummaryState:
     """The write side: `advance`, then `insert`. `oldest` is the least time retained; `expired` counts the aged."""
 
-    def __init__(self, identity: Identity, options: Options, log: TupleLog, seed: int) -> None:
+    def __init__(self, identity: Identity, options: Options, log: TupleLog, seed: int, lateness: int) -> None:
         self.identity = identity
         self.options = options
         self.log = log
         self.seed = seed
+        self.lateness = lateness
         self.horizons: tuple[int, ...] = ()
         self.floor: int | None = None  # older times had aged out before the summary was created
         self.watermark: int | None = None
@@ -57,9 +58,21 @@ class SummaryState:
         """Advance to a watermark, never backwards."""
         self.watermark = watermark
         block = watermark // self.identity.geometry.granularity
-        if block == self._block:  # horizons move by whole blocks of T_1
-            return
-        self._block = block
+        if block != self._block:  # horizons move by whole blocks of T_1
+            self._block = block
+            self._collapse(watermark)
+        limit = self._limit(watermark)
+        if limit != self.fine.limit:
+            due = self.fine.reach(limit)
+            if len(due.rows):
+                self._place(*due, limit - 1)
+
+    def _limit(self, watermark: int) -> int:
+        """Tuples from here on are ahead: after the block of the latest tuple that the lateness allows for."""
+        length = self.identity.geometry.granularity
+        return ((watermark + self.lateness) // length + 1) * length
+
+    def _collapse(self, watermark: int) -> None:
         horizons = self.identity.geometry.horizons(watermark)
         self.horizons = horizons
         for zone in self.fine.collapse(horizons[0]):
@@ -144,6 +157,7 @@ class SummaryState:
         if self.watermark is not None:
             self._block = self.watermark // self.identity.geometry.granularity
             self.horizons = self.identity.geometry.horizons(self.watermark)
+            self.fine.limit = self._limit(self.watermark)
         self.postings.restore(image["postings"], self.log.stretches())
         self.fine.restore(image["fine"])
         self.coarse.restore(image["coarse"])

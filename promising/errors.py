@@ -210,6 +210,10 @@ class UnknownName(PromisingError):
     """No stream, summary, column or region of that name."""
 
 
+class BadWatermark(PromisingError):
+    """A watermark beyond the clock."""
+
+
 class BadWindow(PromisingError):
     """A window that ends before it starts."""
 
