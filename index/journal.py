@@ -24,14 +24,14 @@ class Journal(Protocol):
     def advanced(self, progress: Progress) -> None:
         """The watermark advances without tuples."""
 
-    def set_back(self, watermark: int) -> None:
-        """The watermark is set to an earlier time."""
-
     def created(self, definition: dict[str, Any]) -> None:
         """A summary is created."""
 
     def dropped(self, summary: str) -> None:
         """A summary is dropped."""
+
+    def altered(self, settings: dict[str, Any]) -> None:
+        """Settings of the stream change; see `Stream.alter`."""
 
     def wait(self) -> None:
         """Return when everything logged so far is durable."""

@@ -46,8 +46,13 @@ class Progress(NamedTuple):
     def of(cls, logged: Any) -> "Progress":
         """From JSON, or `DataDamaged`."""
         match logged:
-            case [int() | None, int() | None, int() | None, list(doubted)] if all(isinstance(t, int) for t in doubted):
-                return cls(*logged[:3], tuple(doubted))
+            case [
+                int() | None as watermark,
+                int() | None as counted,
+                int() | None as time,
+                list(doubted),
+            ] if all(isinstance(t, int) for t in doubted):
+                return cls(watermark, counted, time, tuple(doubted))
         raise DataDamaged("a record of the log does not say how far the stream has come")
 
 

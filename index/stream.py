@@ -445,17 +445,27 @@ class Stream:
                 self._set_back(wanted)
         self.wait()
 
-    def set_back_again(self, watermark: int) -> None:
-        """Replay a logged `set_watermark`, whatever the clock."""
-        with self._lock:
-            self._set_back(watermark)
-
     def _set_back(self, watermark: int) -> None:
         floor = self._retention._replace(floor=None).oldest(watermark)
         states = self._summaries.refilled(watermark, floor)
-        with self._told(lambda j: j.set_back(watermark)):
+        with self._told(lambda j: j.altered({"watermark": watermark})):
             self.progress, self._floor = Progress.at(watermark), floor
-            self._summaries.replace(states)
+            self._summaries.reshape(states)
+
+    def set_max_jump(self, max_jump: int | None) -> None:
+        """Change MAX JUMP; None turns it off. Times that are doubted are judged anew with the next batch."""
+        check_max_jump(max_jump, self.lateness)
+        with self._lock, self._told(lambda j: j.altered({"max_jump": max_jump})):
+            self.max_jump = max_jump
+        self.wait()
+
+    def alter(self, settings: dict[str, Any]) -> None:
+        """Replay a logged change of settings, whatever the clock."""
+        with self._lock:
+            if "watermark" in settings:
+                self._set_back(settings["watermark"])
+            if "max_jump" in settings:
+                self.set_max_jump(settings["max_jump"])
 
     # --- to disk and back ----------------------------------------------------------------------------------------
 
@@ -468,6 +478,7 @@ class Stream:
                 "counted": self.progress.counted,
                 "time": self.progress.time,
                 "doubted": list(self.progress.doubted),
+                "max_jump": self.max_jump,
                 "latest": self.latest,
                 "floor": self._floor,
                 "refused": dict(self._refused),
@@ -485,6 +496,7 @@ class Stream:
         with self._lock:
             self.latest, self._floor = image["latest"], image["floor"]
             counted, time = image.get("counted", self.latest), image.get("time", self.latest)  # absent in old images
+            self.max_jump = image.get("max_jump")
             self.progress = Progress(image["watermark"], counted, time, tuple(image.get("doubted", ())))
             self._refused, self.accepted = dict(image["refused"]), image["accepted"]
             restore(image, self._ledger, self._log, self._summaries)

@@ -51,48 +51,40 @@ class StreamSummaries:
         self.geometries = frozenset(summary.state.identity.geometry for summary in self.by_name.values())
 
     def changed(self, summary: SummaryIndex, structure: str, watermark: int | None) -> SummaryState | BareState:
-        """The state of a `STRUCTURE auto` summary in another structure, rebuilt from the stored tuples.
+        """The state of a `STRUCTURE auto` summary in another structure, rebuilt from the stored tuples."""
+        identity = self.builder.restructured(summary.state.identity, structure, summary.options)
+        return self._rebuilt(summary, identity, watermark, summary.state.floor)
+
+    def refilled(self, watermark: int, floor: int | None) -> list[SummaryState | BareState]:
+        """The states of all summaries, in their order, at another watermark; for `reshape`."""
+        return [self._rebuilt(s, s.state.identity, watermark, floor) for s in self.by_name.values()]
+
+    def reshape(self, states: list[SummaryState | BareState]) -> None:
+        for summary, state in zip(self.by_name.values(), states, strict=True):
+            summary.replace(state)
+        self._changed()
+
+    def _rebuilt(
+        self, summary: SummaryIndex, identity: Identity, watermark: int | None, floor: int | None
+    ) -> SummaryState | BareState:
+        """The state of a summary with another identity, rebuilt from the stored tuples.
 
         Readers of the old postings keep them: those receive no new tuples, but releases, while they are referenced. On
         an error nothing changes.
         """
-        identity = self.builder.restructured(summary.state.identity, structure, summary.options)
-        state = self._filled(summary, identity, watermark, summary.state.floor)
-        self._leave(summary.state)
-        return state
-
-    def _filled(
-        self, summary: SummaryIndex, identity: Identity, watermark: int | None, floor: int | None
-    ) -> SummaryState | BareState:
-        """Another state of a summary, from the stored tuples; it has counted as many tuples as the current one."""
-        state = self.builder.filled(identity, summary.options, watermark, floor, summary.issued)
-        ever = summary.state.count + summary.state.expired
+        old = summary.state
+        issued = old.fine.issued if isinstance(old, SummaryState) else summary.issued
+        state = self.builder.filled(identity, summary.options, watermark, floor, issued)
+        summary.issued = issued
+        ever = old.count + old.expired
         if isinstance(state, BareState):
             state.accepted = ever
         else:
             state.expired = ever - state.count
-        return state
-
-    def _leave(self, old: SummaryState | BareState) -> None:
-        """Keep the postings of a replaced state for their readers."""
         if isinstance(old, SummaryState):
             old.postings.until = self._log.arrived
             self.left[old.postings] = old.identity.key
-
-    def refilled(self, watermark: int, floor: int | None) -> dict[str, SummaryState | BareState]:
-        """The states of all summaries at another watermark, from the stored tuples, by name."""
-        made = {}
-        for name, summary in self.by_name.items():
-            if isinstance(summary.state, SummaryState):
-                summary.issued = summary.state.fine.issued
-            made[name] = self._filled(summary, summary.state.identity, watermark, floor)
-        return made
-
-    def replace(self, states: Mapping[str, SummaryState | BareState]) -> None:
-        """Replace states by `refilled` ones. Regions found before become invalid."""
-        for name, state in states.items():
-            self._leave(self.by_name[name].state)
-            self.by_name[name].replace(state)
+        return state
 
     def rebuild(self, watermark: int | None, oldest: int | None) -> None:
         """Rebuild all from the stored tuples; tuples before `oldest` have aged out of the stream."""

@@ -202,16 +202,16 @@ class CeilingTooLow(DefinitionError):
     """The requested sizes need more memory than the ceiling."""
 
 
+class BadWatermark(DefinitionError):
+    """A watermark beyond the clock."""
+
+
 class DuplicateName(DefinitionError):
     """A summary of that name already exists."""
 
 
 class UnknownName(PromisingError):
     """No stream, summary, column or region of that name."""
-
-
-class BadWatermark(PromisingError):
-    """A watermark beyond the clock."""
 
 
 class BadWindow(PromisingError):

@@ -21,7 +21,6 @@ CODES: dict[type[PromisingError], grpc.StatusCode] = {
     errors.BatchError: grpc.StatusCode.INVALID_ARGUMENT,
     errors.DefinitionError: grpc.StatusCode.INVALID_ARGUMENT,
     errors.BadQuestion: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.BadWatermark: grpc.StatusCode.INVALID_ARGUMENT,
     errors.BadWindow: grpc.StatusCode.INVALID_ARGUMENT,
     errors.BadToken: grpc.StatusCode.INVALID_ARGUMENT,
     errors.BadRequest: grpc.StatusCode.INVALID_ARGUMENT,

@@ -1,7 +1,7 @@
 """Statements that define and describe: CREATE, ALTER, DROP, SHOW, DESCRIBE."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,14 @@ from promising.errors import (
     NoSuchName,
     PromisingError,
     StorageUnavailable,
+    Unsupported,
 )
 from promising.index import Options, Stream
+from promising.index.time_text import instant, readable
 from promising.query.answers import Done
 from promising.query.catalog import Catalog, ContinuousQuery, SummaryEntry
 from promising.query.error_places import placed
+from promising.query.scalar.casts import read_literal
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import suggest
 from promising.query.scalar.types import kind_of_type
@@ -66,6 +69,8 @@ class Definitions:
                 return self.tables.change(node, sql)
             if isinstance(node, nodes.AlterQuery):
                 return self._alter_query(node, sql)
+            if isinstance(node, nodes.AlterStream):
+                return self._alter_stream(node, sql)
             if isinstance(node, nodes.Drop):
                 return self._drop(node, sql)
             if isinstance(node, nodes.Show):
@@ -105,6 +110,7 @@ class Definitions:
         given = (node.args.get("options") or [lateness or time])[0]
         with placed(sql, lateness or time, {BadOptions: given}):
             options["lateness"] = 0 if lateness is None else lateness.micros
+            options["max_jump"] = _jump(node)
             if self.store is not None:
                 made = self.store.create_stream(name, types, found[0], **options)
             else:
@@ -176,7 +182,10 @@ class Definitions:
 
     def stand_again(self) -> None:
         """Restart the queries of a store. One that fails to start raises its error when used."""
-        for query in self.catalog.queries.values():
+        self._start(self.catalog.queries.values())
+
+    def _start(self, queries: Iterable[ContinuousQuery]) -> None:
+        for query in queries:
             try:
                 made = bind_standing(parse(query.statement), query.statement, self.catalog)
                 self.standing.create(query.name, made, query.number)
@@ -207,6 +216,46 @@ class Definitions:
             raise
         self.catalog.queries[name.lower()] = ContinuousQuery(query.name, statement, made.reads, number)
         return Done(f"query {query.name} has {'no budget' if span is None else 'another budget'}", True)
+
+    def _alter_stream(self, node: nodes.AlterStream, sql: str) -> Done:
+        if node.args.get("watermark") is not None:
+            return self._set_watermark(node, sql)
+        if node.args.get("max_jump") is not None:
+            return self._set_max_jump(node, sql)
+        raise Unsupported("ALTER STREAM of anything but WATERMARK and MAX JUMP", sql, offset_of(node.this))
+
+    def _set_max_jump(self, node: nodes.AlterStream, sql: str) -> Done:
+        stream, jump = self.catalog.stream(node.this, sql), _jump(node)
+        with placed(sql, node.args["max_jump"]):
+            stream.set_max_jump(jump)
+        return Done(f"stream {stream.name} has MAX JUMP {'OFF' if jump is None else readable(jump)}", True)
+
+    def _set_watermark(self, node: nodes.AlterStream, sql: str) -> Done:
+        """Set the watermark of a stream. If that is back, its continuous queries start anew at that time."""
+        stream, literal = self.catalog.stream(node.this, sql), node.args["watermark"]
+        wanted = read_literal(literal.this, "timestamp")
+        if wanted is None:
+            raise BadClause(
+                f"WATERMARK {literal.this!r} is no instant; write one such as '2024-05-01 12:00:00', in UTC",
+                sql,
+                offset_of(literal),
+            )
+        before, kept = stream.watermark, stream.kept
+        with placed(sql, literal):
+            stream.set_watermark(wanted.value)
+        removed = max(kept - stream.kept, 0)
+        if before is not None and wanted.value < before:
+            self._restart(self.catalog.readers(stream.name))
+        was = "" if before is None else f", was {instant(before)}"
+        aged = f"; {removed:,} tuples aged out" if removed else ""
+        return Done(f"stream {stream.name} has its watermark at {instant(wanted.value)}{was}{aged}", True)
+
+    def _restart(self, names: list[str]) -> None:
+        """Start queries anew, together: none of them may keep a stream at a later time."""
+        with self.standing.lock:
+            for name in names:
+                self.standing.drop(name)
+            self._start(self.catalog.queries[name.lower()] for name in names)
 
     def _stand(self, name: str, made: Standing, number: str) -> None:
         """Replace the running query of this name."""
@@ -396,6 +445,12 @@ def _options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[
             kind = "whole number" if known[name] is int else "number"
             raise BadClause(f"option {name} takes a {kind}", sql, offset_of(option.this)) from None
     return out
+
+
+def _jump(node: exp.Expression) -> int | None:
+    """The microseconds after MAX JUMP; None: off."""
+    jump = node.args.get("max_jump")
+    return jump.micros if isinstance(jump, nodes.Span) else None
 
 
 def _whole(node: exp.Expression, what: str, sql: str) -> int:

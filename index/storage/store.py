@@ -41,8 +41,14 @@ TICK = 0.25  # seconds between two checks of what is due
 SYNCERS = 2  # threads that sync logs ahead
 SYNC = 1.0  # seconds after which a relaxed log is synced
 SETTINGS = ("lateness", "max_future", "max_tuples", "max_string_bytes")
+LATER = ("max_jump",)  # settings that older stores do not have
 
 logger = logging.getLogger("promising.storage")
+
+
+def settings_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a stream, from its entry in the manifest."""
+    return {name: entry[name] for name in (*SETTINGS, *LATER) if name in SETTINGS or name in entry}
 
 
 class Store:
@@ -160,7 +166,7 @@ class Store:
         thread.start()
 
     def _given(self, entry: dict[str, Any]) -> dict[str, Any]:
-        return {**{name: entry[name] for name in SETTINGS}, "clock": self._clock, "seed": self.seed}
+        return {**settings_of(entry), "clock": self._clock, "seed": self.seed}
 
     def _keep(self, name: str, stream: Stream) -> StreamStore:
         options = self._options
@@ -220,7 +226,7 @@ class Store:
         """Losses, by stream; only of damaged ones."""
         return {name: list(stream.damages) for name, stream in self.streams.items() if stream.damages}
 
-    def create_stream(self, name: str, types: dict[str, str], time: str, **settings: int) -> Stream:
+    def create_stream(self, name: str, types: dict[str, str], time: str, **settings: Any) -> Stream:
         """Create a stream. `settings` are those of `Stream`."""
         with self._guard:
             self._check_open()
@@ -235,6 +241,7 @@ class Store:
                 "max_future": stream.max_future,
                 "max_tuples": stream.max_tuples,
                 "max_string_bytes": stream.max_string_bytes,
+                "max_jump": stream.max_jump,
             }
             made = _unused(self._manifest, "stream")
             kept = self._keep(made, stream)

@@ -48,14 +48,14 @@ class WalJournal:
         told = {"watermark": progress.watermark, "progress": list(progress)}
         self._wal.append(records.ADVANCE, records.pack_json(told))
 
-    def set_back(self, watermark: int) -> None:
-        self._wal.append(records.SET_BACK, records.pack_json({"watermark": watermark}))
-
     def created(self, definition: dict[str, Any]) -> None:
         self._wal.append(records.CREATE_SUMMARY, records.pack_json(definition))
 
     def dropped(self, summary: str) -> None:
         self._wal.append(records.DROP_SUMMARY, records.pack_json({"name": summary}))
+
+    def altered(self, settings: dict[str, Any]) -> None:
+        self._wal.append(records.ALTER, records.pack_json(settings))
 
     def wait(self) -> None:
         self._wal.wait(self._wal.last)
@@ -76,7 +76,7 @@ class Gone:
     def _refuse(self, *_: object) -> None:
         raise StorageUnavailable(f"stream {self._stream!r} has been dropped")
 
-    appended = advanced = set_back = created = dropped = _refuse
+    appended = advanced = created = dropped = altered = _refuse
 
     def wait(self) -> None:
         """Nothing was logged."""
@@ -94,8 +94,8 @@ def make_again(stream: Stream, record: Record) -> None:
     if record.kind == records.ADVANCE:
         known = told.get("progress")
         stream.advance_again(told["watermark"], None if known is None else Progress.of(known))
-    elif record.kind == records.SET_BACK:
-        stream.set_back_again(told["watermark"])
+    elif record.kind == records.ALTER:
+        stream.alter(told)
     elif record.kind == records.CREATE_SUMMARY:
         if told["name"] not in stream.summaries:
             stream.remake(told)

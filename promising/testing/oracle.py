@@ -1,7 +1,7 @@
 """A brute-force oracle of a stream with one summary: stores every tuple, and answers every query by a scan.
 
-It shares no code with the index, takes one tuple at a time, and stores no derived state but the watermark and what moves
-it: the zone of a tuple, and whether it has expired, is computed from its timestamp at each query.
+It shares no code with the index, takes one tuple at a time, and stores no derived state but the watermark and what
+moves it: the zone of a tuple, and whether it has expired, is computed from its timestamp at each query.
 
 Time, with `T_1` the granularity and `(n, m)` the collapse: `T_i = T_1 * n**(i-1)`, `S_i = T_1 + ... + T_i`, and
 `horizon_i = floor((watermark - S_i) / T_i) * T_i`. A timestamp is in the first `G_i` with `ts >= horizon_i`; before
@@ -166,8 +166,13 @@ class Oracle:
         self._watermark = self._counted = watermark
         self._doubted.clear()
 
+    def punctuate(self, watermark: int) -> None:
+        """No tuple before `watermark`, which the clock has reached, is expected. It follows the clock first."""
+        self._follow(self.clock(), self.max_jump)
+        self.advance(watermark)
+
     def advance(self, watermark: int) -> None:
-        """Punctuation: no tuple before `watermark` is expected. A watermark never goes back."""
+        """Move the watermark there, but never back."""
         self._watermark = watermark if self._watermark is None else max(self._watermark, watermark)
 
     # --- geometry ----------------------------------------------------------------------------------------------

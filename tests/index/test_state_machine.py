@@ -56,6 +56,7 @@ class Machine(RuleBasedStateMachine):
         rate=st.integers(2, 4),
         depth=st.integers(1, 4),
         lateness=st.sampled_from([0, 0, 7, 90]),
+        max_jump=st.sampled_from([None, 91, 600]),
         now=st.sampled_from([-5000, 0, 1_700_000_000_000_000]),
         chunk=st.sampled_from([64, 512, 16384]),
         room=st.sampled_from([2_000, 30_000]),
@@ -64,11 +65,21 @@ class Machine(RuleBasedStateMachine):
         maxlength=st.sampled_from([256, 2000]),
         effect=st.sampled_from([0.01, 0.2]),
     )
-    def start(self, granularity, rate, depth, lateness, now, chunk, room, probes, tolerance, maxlength, effect):
+    def start(
+        self, granularity, rate, depth, lateness, max_jump, now, chunk, room, probes, tolerance, maxlength, effect
+    ):
         small_chunks(self.patch, chunk)
         self.clock = ManualClock(now)
         self.stream = Stream(
-            "s", SCHEMA, "ts", lateness=lateness, max_future=50, clock=self.clock, max_tuples=room, seed=granularity
+            "s",
+            SCHEMA,
+            "ts",
+            lateness=lateness,
+            max_future=50,
+            max_jump=max_jump,
+            clock=self.clock,
+            max_tuples=room,
+            seed=granularity,
         )
         self.options = replace(SMALL, probes=probes, tolerance=tolerance, maxlength=maxlength, effect=effect)
         self.shelf = ColdShelf()
@@ -160,7 +171,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seed=seeds, n=st.integers(1, 60), cuts=st.integers(0, 4))
     def future(self, seed, n, cuts):
-        """Some within the allowed skew of 50, some beyond it; those within move the watermark."""
+        """Some within the allowed skew of 50, some beyond it; those within move the watermark up to the clock."""
         rng = np.random.default_rng(seed)
         times = self.clock() + rng.integers(-10, rng.choice([40, 52, 200]), n)
         times[rng.random(n) < 0.05] += 1 << 50
@@ -169,6 +180,10 @@ class Machine(RuleBasedStateMachine):
     @rule(by=st.sampled_from([1, 60, 500, 10**7]))
     def tick(self, by):
         self.clock.tick(by)
+
+    @rule(by=st.sampled_from([1, 60, 10**7]))
+    def turn_the_clock_back(self, by):
+        self.clock.set(self.clock() - by)
 
     @rule(seed=seeds, periods=st.integers(2, 200), n=st.integers(1, 30))
     def jump(self, seed, periods, n):
@@ -180,8 +195,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(by=st.integers(-100, 400))
     def punctuate(self, by):
+        self.clock.set(max(self.clock(), self.newest + by))
         self.stream.advance(self.newest + by)
-        self.oracle.advance(self.newest + by)
+        self.oracle.punctuate(self.newest + by)
 
     @rule(name=st.sampled_from([*STRUCTURES, "text"]))
     def make_anew(self, name):
