@@ -267,7 +267,9 @@ class Machine(RuleBasedStateMachine):
                 times = [rows[a]["ts"] for a, cell in home.items() if cell[:2] == (zone.granularity, zone.zone)]
                 assert len(times) == zone.tuples
                 assert zone.start <= min(times) <= max(times) < zone.end
-                if zone.granularity == 1:
+                if zone.reason == "ahead":
+                    assert min(times) >= self.stream.watermark + self.stream.lateness
+                elif zone.granularity == 1:
                     assert min(times) // length == max(times) // length
                     assert zone.reason in ("error", "behaviour", "maxlength", "boundary", "late", "open")
 
