@@ -52,7 +52,7 @@ def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, wa
     if rows_for(load, log) > room:
         raise CeilingReached(
             f"{load.tuples:,} tuples do not fit: the stream keeps up to {log.capacity:,} and has room for"
-            f" {room:,}; raise max_tuples, or shorten what its summaries retain (GRANULARITY, COLLAPSE)"
+            f" {room:,}; raise max_tuples, or let it keep less (ALTER STREAM ... KEEP)"
         )
     texts = sum(c.text.nbytes for part in load.parts for c in (part.columns or {}).values() if c.text is not None)
     if log.string_bytes + texts > log.max_string_bytes:
@@ -65,7 +65,9 @@ def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, wa
 def take_in(load: Load, log: TupleLog, summaries: Mapping[str, SummaryIndex], seed: int) -> None:
     """Add a load to the log and the summaries, which have reached its watermark. There is room."""
     summed = {
-        made["name"] for made in definitions(summaries.values(), now=True) if load.summaries.get(made["name"]) == made
+        made["name"]
+        for made in definitions(summaries.values(), now=True)
+        if {"keep": None, **load.summaries.get(made["name"], {})} == made
     }
     for part in sorted(load.parts, key=lambda part: part.run is not None):
         if part.run is not None:

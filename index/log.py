@@ -87,7 +87,7 @@ class TupleLog(Columns):
         if tuples > room:
             raise CeilingReached(
                 f"{tuples:,} tuples do not fit: the stream keeps up to {self.capacity:,} and has room for {room:,};"
-                " raise max_tuples, or shorten what its summaries retain (GRANULARITY, COLLAPSE)"
+                " raise max_tuples, or let it keep less (ALTER STREAM ... KEEP)"
             )
         if not self._heaps:
             return
@@ -95,7 +95,7 @@ class TupleLog(Columns):
         if strings > self.max_string_bytes:
             raise CeilingReached(
                 f"strings would take {strings:,} bytes, {self.string_bytes:,} with those here already: the stream keeps"
-                f" up to {self.max_string_bytes:,}; raise max_string_bytes, or shorten what its summaries retain"
+                f" up to {self.max_string_bytes:,}; raise max_string_bytes, or let it keep less"
             )
 
     def room(self, oldest: int | None) -> int:

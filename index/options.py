@@ -69,7 +69,7 @@ class Sizes:
 
         zones of G_1       zones * (counters + bucket borders, tuples and F2) + groups * filter words
         the open zone      rows, keys, sizes; and per block of G_1 a future zone of G_2 and its late tuples
-        G_2 .. G_m         at most 2 * rate + 2 zones each
+        G_2 .. G_m         at most 2 * rate + 2 zones each; with KEEP, as many more as it has of the last
         pyramids           a third as many nodes as zones, none larger than a zone with wide counters
         postings           4 bytes per tuple, and the directory at its fullest, with the one it grew from
         cells              4 bytes per tuple
@@ -108,7 +108,7 @@ class Sizes:
         zones = 2 * needed + GROUP
         groups = -(-zones // GROUP) + blocks
         cells = buckets * options.depth * options.width
-        coarse_zones = (geometry.depth - 1) * (2 * geometry.rate + 2)
+        coarse_zones = geometry.most_zones
         directory = 1 << (max_tuples * 2 + 256).bit_length()
         fine = groups * GROUP * (cells * 2 + (buckets + 1) * 24 + 256) + groups * options.filter_bits * 8
         coarse_zone = cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 24 + 512

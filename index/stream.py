@@ -21,7 +21,7 @@ from promising.errors import (
     StorageUnavailable,
     UnknownName,
 )
-from promising.index.admission import Retention, judge
+from promising.index.admission import Retention, check_keep, judge
 from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, FARTHEST
 from promising.index.journal import Journal
@@ -74,6 +74,8 @@ class Stream:
     schema: column names and their types: int, float, string, bool or timestamp.
     time: the event-time column.
     lateness: distance of the watermark behind the latest event time, in microseconds.
+    keep: how long before the watermark tuples are retained, in microseconds; None: for ever. Whole zones are removed,
+        none longer than an eighth of it. Nothing else removes tuples.
     max_future: a tuple dated later than the clock by more than this is refused.
     max_jump: a tuple further ahead of the watermark than this does not move it alone; see `Pace`. None: any does. The
         first batch and loads always do.
@@ -89,6 +91,7 @@ class Stream:
         time: str,
         *,
         lateness: int = 0,
+        keep: int | None = None,
         max_future: int = 5 * MINUTE,
         max_jump: int | None = None,
         clock: Callable[[], int] = wall_clock,
@@ -106,6 +109,7 @@ class Stream:
             raise BadOptions(f"max_string_bytes must be a positive whole number, got {max_string_bytes!r}")
         if not isinstance(seed, int) or not -(1 << 63) <= seed < 1 << 63:
             raise BadOptions("the seed must be a whole number of 64 bits, signed")
+        self.keep = check_keep(keep, lateness)
         self.name = name
         self.schema = Schema(dict(schema), time)
         self.lateness = lateness
@@ -118,7 +122,7 @@ class Stream:
         self.seed = seed
         self.progress = Progress()
         self.latest: int | None = None  # the latest event time accepted
-        self._floor: int | None = None  # older times have aged out, whatever the summaries
+        self._floor: int | None = None  # older times have been removed
         self._refused: dict[str, int] = {}
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
@@ -159,7 +163,7 @@ class Stream:
             if not isinstance(collapse, tuple | list) or len(collapse) != 2:
                 raise BadCollapse(f"COLLAPSE is (rate, depth), not {collapse!r}")
             builder = self._summaries.builder
-            identity = builder.identity(name, key, Geometry(granularity, *collapse), structure, options)
+            identity = builder.identity(name, key, Geometry(granularity, *collapse, self.keep), structure, options)
             state = builder.filled(identity, options, self.watermark, self.oldest)
             with self._told(lambda j: j.created(definition(identity, options))):
                 summary = self._summaries.add(state, options)
@@ -193,7 +197,7 @@ class Stream:
     ) -> Appended:
         """Add tuples. A malformed batch raises a `BatchError` and changes nothing.
 
-        Tuples too old for every summary, or too far ahead of the clock, are omitted and counted by reason; with
+        Tuples older than the stream keeps, or too far ahead of the clock, are omitted and counted by reason; with
         `strict` they raise `TooOld` or `TooFarAhead` instead and nothing is added.
 
         producer, sequence: the sender, and the number of the batch, from 1 on; with them a batch is added exactly once.
@@ -342,6 +346,7 @@ class Stream:
                 self._log.room(oldest),
                 self._log.capacity,
                 self.definitions(now=True),
+                self.keep,
                 now,
             )
 
@@ -386,15 +391,48 @@ class Stream:
 
     @property
     def _retention(self) -> Retention:
-        return Retention(self._summaries.geometries, self._floor)
+        return Retention(self.keep, self._summaries.geometries, self._floor)
 
     def _pace(self, jump: int | None) -> Pace:
         return Pace(self.progress, self.lateness, jump, self.clock())
 
+    def set_keep(self, keep: int | None) -> int:
+        """Retain tuples this long before the watermark; None: for ever. Returns how many tuples were removed.
+
+        Summaries are rebuilt, as their zones depend on it. What was removed before does not return.
+        """
+        with self._lock:
+            check_keep(keep, self.lateness)
+            before = self.kept
+            after = self._retention._replace(keep=keep, geometries=self._summaries.kept(keep))
+            floor = self._floor if self.watermark is None else after.oldest(self.watermark)
+            states = self._summaries.reshaped(keep, self.watermark, floor)
+            with self._told(lambda j: j.altered({"keep": keep})):
+                self.keep = keep
+                self._summaries.reshape(states)
+                self._move(self.progress)
+            removed = before - self.kept
+        self.wait()
+        return removed
+
+    def would_age(self, watermark: int) -> int:
+        """How many tuples `set_watermark` would remove."""
+        with self._lock:
+            return max(self.kept - self._log.count_from(self._retention.oldest(watermark)), 0)
+
+    def would_remove(self, keep: int | None) -> int:
+        """How many tuples `set_keep` would remove."""
+        with self._lock:
+            check_keep(keep, self.lateness)
+            if self.watermark is None:
+                return 0
+            after = self._retention._replace(keep=keep, geometries=self._summaries.kept(keep))
+            return self.kept - self._log.count_from(after.oldest(self.watermark))
+
     @property
     def oldest(self) -> int | None:
-        """Tuples before this have aged out of every summary; None while nothing has."""
-        return self._floor if self.watermark is None else self._retention.oldest(self.watermark)
+        """Tuples before this have been removed; None while nothing has."""
+        return self._floor
 
     def _saw(self, latest: int) -> None:
         self.latest = latest if self.latest is None else max(self.latest, latest)
@@ -462,6 +500,8 @@ class Stream:
     def alter(self, settings: dict[str, Any]) -> None:
         """Replay a logged change of settings, whatever the clock."""
         with self._lock:
+            if "keep" in settings:
+                self.set_keep(settings["keep"])
             if "watermark" in settings:
                 self._set_back(settings["watermark"])
             if "max_jump" in settings:
@@ -481,6 +521,7 @@ class Stream:
                 "max_jump": self.max_jump,
                 "latest": self.latest,
                 "floor": self._floor,
+                "keep": self.keep,
                 "refused": dict(self._refused),
                 "accepted": self.accepted,
             }
@@ -499,6 +540,7 @@ class Stream:
             self.max_jump = image.get("max_jump")
             self.progress = Progress(image["watermark"], counted, time, tuple(image.get("doubted", ())))
             self._refused, self.accepted = dict(image["refused"]), image["accepted"]
+            self.keep = image.get("keep")  # without: of a version that kept everything
             restore(image, self._ledger, self._log, self._summaries)
 
     def remake(self, made: dict[str, Any]) -> SummaryIndex:
@@ -524,7 +566,7 @@ class Stream:
 
     @property
     def count(self) -> int:
-        """Tuples in the log, including those that have aged out but whose chunk is still in use."""
+        """Tuples in the log, including those that are no longer kept but whose chunk is still in use."""
         with self._lock:
             return len(self._log)
 

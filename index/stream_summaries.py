@@ -59,6 +59,17 @@ class StreamSummaries:
         """The states of all summaries, in their order, at another watermark; for `reshape`."""
         return [self._rebuilt(s, s.state.identity, watermark, floor) for s in self.by_name.values()]
 
+    def kept(self, keep: int | None) -> frozenset[Geometry]:
+        """The geometries for a stream that keeps this long."""
+        return frozenset(self.builder.kept(s.state.identity, keep, s.options).geometry for s in self.by_name.values())
+
+    def reshaped(self, keep: int | None, watermark: int | None, floor: int | None) -> list[SummaryState | BareState]:
+        """The states of all summaries, in their order, for a stream that keeps this long; for `reshape`."""
+        return [
+            self._rebuilt(summary, self.builder.kept(summary.state.identity, keep, summary.options), watermark, floor)
+            for summary in self.by_name.values()
+        ]
+
     def reshape(self, states: list[SummaryState | BareState]) -> None:
         for summary, state in zip(self.by_name.values(), states, strict=True):
             summary.replace(state)

@@ -76,10 +76,7 @@ class SummaryState:
         horizons = self.identity.geometry.horizons(watermark)
         self.horizons = horizons
         for zone in self.fine.collapse(horizons[0]):
-            if len(horizons) == 1:
-                self.expired += zone.count
-            else:
-                self.coarse.receive(zone, 2)
+            self.coarse.receive(zone, 2)
         self.expired += self.coarse.collapse(horizons)
 
     def insert(
@@ -106,13 +103,15 @@ class SummaryState:
         recent = times >= max(self.horizons[0], oldest)
         if recent.any():
             self.fine.insert(hashes[recent], rows[recent], times[recent], self.horizons[0], greatest, posted=True)
-        above = self.horizons[0]
+        above, least = self.horizons[0], int(times.min())
         for granularity in range(2, len(self.horizons) + 1):
             horizon = self.horizons[granularity - 1]
             where = (times >= max(horizon, oldest)) & (times < above)
             if where.any():
                 self.coarse.insert(granularity, hashes[where], rows[where], times[where])
             above = horizon
+            if horizon <= least:
+                break
         self.expired += int((times < oldest).sum())
 
     def attach(

@@ -18,7 +18,6 @@ from promising.errors import (
     NoSuchName,
     PromisingError,
     StorageUnavailable,
-    Unsupported,
 )
 from promising.index import Options, Stream
 from promising.index.time_text import instant, readable
@@ -73,6 +72,8 @@ class Definitions:
                 return self._alter_stream(node, sql)
             if isinstance(node, nodes.Drop):
                 return self._drop(node, sql)
+            if isinstance(node, nodes.Explain):
+                return self._removal(node.this, sql)
             if isinstance(node, nodes.Show):
                 return self._show(node)
             assert isinstance(node, nodes.Describe)
@@ -111,6 +112,7 @@ class Definitions:
         with placed(sql, lateness or time, {BadOptions: given}):
             options["lateness"] = 0 if lateness is None else lateness.micros
             options["max_jump"] = _jump(node)
+            options["keep"] = _kept(node)
             if self.store is not None:
                 made = self.store.create_stream(name, types, found[0], **options)
             else:
@@ -143,7 +145,6 @@ class Definitions:
             BadOptions: given,
             CeilingTooLow: given,
         }
-        before = stream.kept
         try:
             with placed(sql, node.args["rate"] if rate < 2 else node.args["depth"], places):
                 stream.create_summary(
@@ -158,9 +159,7 @@ class Definitions:
             made = stream.summaries.get(name)
             if made is not None:  # even if not yet known to be durable
                 self.catalog.summaries[key] = SummaryEntry(stream.name, made)
-        gone = before - stream.kept
-        aged = f"; {gone:,} tuples were older than it keeps, and are gone" if gone else ""
-        return Done(f"summary {name} created on {stream.name} ({found[0]}){aged}", True)
+        return Done(f"summary {name} created on {stream.name} ({found[0]})", True)
 
     def _create_query(self, node: nodes.CreateContinuousQuery, sql: str) -> Done:
         if (done := self._there(node, "query")) is not None:
@@ -222,7 +221,11 @@ class Definitions:
             return self._set_watermark(node, sql)
         if node.args.get("max_jump") is not None:
             return self._set_max_jump(node, sql)
-        raise Unsupported("ALTER STREAM of anything but WATERMARK and MAX JUMP", sql, offset_of(node.this))
+        stream, keep = self._keep_of(node, sql)
+        with placed(sql, node.args["keep"]):
+            removed = stream.set_keep(keep)
+        kept = "all tuples" if keep is None else f"tuples for {readable(keep)}"
+        return Done(f"stream {stream.name} keeps {kept}; {_rows(removed)} removed", True)
 
     def _set_max_jump(self, node: nodes.AlterStream, sql: str) -> Done:
         stream, jump = self.catalog.stream(node.this, sql), _jump(node)
@@ -232,7 +235,18 @@ class Definitions:
 
     def _set_watermark(self, node: nodes.AlterStream, sql: str) -> Done:
         """Set the watermark of a stream. If that is back, its continuous queries start anew at that time."""
-        stream, literal = self.catalog.stream(node.this, sql), node.args["watermark"]
+        stream, wanted = self._watermark_of(node, sql)
+        before, kept = stream.watermark, stream.kept
+        with placed(sql, node.args["watermark"]):
+            stream.set_watermark(wanted)
+        removed = max(kept - stream.kept, 0)
+        if before is not None and wanted < before:
+            self._restart(self.catalog.readers(stream.name))
+        was = "" if before is None else f", was {instant(before)}"
+        return Done(f"stream {stream.name} has its watermark at {instant(wanted)}{was}; {_rows(removed)} removed", True)
+
+    def _watermark_of(self, node: nodes.AlterStream, sql: str) -> tuple[Stream, int]:
+        literal = node.args["watermark"]
         wanted = read_literal(literal.this, "timestamp")
         if wanted is None:
             raise BadClause(
@@ -240,15 +254,7 @@ class Definitions:
                 sql,
                 offset_of(literal),
             )
-        before, kept = stream.watermark, stream.kept
-        with placed(sql, literal):
-            stream.set_watermark(wanted.value)
-        removed = max(kept - stream.kept, 0)
-        if before is not None and wanted.value < before:
-            self._restart(self.catalog.readers(stream.name))
-        was = "" if before is None else f", was {instant(before)}"
-        aged = f"; {removed:,} tuples aged out" if removed else ""
-        return Done(f"stream {stream.name} has its watermark at {instant(wanted.value)}{was}{aged}", True)
+        return self.catalog.stream(node.this, sql), wanted.value
 
     def _restart(self, names: list[str]) -> None:
         """Start queries anew, together: none of them may keep a stream at a later time."""
@@ -256,6 +262,45 @@ class Definitions:
             for name in names:
                 self.standing.drop(name)
             self._start(self.catalog.queries[name.lower()] for name in names)
+
+    def _keep_of(self, node: nodes.AlterStream, sql: str) -> tuple[Stream, int | None]:
+        """The stream, and how long it is to keep tuples: at least as long as the windows of continuous queries."""
+        stream, keep = self.catalog.stream(node.this, sql), _kept(node)
+        for query in self.catalog.queries.values():
+            if keep is None or stream.name.lower() not in query.reads:
+                continue
+            windows = [one.args["window"] for one in parse(query.statement).walk() if one.args.get("window")]
+            longest = max((span.micros for span in windows), default=0)
+            if longest > keep:
+                raise BadClause(
+                    f"KEEP {readable(keep)} is shorter than the WINDOW of query {query.name}, {readable(longest)};"
+                    f" keep at least that, or drop the query first",
+                    sql,
+                    offset_of(node.args["keep"]),
+                )
+        return stream, keep
+
+    def _removal(self, node: exp.Expression, sql: str) -> pa.Table:
+        """How many stored rows a DROP or an ALTER STREAM would remove."""
+        rows = 0
+        if isinstance(node, nodes.AlterStream) and node.args.get("watermark") is not None:
+            stream, wanted = self._watermark_of(node, sql)
+            rows = stream.would_age(wanted)
+        elif isinstance(node, nodes.AlterStream) and node.args.get("keep") is not None:
+            stream, keep = self._keep_of(node, sql)
+            with placed(sql, node.args["keep"]):
+                rows = stream.would_remove(keep)
+        elif isinstance(node, nodes.Drop):
+            rows = self._rows_of(node.args["kind"].lower(), node.this.name)
+        return pa.table({"rows_removed": pa.array([rows], pa.int64())})
+
+    def _rows_of(self, kind: str, name: str) -> int:
+        """The stored rows that go with an object: those of a stream or table."""
+        if kind == "stream" and (stream := self.catalog.streams.get(name.lower())) is not None:
+            return stream.kept
+        if kind == "table" and (table := self.catalog.tables.get(name.lower())) is not None:
+            return len(table)
+        return 0
 
     def _stand(self, name: str, made: Standing, number: str) -> None:
         """Replace the running query of this name."""
@@ -292,6 +337,7 @@ class Definitions:
                 sql,
                 offset_of(node.this),
             )
+        rows = self._rows_of(kind, name)
         if kind == "query":
             users = [self.catalog.queries[key].name]
         if kind == "summary":
@@ -313,7 +359,7 @@ class Definitions:
             for table in self.catalog.tables.values():
                 table.cap(self.catalog.streams[key].name, 0)  # the next stream of that name counts from 0
             del self.catalog.streams[key]
-        return Done(f"{kind} {name} dropped", True)
+        return Done(f"{kind} {name} dropped" + (f", {_rows(rows)}" if kind in ("stream", "table") else ""), True)
 
     def _drop_summary(self, key: str) -> None:
         entry = self.catalog.summaries[key]
@@ -451,6 +497,16 @@ def _jump(node: exp.Expression) -> int | None:
     """The microseconds after MAX JUMP; None: off."""
     jump = node.args.get("max_jump")
     return jump.micros if isinstance(jump, nodes.Span) else None
+
+
+def _kept(node: exp.Expression) -> int | None:
+    """The microseconds after KEEP; None: all."""
+    keep = node.args.get("keep")
+    return keep.micros if isinstance(keep, nodes.Span) else None
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row" + ("" if count == 1 else "s")
 
 
 def _whole(node: exp.Expression, what: str, sql: str) -> int:

@@ -101,7 +101,7 @@ class Session:
         began = self._cpu() if began is None else began
         if isinstance(node, exp.Query):
             return self._answer(node, sql, None, None, began).run()
-        if isinstance(node, nodes.Explain):
+        if isinstance(node, nodes.Explain) and not node.removal:
             return _last(self._explain(node, sql, None, None, began))
         return self._definitions.run(node, sql)
 
@@ -243,6 +243,8 @@ class Session:
     def _explain(
         self, node: nodes.Explain, sql: str, budget: Budget, seed: int | None, began: int, most: Budget = None
     ) -> Iterator[Explanation | None]:
+        if node.removal:
+            raise Unsupported("what a statement would remove is a table, which execute returns", sql, 0)
         if isinstance(node.this, nodes.CreateContinuousQuery):
             made = bind_standing(node.this.args["query"], sql, self.catalog)
             return iter([explain_standing(made, self.standing.mode)])

@@ -41,7 +41,7 @@ TICK = 0.25  # seconds between two checks of what is due
 SYNCERS = 2  # threads that sync logs ahead
 SYNC = 1.0  # seconds after which a relaxed log is synced
 SETTINGS = ("lateness", "max_future", "max_tuples", "max_string_bytes")
-LATER = ("max_jump",)  # settings that older stores do not have
+LATER = ("keep", "max_jump")  # settings that older stores do not have
 
 logger = logging.getLogger("promising.storage")
 
@@ -242,6 +242,7 @@ class Store:
                 "max_tuples": stream.max_tuples,
                 "max_string_bytes": stream.max_string_bytes,
                 "max_jump": stream.max_jump,
+                "keep": stream.keep,
             }
             made = _unused(self._manifest, "stream")
             kept = self._keep(made, stream)

@@ -182,6 +182,11 @@ class Explain(Node):
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "analyze": False}
 
+    @property
+    def removal(self) -> bool:
+        """Whether it asks what a statement would remove, instead of for a plan."""
+        return isinstance(self.this, Drop | AlterStream)
+
 
 class Preference(Node):
     """`WITH PREFERENCE direction expressions`; the direction is ASC, DESC or WEIGHTED."""

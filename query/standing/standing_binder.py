@@ -9,6 +9,7 @@ from sqlglot import exp
 from promising.errors import BadClause, NoSuchName, StatementError, TypeMismatch, Unsupported
 from promising.index import Stream
 from promising.index.table import Table
+from promising.index.time_text import readable
 from promising.query.binder import AGGREGATES, Binder, typed_null
 from promising.query.bound import Bound, JoinKey, Source
 from promising.query.catalog import Catalog
@@ -270,11 +271,12 @@ class _Branch(Binder):
     def _window_of(
         self, stream: Stream, alias: str, place: int, found: Sequence[tuple[exp.Expression, Compiled]]
     ) -> plan.Window:
-        reach = max((summary.reach for summary in stream.summaries.values()), default=None)
-        if self.length is not None and reach is not None and reach < self.length:
-            self.warnings.append(
-                f"WINDOW reaches back {self.length / SECOND:g} s; {stream.name} keeps tuples of the last"
-                f" {reach / SECOND:g} s, and older ones do not come back after a restart"
+        if self.length is not None and stream.keep is not None and stream.keep < self.length:
+            raise self.error(
+                BadClause,
+                f"WINDOW reaches back {readable(self.length)}, but {stream.name} keeps {readable(stream.keep)}: shorten"
+                f" it, or ALTER STREAM {stream.name} KEEP {readable(self.length)} first",
+                self.node.args["window"],
             )
         return plan.Window(
             stream=stream,

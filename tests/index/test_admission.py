@@ -22,6 +22,7 @@ class Model:
     """The rules, tuple by tuple. `told` is what became of each."""
 
     pace: Pace
+    keep: int | None
     geometries: frozenset[Geometry]
     max_future: int
     floor: int | None
@@ -52,15 +53,11 @@ class Model:
 
     def oldest(self) -> int | None:
         known = [] if self.floor is None else [self.floor]
-        if self.watermark is not None and self.geometries:
-            known.append(min(self.reach(g) for g in self.geometries))
+        if self.watermark is not None and self.keep is not None:
+            steps = {g.spans[-1] for g in self.geometries} or {self.keep // 8}
+            since = self.watermark - self.keep
+            known.append(min(since - since % step for step in steps))
         return max(known, default=None)
-
-    def reach(self, g: Geometry) -> int:
-        assert self.watermark is not None
-        spans = [g.granularity * g.rate**i for i in range(g.depth)]
-        behind: int = self.watermark - sum(spans)
-        return behind - behind % int(spans[-1])
 
     def offer(self, time: int) -> None:
         oldest = self.oldest()
@@ -91,7 +88,8 @@ def states(draw: st.DrawFn) -> tuple[Retention, Pace, int]:
     """What a stream may have come to, the clock, and how far ahead of it a tuple may be."""
     lateness = draw(st.one_of(st.integers(0, 60), st.integers(0, FARTHEST)))
     watermark = draw(st.one_of(st.none(), near, far))
-    held, known = Retention(draw(geometries), None), Progress()
+    keep = draw(st.none() | st.integers(8, 300) | st.integers(8, FARTHEST))
+    held, known = Retention(keep, draw(geometries), None), Progress()
     jump = draw(st.none() | st.integers(1, 100) | st.integers(1, FARTHEST))
     if watermark is None:
         jump = None  # of the first batch
@@ -123,12 +121,16 @@ def outcomes(found: Judged, tuples: int) -> list[str]:
 
 @given(states(), batches)
 @example(
-    (Retention(frozenset({Geometry((1 << 60) - 1, 2, 1)}), None), Pace(Progress(), FARTHEST, None, 0), 5),
+    (
+        Retention((1 << 60) - 1, frozenset({Geometry((1 << 60) - 1, 2, 1)}), None),
+        Pace(Progress(), FARTHEST, None, 0),
+        5,
+    ),
     [[-FARTHEST, 5, 6]],
 )
 def test_each_tuple_is_judged_at_the_watermark_before_it_whatever_the_batches(state, parts):
     held, pace, max_future = state
-    model = Model(pace, held.geometries, max_future, held.floor)
+    model = Model(pace, held.keep, held.geometries, max_future, held.floor)
     everything = [time for part in parts for time in part]
     for time in everything:
         model.offer(time)
@@ -175,7 +177,7 @@ def test_many_watermarks_at_once(state, times):
         assert pace.bound(time) >= one_by_one[-1]
         pace = pace._replace(progress=pace.after(np.array([time]), time))
     assert before == one_by_one
-    ages = held.geometries or held.floor is not None
+    ages = held.keep is not None or held.floor is not None
     assert not ages or held.oldest_at(np.array(before)).tolist() == [held.oldest(at) for at in before]
 
 
@@ -189,7 +191,7 @@ def test_many_watermarks_at_once(state, times):
 )
 def test_in_order_of_arrival(times, found):
     """Granularity 10, one of them: at watermark w all before w - 10, rounded down to tens, is too old."""
-    held, pace = Retention(frozenset({Geometry(10, 2, 1)}), None), Pace(Progress(95, 95, 95), 0, None, 100)
+    held, pace = Retention(10, frozenset(), None), Pace(Progress(95, 95, 95), 0, None, 100)
     assert outcomes(judged(times, held, pace, max_future=50), len(times)) == found
     told = judged(times, held, pace, max_future=50)
     assert told.refused == {word: found.count(word) for word in (AHEAD, OLD) if word in found}
@@ -199,8 +201,8 @@ def test_in_order_of_arrival(times, found):
 
 def test_without_summaries_only_what_has_aged_out_is_too_old():
     new = Pace(Progress(), 0, None, FARTHEST)
-    assert judged([-FARTHEST, FARTHEST, 0], Retention(frozenset(), None), new, 0) == Judged(None, None)
-    told = judged([-FARTHEST, 50, 49], Retention(frozenset(), 50), Pace(Progress(100, 100, 100), 0, None, 100), 0)
+    assert judged([-FARTHEST, FARTHEST, 0], Retention(None, frozenset(), None), new, 0) == Judged(None, None)
+    told = judged([-FARTHEST, 50, 49], Retention(None, frozenset(), 50), Pace(Progress(100, 100, 100), 0, None, 100), 0)
     assert outcomes(told, 3) == [OLD, TAKEN, OLD]
 
 

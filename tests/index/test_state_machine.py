@@ -268,7 +268,7 @@ class Machine(RuleBasedStateMachine):
                 assert len(times) == zone.tuples
                 assert zone.start <= min(times) <= max(times) < zone.end
                 if zone.reason == "ahead":
-                    assert min(times) >= self.stream.watermark + self.stream.lateness
+                    assert min(times) > (self.stream.watermark or 0) + self.stream.lateness
                 elif zone.granularity == 1:
                     assert min(times) // length == max(times) // length
                     assert zone.reason in ("error", "behaviour", "maxlength", "boundary", "late", "open")
