@@ -19,7 +19,7 @@ def settle(state, lateness, jump, now):
         state[LOWER], state[HIGHER] = state[HIGHER], NONE
 
 
-@kernel("void(int64[::1], int64[::1], int64, int64, int64, int64[::1])")
+@kernel("void(Array(int64, 1, 'C', readonly=True), int64[::1], int64, int64, int64, int64[::1])")
 def pace(times, state, lateness, jump, now, before):
     """Move the state by each tuple in turn; `before` gets the watermark before it.
 

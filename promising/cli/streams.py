@@ -119,4 +119,6 @@ def table_of(session: "RemoteSession", sql: str) -> "pa.Table":
 
 def rows_of(session: "RemoteSession", sql: str) -> list[dict[str, Any]]:
     """The rows of a SHOW or a DESCRIBE."""
-    return list(table_of(session, sql).to_pylist())
+    from promising.cli.formats import python_rows  # noqa: PLC0415  # Arrow: not for `--help`
+
+    return python_rows(table_of(session, sql))
