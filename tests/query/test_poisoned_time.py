@@ -1,5 +1,7 @@
 """One wrong timestamp does no harm: the watermark does not pass the clock, and an admin can set it back."""
 
+from typing import Any
+
 import pytest
 
 from promising.errors import BadClause, BadOptions, BadWatermark
@@ -108,7 +110,7 @@ def test_an_admin_sets_a_poisoned_watermark_back():
     stream.advance_again(NOW * 1000, None)  # as a log of an older version has it
     assert view(session) == [] and stream.kept == 0
     assert session.ingest("s", seconds(0)).refused == {"too_old": 1}
-    done = session.execute("ALTER STREAM s WATERMARK '2024-05-01 12:00:00'")
+    done: Any = session.execute("ALTER STREAM s WATERMARK '2024-05-01 12:00:00'")
     assert "watermark at 2024-05-01 12:00, was 56302-" in done.message
     assert stream.watermark == NOW
     assert session.ingest("s", seconds(-5)).refused == {}
@@ -172,10 +174,11 @@ def test_explain_says_what_a_watermark_removes():
     session, clock = opened("KEEP 1 HOUR")
     session.ingest("s", seconds(0, 1))
     clock.tick(86_400 * SECOND)
-    told = session.execute("EXPLAIN ALTER STREAM s WATERMARK '2024-05-02 12:00:00'")
+    told: Any = session.execute("EXPLAIN ALTER STREAM s WATERMARK '2024-05-02 12:00:00'")
     assert told.to_pylist() == [{"rows_removed": 2}]
     assert session.stream("s").kept == 2
-    assert session.execute("ALTER STREAM s WATERMARK '2024-05-02 12:00:00'").message.endswith("2 rows removed")
+    done: Any = session.execute("ALTER STREAM s WATERMARK '2024-05-02 12:00:00'")
+    assert done.message.endswith("2 rows removed")
 
 
 def test_settings_survive_a_restart(tmp_path):
