@@ -102,7 +102,8 @@ class Summed:
 
     @classmethod
     def of(cls, definition: dict[str, Any], plan: LoadPlan) -> "Summed":
-        geometry = Geometry(definition["granularity"], *definition["collapse"], keep=definition.get("keep"))
+        rate, depth = definition["collapse"]
+        geometry = Geometry(definition["granularity"], rate, depth, definition.get("keep"))
         options = Options(**definition["options"])
         sizes = Sizes.of(definition["structure"], options, geometry, plan.capacity, plan.lateness)
         return cls(definition["name"], definition["key"], geometry, sizes, definition)

@@ -25,6 +25,9 @@ def leaves(geometry: Geometry, granularity: int, start: int) -> int:
     >>> leaves(Geometry(granularity=60, rate=4, depth=3), 1, 1920)
     2040
     """
+    if granularity == geometry.levels:
+        assert geometry.keep is not None, "it never does"
+        return start + geometry.zone_length(granularity) + geometry.keep
     span, reach = geometry.spans[granularity - 1], geometry.reaches[granularity - 1]
     return (start // span + 1) * span + reach
 
@@ -192,7 +195,7 @@ def _next(state: SummaryState, zone: ZoneInfo, start: int) -> str:
     if g == geometry.levels:
         if geometry.keep is None:
             return f"It is retained.{now}"
-        at = zone.end + geometry.keep
+        at = leaves(geometry, g, start)
         return (
             f"It is removed when the watermark reaches {instant(at)}: the stream keeps {readable(geometry.keep)}.{now}"
         )

@@ -38,7 +38,7 @@ class SummaryState:
         self.horizons: tuple[int, ...] = ()
         self.floor: int | None = None  # older times had aged out before the summary was created
         self.watermark: int | None = None
-        self._block: int | None = None  # block of T_1 with the watermark
+        self._due: tuple[int, int] | None = None  # block of T_1 with the watermark, and the oldest time kept
         self.expired = 0
         self.postings = Postings(log.capacity)
         geometry, sizes = identity.geometry, identity.sizes
@@ -57,15 +57,16 @@ class SummaryState:
     def advance(self, watermark: int) -> None:
         """Advance to a watermark, never backwards."""
         self.watermark = watermark
-        block = watermark // self.identity.geometry.granularity
-        if block != self._block:  # horizons move by whole blocks of T_1
-            self._block = block
+        geometry = self.identity.geometry
+        due = watermark // geometry.granularity, geometry.oldest(watermark)
+        if due != self._due:  # the other horizons move by whole blocks of T_1
+            self._due = due
             self._collapse(watermark)
         limit = self._limit(watermark)
         if limit != self.fine.limit:
-            due = self.fine.reach(limit)
-            if len(due.rows):
-                self._place(*due, limit - 1)
+            near = self.fine.reach(limit)
+            if len(near.rows):
+                self._place(*near, limit - 1)
 
     def _limit(self, watermark: int) -> int:
         """Tuples from here on are ahead: after the block of the latest tuple that the lateness allows for."""
@@ -154,8 +155,9 @@ class SummaryState:
         """Restore from `image`, after the log."""
         self.floor, self.watermark, self.expired = image["floor"], image["watermark"], image["expired"]
         if self.watermark is not None:
-            self._block = self.watermark // self.identity.geometry.granularity
-            self.horizons = self.identity.geometry.horizons(self.watermark)
+            geometry = self.identity.geometry
+            self._due = self.watermark // geometry.granularity, geometry.oldest(self.watermark)
+            self.horizons = geometry.horizons(self.watermark)
             self.fine.limit = self._limit(self.watermark)
         self.postings.restore(image["postings"], self.log.stretches())
         self.fine.restore(image["fine"])

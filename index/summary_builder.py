@@ -47,7 +47,8 @@ class SummaryBuilder:
 
     def defined(self, made: dict[str, Any]) -> tuple[Identity, Options]:
         options = Options(**made["options"])
-        geometry = Geometry(made["granularity"], *made["collapse"], keep=made.get("keep"))
+        rate, depth = made["collapse"]
+        geometry = Geometry(made["granularity"], rate, depth, made.get("keep"))
         now = made.get("now", FIRST)
         return self.identity(made["name"], made["key"], geometry, made["structure"], options, now), options
 

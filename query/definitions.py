@@ -108,7 +108,7 @@ class Definitions:
         options = _options(node, STREAM_OPTIONS, sql)
         if "max_future_seconds" in options:
             options["max_future"] = round(options.pop("max_future_seconds") * 1_000_000)
-        given = (node.args.get("options") or [lateness or time])[0]
+        given = (node.args.get("options") or [node.args.get("keep") or lateness or time])[0]
         with placed(sql, lateness or time, {BadOptions: given}):
             options["lateness"] = 0 if lateness is None else lateness.micros
             options["max_jump"] = _jump(node)
@@ -381,6 +381,7 @@ class Definitions:
                     "tuples": pa.array([s.kept for s in streams], pa.int64()),
                     "refused": pa.array([sum(s.refused.values()) for s in streams], pa.int64()),
                     "watermark": pa.array([s.watermark for s in streams], pa.timestamp("us")),
+                    "keep": pa.array([s.keep for s in streams], pa.duration("us")),
                     "bytes": pa.array([s.nbytes for s in streams], pa.int64()),
                     "summaries": pa.array([len(s.summaries) for s in streams], pa.int64()),
                 }

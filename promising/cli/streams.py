@@ -40,6 +40,7 @@ def create_stream(
     max_jump: Annotated[
         int | None, span(micros, "A tuple further ahead of the watermark does not move it alone, such as 1h.")
     ] = None,
+    keep: Annotated[int | None, span(micros, "How long tuples are kept, such as 30d; without it, for ever.")] = None,
     if_not_exists: IfNotExists = False,
 ) -> None:
     """Create a stream.
@@ -54,11 +55,10 @@ def create_stream(
         columns.append(f"{name_sql(found[1])} {found[2]}")
     late = f" LATENESS {as_sql(lateness)}" if lateness else ""
     jump = f" MAX JUMP {as_sql(max_jump)}" if max_jump is not None else ""
+    kept = "" if keep is None else f" KEEP {as_sql(keep)}"
     exists = "IF NOT EXISTS " if if_not_exists else ""
-    _execute(
-        state(ctx),
-        f"CREATE STREAM {exists}{name_sql(name)} ({', '.join(columns)}) TIMESTAMP BY {name_sql(time)}{late}{jump}",
-    )
+    given = f"({', '.join(columns)}) TIMESTAMP BY {name_sql(time)}{late}{kept}{jump}"
+    _execute(state(ctx), f"CREATE STREAM {exists}{name_sql(name)} {given}")
 
 
 def create_summary(

@@ -80,12 +80,8 @@ class Oracle:
         self.key = key
         self.granularity = granularity
         self.rate = rate
-        self.keep = keep
-        self.levels = LAST  # the number of granularities
-        if keep is not None:
-            self.levels = 1 + sum(8 * granularity * rate**i <= keep for i in range(LAST))
-            if self.levels == 1:
-                raise BadGranularity(f"granularity {granularity} is more than an eighth of {keep}")
+        self.floor: int | None = None  # what was older when KEEP last changed has expired for good
+        self._keep(keep)
         self.lateness = lateness
         self.max_future = max_future
         self.max_jump = max_jump
@@ -183,6 +179,20 @@ class Oracle:
         """Move the watermark there, but never back."""
         self._watermark = watermark if self._watermark is None else max(self._watermark, watermark)
 
+    def alter(self, keep: int | None) -> None:
+        """KEEP changes; what has expired stays so."""
+        self.floor = self.oldest
+        self._keep(keep)
+        self.floor = self.oldest
+
+    def _keep(self, keep: int | None) -> None:
+        self.keep = keep
+        self.levels = LAST  # the number of granularities
+        if keep is not None:
+            self.levels = 1 + sum(8 * self.granularity * self.rate**i <= keep for i in range(LAST))
+            if self.levels == 1:
+                raise BadGranularity(f"granularity {self.granularity} is more than an eighth of {keep}")
+
     # --- geometry ----------------------------------------------------------------------------------------------
 
     @property
@@ -208,6 +218,11 @@ class Oracle:
         reach = sum(self.span(j) for j in range(1, i + 1))
         return (self._watermark - reach) // self.span(i) * self.span(i)
 
+    @property
+    def oldest(self) -> int | None:
+        """The least time that has not expired; `None` if nothing has."""
+        return max((t for t in (self.horizon(self.levels), self.floor) if t is not None), default=None)
+
     def granularity_of(self, ts: int) -> int | None:
         """The current granularity of `ts`, from 1; `None` when `ts` is older than the last."""
         for i in range(1, self.levels + 1):
@@ -231,7 +246,7 @@ class Oracle:
 
     def live(self) -> list[int]:
         """Arrivals of the accepted tuples that have not expired, ascending."""
-        oldest = self.horizon(self.levels)
+        oldest = self.oldest
         return [arrival for arrival, row in self._accepted.items() if oldest is None or row[self.time] >= oldest]
 
     @property
@@ -278,8 +293,8 @@ class Oracle:
         return [arrival for arrival in self.live() if start <= self._accepted[arrival][self.time] < end]
 
     def _is_live(self, ts: int) -> bool:
-        horizon = self.horizon(self.levels)
-        return horizon is None or ts >= horizon
+        oldest = self.oldest
+        return oldest is None or ts >= oldest
 
     def _check_granularity(self, i: int) -> None:
         if not 1 <= i <= self.levels:

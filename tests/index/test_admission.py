@@ -54,10 +54,18 @@ class Model:
     def oldest(self) -> int | None:
         known = [] if self.floor is None else [self.floor]
         if self.watermark is not None and self.keep is not None:
-            steps = {g.spans[-1] for g in self.geometries} or {self.keep // 8}
-            since = self.watermark - self.keep
-            known.append(min(since - since % step for step in steps))
+            behind = self.watermark - self.keep
+            steps = [self.longest(g) for g in self.geometries] or [self.keep // 8]
+            known.append(min(behind - behind % step for step in steps))
         return max(known, default=None)
+
+    def longest(self, g: Geometry) -> int:
+        """The longest zone of at most an eighth of what is kept."""
+        assert self.keep is not None
+        length = g.granularity
+        while length * g.rate <= self.keep // 8:
+            length *= g.rate
+        return length
 
     def offer(self, time: int) -> None:
         oldest = self.oldest()
@@ -74,13 +82,14 @@ class Model:
 
 near = st.integers(-300, 300)
 far = st.one_of(st.integers(-FARTHEST, FARTHEST), st.sampled_from([-FARTHEST, FARTHEST]))
-geometries = st.frozensets(
-    st.one_of(
-        st.builds(Geometry, st.integers(1, 30), st.integers(2, 3), st.integers(1, 3)),
-        st.builds(Geometry, st.integers(1, 1 << 56), st.integers(2, 3), st.integers(1, 3)),
-    ),
-    max_size=3,
-)
+keeps = st.one_of(st.none(), st.integers(8, 500), st.integers(8, FARTHEST))
+
+
+def geometries(keep: int | None) -> st.SearchStrategy[frozenset[Geometry]]:
+    """Of summaries that a stream may have that keeps this long."""
+    most = 1 << 56 if keep is None else min(keep // 8, 1 << 56)
+    lengths = st.one_of(st.integers(1, min(30, most)), st.integers(1, most))
+    return st.frozensets(st.builds(Geometry, lengths, st.integers(2, 3), st.integers(1, 3), st.just(keep)), max_size=3)
 
 
 @st.composite
@@ -88,8 +97,8 @@ def states(draw: st.DrawFn) -> tuple[Retention, Pace, int]:
     """What a stream may have come to, the clock, and how far ahead of it a tuple may be."""
     lateness = draw(st.one_of(st.integers(0, 60), st.integers(0, FARTHEST)))
     watermark = draw(st.one_of(st.none(), near, far))
-    keep = draw(st.none() | st.integers(8, 300) | st.integers(8, FARTHEST))
-    held, known = Retention(keep, draw(geometries), None), Progress()
+    keep = draw(keeps)
+    held, known = Retention(keep, draw(geometries(keep)), None), Progress()
     jump = draw(st.none() | st.integers(1, 100) | st.integers(1, FARTHEST))
     if watermark is None:
         jump = None  # of the first batch
@@ -97,7 +106,7 @@ def states(draw: st.DrawFn) -> tuple[Retention, Pace, int]:
         counted = draw(near | far if jump is not None else st.none() | near | far)
         doubted = () if jump is None else tuple(sorted(draw(st.sets(near | far, max_size=2))))
         known = Progress(watermark, counted, counted, doubted)
-        # what has aged out had been retained by a summary that has gone since
+        # what was removed while less was kept
         held = held._replace(floor=draw(st.one_of(st.none(), st.integers(0, 200).map(lambda by: watermark - by))))
     pace = Pace(known, lateness, jump, draw(st.one_of(near, far)))
     return held, pace, draw(st.one_of(st.integers(0, 60), st.integers(0, FARTHEST)))
@@ -122,7 +131,7 @@ def outcomes(found: Judged, tuples: int) -> list[str]:
 @given(states(), batches)
 @example(
     (
-        Retention((1 << 60) - 1, frozenset({Geometry((1 << 60) - 1, 2, 1)}), None),
+        Retention(FARTHEST, frozenset({Geometry(1 << 58, 2, 1, FARTHEST)}), None),
         Pace(Progress(), FARTHEST, None, 0),
         5,
     ),
@@ -184,14 +193,14 @@ def test_many_watermarks_at_once(state, times):
 @pytest.mark.parametrize(
     ("times", "found"),
     [
-        ([100, 90, 89, 151, 150, 100], [TAKEN, TAKEN, OLD, AHEAD, TAKEN, TAKEN]),
-        ([150, 89, 90], [TAKEN, OLD, TAKEN]),
-        ([151, 85], [AHEAD, TAKEN]),
+        ([100, 20, 19, 151, 150, 20], [TAKEN, TAKEN, OLD, AHEAD, TAKEN, TAKEN]),
+        ([150, 19, 20], [TAKEN, OLD, TAKEN]),
+        ([151, 15], [AHEAD, TAKEN]),
     ],
 )
 def test_in_order_of_arrival(times, found):
-    """Granularity 10, one of them: at watermark w all before w - 10, rounded down to tens, is too old."""
-    held, pace = Retention(10, frozenset(), None), Pace(Progress(95, 95, 95), 0, None, 100)
+    """KEEP 80, granularity 10: at watermark w all before w - 80, rounded down to tens, is too old."""
+    held, pace = Retention(80, frozenset({Geometry(10, 2, 1, 80)}), None), Pace(Progress(95, 95, 95), 0, None, 100)
     assert outcomes(judged(times, held, pace, max_future=50), len(times)) == found
     told = judged(times, held, pace, max_future=50)
     assert told.refused == {word: found.count(word) for word in (AHEAD, OLD) if word in found}
@@ -199,7 +208,7 @@ def test_in_order_of_arrival(times, found):
     assert told.taken.tolist() == [word == TAKEN for word in found]
 
 
-def test_without_summaries_only_what_has_aged_out_is_too_old():
+def test_with_keep_all_only_what_was_removed_before_is_too_old():
     new = Pace(Progress(), 0, None, FARTHEST)
     assert judged([-FARTHEST, FARTHEST, 0], Retention(None, frozenset(), None), new, 0) == Judged(None, None)
     told = judged([-FARTHEST, 50, 49], Retention(None, frozenset(), 50), Pace(Progress(100, 100, 100), 0, None, 100), 0)

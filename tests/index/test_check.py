@@ -18,11 +18,12 @@ from promising.testing import ManualClock
 from tests.index.world import SCHEMA, SMALL, STRUCTURES, columns, small_chunks
 
 GRANULARITY, RATE, DEPTH = 40, 2, 4
+KEEP = 32 * GRANULARITY
 NOW = 100_000
 
 
 def new_stream(lateness=0, room=20_000, depth=DEPTH, **options):
-    stream = Stream("s", SCHEMA, "ts", lateness=lateness, clock=ManualClock(10**9), max_tuples=room, seed=5)
+    stream = Stream("s", SCHEMA, "ts", lateness=lateness, clock=ManualClock(10**9), max_tuples=room, keep=KEEP, seed=5)
     sizes = replace(SMALL, **options)
     for structure in STRUCTURES:
         stream.create_summary(
