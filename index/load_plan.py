@@ -104,8 +104,8 @@ class Summed:
     def of(cls, definition: dict[str, Any], plan: LoadPlan) -> "Summed":
         rate, depth = definition["collapse"]
         geometry = Geometry(definition["granularity"], rate, depth, definition.get("keep"))
-        options = Options(**definition["options"])
-        sizes = Sizes.of(definition["structure"], options, geometry, plan.capacity, plan.lateness)
+        options = Options(**{**definition["options"], "ceiling": None})  # the stream has checked it
+        sizes = Sizes.of(definition["structure"], options, geometry, None, plan.lateness)
         return cls(definition["name"], definition["key"], geometry, sizes, definition)
 
     @property

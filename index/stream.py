@@ -29,12 +29,13 @@ from promising.index.kernels.seal import extent
 from promising.index.ledger import Ledger
 from promising.index.load_plan import LoadPlan
 from promising.index.loads import LOADS, check_load, find_load, load_name, rows_for, take_in
-from promising.index.log import CHUNK, TupleLog
+from promising.index.log import MOST_ROWS, TupleLog
+from promising.index.memory import Memory
 from promising.index.options import Options
 from promising.index.prepared_load import Attached, Load
 from promising.index.progress import Pace, Progress, check_max_jump, check_reached, check_watermark
 from promising.index.regions import Appended
-from promising.index.schema import Batch, Column, Schema, tuples_of
+from promising.index.schema import Batch, Column, Schema, text_bytes, tuples_of
 from promising.index.stream_image import creation, definition, definitions, restore, stream_image
 from promising.index.stream_summaries import StreamSummaries
 from promising.index.summary import SummaryState
@@ -80,7 +81,7 @@ class Stream:
     max_jump: a tuple further ahead of the watermark than this does not move it alone; see `Pace`. None: any does. The
         first batch and loads always do.
     clock: returns the time, in microseconds since the epoch.
-    max_tuples, max_string_bytes: what the stream may retain; a batch that does not fit is refused.
+    max_tuples, max_string_bytes: what the stream may retain; a batch that does not fit is refused. None: it grows.
     seed: of the key hash; a secret of the installation. Summaries that are joined share it.
     """
 
@@ -95,17 +96,17 @@ class Stream:
         max_future: int = 5 * MINUTE,
         max_jump: int | None = None,
         clock: Callable[[], int] = wall_clock,
-        max_tuples: int = 1 << 22,
-        max_string_bytes: int = 1 << 30,
+        max_tuples: int | None = None,
+        max_string_bytes: int | None = None,
         seed: int = 0,
     ) -> None:
         for what, span in (("lateness", lateness), ("max_future", max_future)):
             if not isinstance(span, int) or not 0 <= span <= FARTHEST:
                 raise BadOptions(f"{what} must be whole microseconds, not negative, got {span!r}")
         check_max_jump(max_jump, lateness)
-        if not 1 <= max_tuples <= (1 << 31) - CHUNK:
-            raise BadOptions(f"max_tuples must be from 1 to {(1 << 31) - CHUNK:,}, got {max_tuples:,}")
-        if not isinstance(max_string_bytes, int) or max_string_bytes < 1:
+        if max_tuples is not None and not 1 <= max_tuples <= MOST_ROWS:
+            raise BadOptions(f"max_tuples must be from 1 to {MOST_ROWS:,}, got {max_tuples:,}")
+        if max_string_bytes is not None and (not isinstance(max_string_bytes, int) or max_string_bytes < 1):
             raise BadOptions(f"max_string_bytes must be a positive whole number, got {max_string_bytes!r}")
         if not isinstance(seed, int) or not -(1 << 63) <= seed < 1 << 63:
             raise BadOptions("the seed must be a whole number of 64 bits, signed")
@@ -128,7 +129,8 @@ class Stream:
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
         self._ledger = Ledger()
         self._lock = RLock()
-        self._summaries = StreamSummaries(self._log, lateness, seed, self._lock, self)
+        self._summaries = StreamSummaries(self._log, lateness, seed, max_tuples is not None, self._lock, self)
+        self.memory: Memory | None = None  # what all streams may have in memory, if that is limited
         self.journal: Journal | None = None  # logs every change before it is made; None: in memory only
         self.broken = False  # whether a logged change was made only in part
         self.damages: list[str] = []  # losses on disk, a sentence each
@@ -250,12 +252,36 @@ class Stream:
             assert progress.watermark is not None
             reached = progress.watermark
             self._log.check_room(len(times), columns, lambda: by.oldest(reached))
+            if self.memory is not None and self._log.begins(len(times)):
+                self._check_memory(len(times), len(times), text_bytes(columns))
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
         added = Appended(len(times), refused)
         with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence, progress)):
             self._enter(columns, hashes, times, least, greatest, progress)  # from here on nothing can be refused
             self._note(added, producer, sequence)
         return added
+
+    def _check_memory(self, tuples: int, warm: int, strings: int) -> None:
+        """Refuse tuples that the memory of all streams does not suffice for; `warm` of them are not on disk."""
+        if self.memory is not None:
+            more = warm * self._log.row_bytes + strings + tuples * self._summaries.tuple_bytes
+            self.memory.claim(self, self._weight, more, tuples, durable=self.journal is not None)
+
+    def weigh(self) -> None:
+        """Report the bytes of tuples and postings in memory."""
+        if self.memory is not None:
+            with self._lock:
+                self.memory.hold(self, self._weight)
+
+    def leave(self) -> None:
+        """It is dropped: its memory counts no more."""
+        if self.memory is not None:
+            self.memory.hold(self, 0)
+            self.memory = None
+
+    @property
+    def _weight(self) -> int:
+        return self._log.nbytes + self._summaries.postings_bytes
 
     @contextmanager
     def _told(self, tell: Callable[[Journal], None]) -> Iterator[None]:
@@ -344,7 +370,7 @@ class Stream:
                 min(now + self.max_future, FARTHEST),
                 oldest,
                 self._log.room(oldest),
-                self._log.capacity,
+                self._log.limit,
                 self.definitions(now=True),
                 self.keep,
                 now,
@@ -370,11 +396,15 @@ class Stream:
             progress = self._pace(None).after(np.empty(0, np.int64), load.latest)
             assert progress.watermark is not None
             check_load(load, self.name, self._summaries.keys, self._retention, progress.watermark, self._log)
+            warm = [part for part in load.parts if part.run is None]
+            strings = sum(text_bytes(part.columns or {}) for part in warm)
+            self._check_memory(load.tuples, sum(map(len, warm)), strings)
             with self._told(lambda j: j.advanced(progress)):  # later tuples may need the room of what ages now
                 self._move(progress, rows_for(load, self._log))
                 self._saw(load.latest)
                 take_in(load, self._log, self._summaries.by_name, self.seed)
                 self._note(Appended(load.tuples, dict(load.refused)), load_name(load.token), load.digest)
+            self.weigh()
             return Attached(load.tuples, dict(load.refused))
 
     # --- watermark -----------------------------------------------------------------------------------------------
@@ -449,6 +479,8 @@ class Stream:
             for rows in gone:
                 self._summaries.forget(rows)
             self._log.recycle(gone)
+            if gone:
+                self.weigh()
 
     def advance(self, watermark: int) -> None:
         """Say that nothing before `watermark` is expected any more. It moves neither back nor beyond the clock."""

@@ -22,8 +22,8 @@ from promising.index.unindexed import BareState
 class StreamSummaries:
     """The caller holds the stream's lock. keys: the summarised columns. geometries: how far back they reach."""
 
-    def __init__(self, log: TupleLog, lateness: int, seed: int, lock: RLock, home: Home) -> None:
-        self.builder = SummaryBuilder(log, lateness, seed)
+    def __init__(self, log: TupleLog, lateness: int, seed: int, limited: bool, lock: RLock, home: Home) -> None:
+        self.builder = SummaryBuilder(log, lateness, seed, log.limit if limited else None)
         self.by_name: dict[str, SummaryIndex] = {}
         self.keys: frozenset[str] = frozenset()
         self.geometries: frozenset[Geometry] = frozenset()
@@ -32,6 +32,18 @@ class StreamSummaries:
         self._log = log
         self._lock = lock
         self._home = home
+
+    @property
+    def tuple_bytes(self) -> int:
+        """Bytes that a tuple adds to all summaries, without its key."""
+        return sum(8 for summary in self.by_name.values() if isinstance(summary.state, SummaryState))
+
+    @property
+    def postings_bytes(self) -> int:
+        """Bytes of postings and cells."""
+        states = (summary.state for summary in self.by_name.values())
+        tuples = len(self._log)
+        return sum(s.postings.nbytes(2 * tuples) for s in states if isinstance(s, SummaryState))
 
     def add(self, state: SummaryState | BareState, options: Options) -> SummaryIndex:
         """Add or replace a summary."""

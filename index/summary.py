@@ -89,6 +89,7 @@ class SummaryState:
         greatest: int,
     ) -> None:
         """Add tuples in the log, in order of arrival, dated `least` to `greatest`, at the watermark after them."""
+        self.postings.reserve(self.log.capacity)
         oldest = self.oldest
         if least >= max(self.horizons[0], oldest):
             self.fine.insert(hashes, rows, times, least, greatest, posted=False)
@@ -119,6 +120,7 @@ class SummaryState:
         self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], sums: list[Sum] | None
     ) -> None:
         """Add tuples in the log as `insert` does: whole zones by precomputed `sums`, others one by one."""
+        self.postings.reserve(self.log.capacity)
         self.postings.enter_all(hashes, rows)
         one_by_one = np.ones(len(times), np.bool_)
         for part in sums or ():
@@ -159,6 +161,7 @@ class SummaryState:
             self._due = self.watermark // geometry.granularity, geometry.oldest(self.watermark)
             self.horizons = geometry.horizons(self.watermark)
             self.fine.limit = self._limit(self.watermark)
+        self.postings.reserve(self.log.capacity)
         self.postings.restore(image["postings"], self.log.stretches())
         self.fine.restore(image["fine"])
         self.coarse.restore(image["coarse"])

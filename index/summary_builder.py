@@ -22,12 +22,13 @@ class SummaryBuilder:
     log: TupleLog
     lateness: int
     seed: int
+    max_tuples: int | None  # the limit of the stream, in whole chunks
 
     def identity(
         self, name: str, key: str, geometry: Geometry, structure: str, options: Options, now: str = FIRST
     ) -> Identity:
         """The identity of a summary; `now` is its current structure if it may change."""
-        given = (options, geometry, self.log.capacity, self.lateness)
+        given = (options, geometry, self.max_tuples, self.lateness)
         sizes = Sizes.auto(now, *given) if structure == AUTO else Sizes.of(structure, *given)
         return Identity(name, key, geometry, sizes, structure == AUTO)
 

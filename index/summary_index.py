@@ -270,6 +270,9 @@ class SummaryIndex:
                 cuts={} if bare else dict(state.fine.cuts),  # type: ignore[union-attr]  # bare has none
                 bytes=state.nbytes,
                 ceiling=identity.sizes.ceiling,
+                sketch_bytes=identity.sizes.sketches,
+                tuple_bytes=identity.sizes.tuple_bytes,
+                key_bytes=identity.sizes.key_bytes,
                 watermark=state.watermark,
                 horizons=state.horizons[:shown],
                 cells=_cells(state) if cells else None,

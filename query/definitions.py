@@ -20,6 +20,7 @@ from promising.errors import (
     StorageUnavailable,
 )
 from promising.index import Options, Stream
+from promising.index.memory import Memory
 from promising.index.time_text import instant, readable
 from promising.query.answers import Done
 from promising.query.catalog import Catalog, ContinuousQuery, SummaryEntry
@@ -45,12 +46,19 @@ class Definitions:
     """Executes statements on a catalog; one that fails changes nothing. A store is changed before the catalog."""
 
     def __init__(
-        self, catalog: Catalog, standing: Engine, clock: Callable[[], int], seed: int, store: "Store | None" = None
+        self,
+        catalog: Catalog,
+        standing: Engine,
+        clock: Callable[[], int],
+        seed: int,
+        store: "Store | None" = None,
+        memory: Memory | None = None,
     ) -> None:
         self.catalog = catalog
         self.tables = Tables(catalog, standing, store)
         self.standing = standing
         self.store = store
+        self.memory = memory
         self.clock = clock
         self.seed = seed
 
@@ -117,6 +125,7 @@ class Definitions:
                 made = self.store.create_stream(name, types, found[0], **options)
             else:
                 made = Stream(name, types, found[0], clock=self.clock, seed=self.seed, **options)
+                made.memory = self.memory
         self.catalog.streams[key] = made
         return Done(f"stream {name} created", True)
 
@@ -159,7 +168,10 @@ class Definitions:
             made = stream.summaries.get(name)
             if made is not None:  # even if not yet known to be durable
                 self.catalog.summaries[key] = SummaryEntry(stream.name, made)
-        return Done(f"summary {name} created on {stream.name} ({found[0]})", True)
+        assert made is not None
+        sizes = made.state.identity.sizes
+        most = f"{sizes.sketches / 1e6:,.1f} MB of sketches, {sizes.tuple_bytes} bytes a tuple, {sizes.key_bytes} a key"
+        return Done(f"summary {name} created on {stream.name} ({found[0]}): at most {most}", True)
 
     def _create_query(self, node: nodes.CreateContinuousQuery, sql: str) -> Done:
         if (done := self._there(node, "query")) is not None:
@@ -186,7 +198,7 @@ class Definitions:
     def _start(self, queries: Iterable[ContinuousQuery]) -> None:
         for query in queries:
             try:
-                made = bind_standing(parse(query.statement), query.statement, self.catalog)
+                made = bind_standing(parse(query.statement), query.statement, self.catalog, stored=True)
                 self.standing.create(query.name, made, query.number)
             except PromisingError as problem:
                 self.standing.broken(query.name, query.statement, problem)
@@ -203,8 +215,8 @@ class Definitions:
             standing_budget(span, sql)
         stood = parse(query.statement)
         statement = generate(budgeted(stood, span))
-        before = bind_standing(stood, query.statement, self.catalog)
-        made = bind_standing(parse(statement), statement, self.catalog)
+        before = bind_standing(stood, query.statement, self.catalog, stored=True)
+        made = bind_standing(parse(statement), statement, self.catalog, stored=True)
         number = secrets.token_hex(8)
         try:
             self._stand(query.name, made, number)
@@ -358,7 +370,7 @@ class Definitions:
         if kind == "stream":
             for table in self.catalog.tables.values():
                 table.cap(self.catalog.streams[key].name, 0)  # the next stream of that name counts from 0
-            del self.catalog.streams[key]
+            self.catalog.streams.pop(key).leave()
         return Done(f"{kind} {name} dropped" + (f", {_rows(rows)}" if kind in ("stream", "table") else ""), True)
 
     def _drop_summary(self, key: str) -> None:

@@ -50,7 +50,11 @@ class Service:
         check_safe(settings)
         self.settings = settings
         seed = None if settings.seed is None else settings.seed.get_secret_value()
-        self.session = Session(seed=seed, written=spark_sql) if session is None else session
+        self.session = (
+            Session(seed=seed, written=spark_sql, memory_bytes=store_lifecycle.memory_bytes(settings))
+            if session is None
+            else session
+        )
         self._keeps = session is None and settings.data is not None
         self.metrics = Metrics()
         limits = settings.limits

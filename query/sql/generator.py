@@ -204,6 +204,8 @@ class PromisingGenerator(Generator):
                 parts.append(f"{word} {self.sql(args[key])}")
         if args.get("target") is not None:
             parts.append(self.sql(args["target"]))
+        if args.get("limit_by") is not None:
+            parts.append(self.sql(args["limit_by"]))
         if args.get("limit") is not None:
             parts.append(f"LIMIT {self.sql(args['limit'].expression)}")
         return self.parted(parts)
@@ -243,6 +245,9 @@ class PromisingGenerator(Generator):
         confidence = node.args.get("confidence")
         more = "" if confidence is None else f" CONFIDENCE {self.sql(confidence)}"
         return f"WITH ERROR {self.sql(node.args['error'])}{more}"
+
+    def limit_by_form(self, node: nodes.LimitBy) -> str:
+        return f"LIMIT {self.sql(node.this)} BY {self.listed(node.expressions)}"
 
     def span_form(self, node: nodes.Span) -> str:
         unit = node.args.get("unit")
@@ -360,6 +365,7 @@ _FORMS: dict[type[exp.Expression], Callable[[PromisingGenerator, Any], str]] = {
     nodes.SummaryEstimate: PromisingGenerator.estimate_form,
     nodes.Preference: PromisingGenerator.preference_form,
     nodes.ErrorTarget: PromisingGenerator.target_form,
+    nodes.LimitBy: PromisingGenerator.limit_by_form,
     nodes.Span: PromisingGenerator.span_form,
     nodes.CreateStream: PromisingGenerator.stream_form,
     nodes.CreateSummary: PromisingGenerator.summary_form,

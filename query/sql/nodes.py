@@ -34,7 +34,9 @@ class Node(exp.Expression):
 
 
 class Select(exp.Select):
-    """A query: plain SQL without `preference`, `fade`, `window`, `budget` and `target`. `distinct` is a bool.
+    """A query: plain SQL without `preference`, `fade`, `window`, `budget`, `target` and `limit_by`.
+
+    `distinct` is a bool.
 
     Set operations are sqlglot's. `meta["word"]` is the position of their keyword, or of DISTINCT here.
     """
@@ -46,6 +48,7 @@ class Select(exp.Select):
         "window": False,
         "budget": False,
         "target": False,
+        "limit_by": False,
     }
 
     def sql(self, dialect: Any = None, copy: bool = True, **opts: Any) -> str:
@@ -198,6 +201,12 @@ class SummaryEstimate(Node, exp.Condition):
     """`SUMMARY.Estimate.Count(this)`: COUNT, or its LOWER or UPPER bound, for a column's value."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "what": True}
+
+
+class LimitBy(Node):
+    """`LIMIT this BY expressions`: at most so many rows of each value."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True}
 
 
 class ErrorTarget(Node):
