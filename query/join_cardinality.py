@@ -35,7 +35,7 @@ from promising.summaries.sizing import tail_point
 
 FIRST, MOST = 1 << 11, 1 << 16  # tuples sampled per side: at first, and at most
 SHARE = 0.1  # of the budget that may be spent on samples
-COST = 400  # rough nanoseconds per tuple sampled on either side
+COST = 800  # rough nanoseconds per tuple sampled of each side, smaller samples before included
 WALKED = 32  # tuples of a key, in and out of the window, that are read to count those inside
 LISTED = 1 << 15  # tuples of the keys of an IN list that are read to count them
 PAIRS = 1 << 16  # pairs of two whole windows on which a condition is tried
@@ -147,7 +147,8 @@ class JoinCardinality:
             found = draw.estimate()
             if size >= self.most or found.upper <= NARROW * found.lower or all(s.whole for s in draw.samples):
                 return found
-            size = min(4 * size, self.most)
+            wide = (found.upper - found.lower) / (NARROW - 1) / max(found.value, 1.0)  # falls with the root of the size
+            size = min(int(size * min(max(1.5 * wide**2, 2.0), 16.0)), self.most)
 
     def _side(self, number: int, conditions: list[Compiled], *, alone: bool) -> _Side:
         snapshot, hasher = self.snapshots[number], self.hashers[number]
