@@ -33,7 +33,7 @@ from promising.query.scalar.compiled import Compiled
 from promising.summaries.adt import BOUNDS
 from promising.summaries.sizing import tail_point
 
-FIRST, MOST = 1 << 11, 1 << 16  # tuples sampled per side: at first, and at most
+LEAST, FIRST, MOST = 1 << 10, 1 << 11, 1 << 16  # tuples sampled per side: with any budget, at first, and at most
 SHARE = 0.1  # of the budget that may be spent on samples
 COST = 800  # rough nanoseconds per tuple sampled of each side, smaller samples before included
 WALKED = 32  # tuples of a key, in and out of the window, that are read to count those inside
@@ -103,7 +103,7 @@ class JoinCardinality:
         self.snapshots = snapshots
         self.hashers = hashers
         self.restrict = None if restrict is None else np.unique(restrict)
-        self.most = MOST if budget is None else max(FIRST, min(int(budget * SHARE / COST), MOST))
+        self.most = MOST if budget is None else max(LEAST, min(int(budget * SHARE / COST), MOST))
         self.seed = seed
         self.conditions = conditions(bound)
         self._known: dict[bool, Guess] = {}
