@@ -1,4 +1,4 @@
-"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts are desc, exact, sum, many, overshoot and coverage."""
+"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts: desc, exact, sum, many, overshoot and coverage."""
 
 import pyarrow as pa
 

@@ -8,6 +8,7 @@ samples:
     looked up on side 1    the same with the sides exchanged
     sampled                no directory, or too many tuples on both sides: the pairs between the two samples count
 
+The keys that a pilot sample finds frequent on both sides are counted exactly beforehand, and are no part of the rest.
 A key that both directories can answer is looked up where it is rarer, so a key with few tuples on one side and many
 on the other adds hardly any variance. The estimate is unbiased. Conditions that read one side apply to sampled and to
 counted tuples; a condition that reads both is tried on one random partner of each sampled tuple.
@@ -35,15 +36,18 @@ from promising.summaries.sizing import tail_point
 
 LEAST, FIRST, MOST = 1 << 10, 1 << 11, 1 << 16  # tuples sampled per side: with any budget, at first, and at most
 SHARE = 0.1  # of the budget that may be spent on samples
-COST = 800  # rough nanoseconds per tuple sampled of each side, smaller samples before included
+COST = 500  # rough nanoseconds per tuple sampled of each side, smaller samples before included
+PILOT, HEAVY, FREQUENT = 1 << 9, 32, 4  # tuples of the pilot sample, most keys it names, their pairs in it at least
+STEPS = 4  # tuples of heavy keys that are read, times the size of the largest sample
 WALKED = 32  # tuples of a key, in and out of the window, that are read to count those inside
 LISTED = 1 << 15  # tuples of the keys of an IN list that are read to count them
 PAIRS = 1 << 16  # pairs of two whole windows on which a condition is tried
 NARROW = 1.3  # upper / lower at which sampling ends
-REACH = 2.2  # standard errors to either bound
+REACH = 2.8  # standard errors to either bound: sums over keys are skewed, and sampling ends where it looks narrow
 UNSEEN = 3.0  # tuples that the sample expects of a key are all missed with probability exp(-3): 5 %
 
 Floats = NDArray[np.float64]
+NONE: Hashes = np.empty(0, np.int64)
 
 
 @dataclass
@@ -57,6 +61,24 @@ class _Side:
 
     def passing(self, number: int, rows: Rows) -> NDArray[np.bool_]:
         return _met(self.conditions, {number: self.snapshot}, rows)
+
+    def steps(self, hashes: Hashes) -> Counts:
+        """Tuples to read in order to count those of each key."""
+        assert self.keys is not None
+        return np.zeros(len(hashes), np.int64) if self.counted else self.keys.counts(hashes)
+
+    def exact(self, number: int, hashes: Hashes) -> tuple[Counts, Lists | None]:
+        """Tuples of each key in the window that meet the side's conditions; and where they are, if they were read."""
+        assert self.keys is not None
+        if self.counted:
+            return self.keys.counts(hashes), None
+        lists = finished(self.keys.load(hashes))
+        if not self.conditions:
+            return lists.counts, lists
+        owner = np.repeat(np.arange(len(hashes)), lists.counts)
+        kept = self.passing(number, lists.rows)
+        counts = np.bincount(owner[kept], minlength=len(hashes))
+        return counts, Lists(lists.rows[kept], np.cumsum(counts) - counts, counts)
 
 
 @dataclass
@@ -142,9 +164,10 @@ class JoinCardinality:
             if found is not None:
                 return found
         size = min(FIRST, self.most)
+        sure, heavy = (0.0, NONE) if both else self._heavy(sides)
         while True:
-            draw = _Draw([self._sample(n, side, size) for n, side in enumerate(sides)], sides, both, self.seed)
-            found = draw.estimate()
+            draw = _Draw([self._sample(n, side, size, heavy) for n, side in enumerate(sides)], sides, both, self.seed)
+            found = Guess(*(sure + x for x in draw.estimate()))
             if size >= self.most or found.upper <= NARROW * found.lower or all(s.whole for s in draw.samples):
                 return found
             wide = (found.upper - found.lower) / (NARROW - 1) / max(found.value, 1.0)  # falls with the root of the size
@@ -160,11 +183,32 @@ class JoinCardinality:
         most = float(snapshot.size if keys is None else keys.postings.most)
         return _Side(snapshot, hasher, keys, conditions, most, alone and snapshot.everything)
 
-    def _sample(self, number: int, side: _Side, size: int) -> _Sample:
-        """The first tuples of a random order of the window's chunks: a larger sample contains a smaller one."""
+    def _heavy(self, sides: list[_Side]) -> tuple[float, Hashes]:
+        """Keys that are frequent on both sides, and their exact number of pairs.
+
+        A pilot sample names them; it is no part of the samples that estimate the others, so no bias comes from it.
+        """
+        if any(s.keys is None for s in sides) or all(s.snapshot.size <= self.most for s in sides):
+            return 0.0, NONE
+        found = [np.unique(self._pilot(n, side).hashes, return_counts=True) for n, side in enumerate(sides)]
+        hashes, *at = np.intersect1d(found[0][0], found[1][0], assume_unique=True, return_indices=True)
+        seen = found[0][1][at[0]] * found[1][1][at[1]]
+        order = np.argsort(-seen, kind="stable")[:HEAVY]
+        hashes = hashes[order[seen[order] >= FREQUENT]]
+        steps = sum(side.steps(hashes) for side in sides)
+        hashes = hashes[np.cumsum(steps) <= STEPS * self.most]
+        a, b = (side.exact(n, hashes)[0].astype(np.float64) for n, side in enumerate(sides))
+        return float((a * b).sum()), np.sort(hashes)
+
+    def _pilot(self, number: int, side: _Side) -> _Sample:
+        return self._sample(number, side, PILOT, NONE, first=True)
+
+    def _sample(self, number: int, side: _Side, size: int, without: Hashes, *, first: bool = False) -> _Sample:
+        """Tuples of a random order of the window's chunks, after the pilot: a larger sample contains a smaller one."""
         snapshot = side.snapshot
+        start = 0 if first or not len(without) or PILOT + size >= snapshot.size else PILOT
         numbers = np.empty(min(size, snapshot.size), np.int64)
-        permuted(0, snapshot.size, np.uint64((self.seed + number) & ((1 << 64) - 1)), numbers)
+        permuted(start, snapshot.size, np.uint64((self.seed + number) & ((1 << 64) - 1)), numbers)
         with snapshot.holding():
             rows = snapshot.rows_at(np.sort(numbers))
             if not snapshot.whole:
@@ -173,6 +217,8 @@ class JoinCardinality:
         kept = np.ones(len(rows), np.bool_) if missing is None else ~missing
         if self.restrict is not None:
             kept &= np.isin(hashes, self.restrict)
+        if len(without):
+            kept &= ~np.isin(hashes, without)
         rows, hashes = rows[kept], hashes[kept]
         if side.conditions:
             kept = side.passing(number, rows)
@@ -186,12 +232,9 @@ class JoinCardinality:
         for number, side in enumerate(sides):
             if side.keys is None:
                 return None
-            found = side.keys.counts(self.restrict)
-            if not side.counted:
-                if found.sum() > LISTED:
-                    return None
-                found = _counted(number, side, self.restrict)[0]
-            counts.append(found.astype(np.float64))
+            if side.steps(self.restrict).sum() > LISTED:
+                return None
+            counts.append(side.exact(number, self.restrict)[0].astype(np.float64))
         total = float((counts[0] * counts[1]).sum())
         return Guess(total, total, total)
 
@@ -253,15 +296,9 @@ class _Draw:
         return out
 
     def _count(self, number: int, partners: Floats, there: NDArray[np.int64]) -> Lists | None:
-        side = self.sides[number]
         if not len(there):
             return None
-        assert side.keys is not None
-        if side.counted:
-            partners[there] = side.keys.counts(self.hashes[there])
-            return None
-        counts, lists = _counted(number, side, self.hashes[there])
-        partners[there] = counts
+        partners[there], lists = self.sides[number].exact(number, self.hashes[there])
         return lists
 
     def _meets(
@@ -307,18 +344,6 @@ def _met(conditions: list[Compiled], sources: dict[int, Snapshot], *rows: Rows) 
     assert left.draw is not None
     out[left.draw] = True
     return out
-
-
-def _counted(number: int, side: _Side, hashes: Hashes) -> tuple[Counts, Lists]:
-    """Tuples of each key in the window that meet the side's conditions."""
-    assert side.keys is not None
-    lists = finished(side.keys.load(hashes))
-    if not side.conditions:
-        return lists.counts, lists
-    owner = np.repeat(np.arange(len(hashes)), lists.counts)
-    kept = side.passing(number, lists.rows)
-    counts = np.bincount(owner[kept], minlength=len(hashes))
-    return counts, Lists(lists.rows[kept], np.cumsum(counts) - counts, counts)
 
 
 # --- sketches ----------------------------------------------------------------------------------------------------
