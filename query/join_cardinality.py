@@ -39,6 +39,7 @@ SHARE = 0.1  # of the budget that may be spent on samples
 COST = 500  # rough nanoseconds per tuple sampled of each side, smaller samples before included
 PILOT, HEAVY, FREQUENT = 1 << 9, 32, 4  # tuples of the pilot sample, most keys it names, their pairs in it at least
 STEPS = 4  # tuples of heavy keys that are read, times the size of the largest sample
+APART = 8.0  # draws per sampled tuple at most, where the window has only a part of its chunks
 WALKED = 32  # tuples of a key, in and out of the window, that are read to count those inside
 LISTED = 1 << 15  # tuples of the keys of an IN list that are read to count them
 PAIRS = 1 << 16  # pairs of two whole windows on which a condition is tried
@@ -206,8 +207,10 @@ class JoinCardinality:
     def _sample(self, number: int, side: _Side, size: int, without: Hashes, *, first: bool = False) -> _Sample:
         """Tuples of a random order of the window's chunks, after the pilot: a larger sample contains a smaller one."""
         snapshot = side.snapshot
+        apart = min(snapshot.size / max(snapshot.tuples.value, 1.0), APART)  # draws per tuple in the window
+        size = min(int(size * apart), snapshot.size)
         start = 0 if first or not len(without) or PILOT + size >= snapshot.size else PILOT
-        numbers = np.empty(min(size, snapshot.size), np.int64)
+        numbers = np.empty(size, np.int64)
         permuted(start, snapshot.size, np.uint64((self.seed + number) & ((1 << 64) - 1)), numbers)
         with snapshot.holding():
             rows = snapshot.rows_at(np.sort(numbers))
