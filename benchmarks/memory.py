@@ -19,7 +19,11 @@ T = TypeVar("T")
 BATCH = 1 << 16
 POINTS = 10
 JUDGED = 1_000_000  # tuples from which on what a summary always has no longer shows
-SMALL = {"granularity": 10 * data.SECOND, "collapse": (2, 3)}  # keeps from 700,000 to 1,100,000 tuples
+SMALL = {
+    "granularity": 10 * data.SECOND,
+    "collapse": (2, 3),
+    "keep": 90 * data.SECOND,
+}  # keeps from 700,000 to 1,100,000 tuples
 SMALL_ROOM = 1_500_000
 
 

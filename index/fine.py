@@ -17,6 +17,7 @@ from promising.index.kernels.seal import extent, filter_keys, filter_sliced, pou
 from promising.index.log import TupleLog
 from promising.index.options import GROUP, Options, Sizes
 from promising.index.postings import Postings
+from promising.index.reserved import Reserved, longer
 from promising.index.zone import CoarseZone, FineZone, Tuples, cell_f2, distinct, in_order
 
 REASONS = {kernels.CUT_ERROR: "error", kernels.CUT_BEHAVIOUR: "behaviour", kernels.CUT_MAXLENGTH: "maxlength"}
@@ -26,24 +27,54 @@ class ZonePool:
     """Counters, filters and cell counts of all sealed zones of `G_1`, by slot.
 
     64 slots form a group with bit-sliced filters: bit z of a word belongs to zone z of the group, so one word answers
-    for 64 zones. A group belongs to one block. Memory is reserved at the start and touched only when used.
+    for 64 zones. A group belongs to one block. The pool doubles when no group is free.
     """
 
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
-        slots = sizes.groups * GROUP
-        self.counters = np.zeros((slots, sizes.counters), np.int16)
-        self.sliced = np.zeros((sizes.groups, sizes.buckets * sizes.slots), np.uint64)
-        self.cells = np.zeros((slots, sizes.buckets), np.int64)
-        self.f2 = np.zeros((slots, sizes.buckets), np.float64)
-        self.numbers = np.full(slots, -1, np.int64)
-        self.first = np.zeros(slots, np.int64)
-        self.last = np.zeros(slots, np.int64)
-        self.sealed = np.zeros(slots, np.uint8)  # 2: with its F2
-        self.zones: list[FineZone | None] = [None] * slots
-        self._free = list(range(sizes.groups - 1, -1, -1))
+        self.groups = 1
+        self._counters = Reserved(np.int16, GROUP, (sizes.counters,))
+        self._sliced = Reserved(np.uint64, 1, (sizes.buckets * sizes.slots,))
+        self._cells = Reserved(np.int64, GROUP, (sizes.buckets,))
+        self._f2 = Reserved(np.float64, GROUP, (sizes.buckets,))
+        self.numbers = np.full(GROUP, -1, np.int64)
+        self.first = np.zeros(GROUP, np.int64)
+        self.last = np.zeros(GROUP, np.int64)
+        self.sealed = np.zeros(GROUP, np.uint8)  # 2: with its F2
+        self.zones: list[FineZone | None] = [None] * GROUP
+        self._free = [0]
+
+    @property
+    def counters(self) -> NDArray[np.int16]:
+        return self._counters.array
+
+    @property
+    def sliced(self) -> NDArray[np.uint64]:
+        return self._sliced.array
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        return self._cells.array
+
+    @property
+    def f2(self) -> NDArray[np.float64]:
+        return self._f2.array
+
+    def grow(self, groups: int) -> None:
+        """Have so many groups."""
+        slots, before = groups * GROUP, self.groups * GROUP
+        for part in (self._counters, self._cells, self._f2):
+            part.grow(slots, [(0, before)])
+        self._sliced.grow(groups, [(0, self.groups)])
+        self.numbers, self.sealed = longer(self.numbers, slots, -1), longer(self.sealed, slots)
+        self.first, self.last = longer(self.first, slots), longer(self.last, slots)
+        self.zones += [None] * (slots - before)
+        self._free[:0] = range(groups - 1, self.groups - 1, -1)
+        self.groups = groups
 
     def take_group(self) -> int:
+        if not self._free:
+            self.grow(2 * self.groups)
         group = self._free.pop()
         self.sliced[group] = 0
         return group
@@ -83,7 +114,7 @@ class ZonePool:
 
     @property
     def groups_used(self) -> int:
-        return self.sizes.groups - len(self._free)
+        return self.groups - len(self._free)
 
     @property
     def nbytes(self) -> int:
@@ -153,8 +184,16 @@ class Fine:
         """Between two zones: cut for error and behaviour while enough zones remain for mandatory cuts."""
         if not self._limits[kernels.L_WATCHED]:
             self._state[kernels.REF_COUNT] = 0  # the next one cannot refer to it either
-        room = self._zones < self._spare
-        self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and room)
+        self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and self._roomy)
+
+    @property
+    def _roomy(self) -> bool:
+        """Whether there are fewer zones than the sizes allow; a stream without a limit may have more tuples than they
+        are for, and as many more zones as those need."""
+        if self._zones < self._spare:
+            return True
+        beyond = self.count - self.sizes.tuples
+        return beyond > 0 and self._zones < self._spare + beyond // self.sizes.maxlength
 
     def number_after(self, issued: int) -> None:
         """Number zones from `issued` + 1 on; called before the first insert."""
@@ -371,9 +410,13 @@ class Fine:
 
     def restore(self, image: dict[str, Any]) -> None:
         """Restore from `image`, after the postings."""
+        free = image["free"].tolist()
+        groups = len(free) + sum(len(saved["groups"]) for saved in image["blocks"])
+        if groups > self.pool.groups:
+            self.pool.grow(groups)
+        self.pool._free = free
         for saved in image["blocks"]:
             self._restore_block(saved)
-        self.pool._free = image["free"].tolist()
         self.cuts, self._issued, self.number = dict(image["cuts"]), image["issued"], image["number"]
         self.open_block = None if image["open"] is None else self.blocks[image["open"]]
         kept: dict[str, NDArray[Any]] = {

@@ -23,5 +23,8 @@ class Journal(Protocol):
     def dropped(self, summary: str) -> None:
         """A summary is dropped."""
 
+    def altered(self, settings: dict[str, Any]) -> None:
+        """Settings of the stream change; see `Stream.alter`."""
+
     def wait(self) -> None:
         """Return when everything logged so far is durable."""

@@ -150,12 +150,15 @@ class Description:
     keys: int
     cuts: dict[str, int]
     bytes: int
-    ceiling: int
+    ceiling: int  # maximum bytes; in a stream without a limit, without what tuples and keys add
     watermark: int | None
     horizons: tuple[int, ...]
     cells: NDArray[np.int64] | None = None  # tuples by zone and value bucket, zones as in `zones`; on request
     now: str = ""  # the current structure; with auto it may change
     why: str = ""  # the reason, if it was chosen
+    sketch_bytes: int = 0  # maximum, of sketches and filters
+    tuple_bytes: int = 0  # maximum that a tuple adds to them
+    key_bytes: int = 0  # maximum that a distinct key adds
 
     @property
     def told(self) -> str:

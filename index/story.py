@@ -25,6 +25,9 @@ def leaves(geometry: Geometry, granularity: int, start: int) -> int:
     >>> leaves(Geometry(granularity=60, rate=4, depth=3), 1, 1920)
     2040
     """
+    if granularity == geometry.levels:
+        assert geometry.keep is not None, "it never does"
+        return start + geometry.zone_length(granularity) + geometry.keep
     span, reach = geometry.spans[granularity - 1], geometry.reaches[granularity - 1]
     return (start // span + 1) * span + reach
 
@@ -176,14 +179,19 @@ def _took(absorbed: tuple[Absorbed, ...]) -> tuple[str, ...]:
 
 def _next(state: SummaryState, zone: ZoneInfo, start: int) -> str:
     geometry, g = state.identity.geometry, zone.granularity
+    now = "" if state.watermark is None else f" The watermark is at {instant(state.watermark)}."
+    if g == geometry.levels:
+        if geometry.keep is None:
+            return f"It is retained.{now}"
+        at = leaves(geometry, g, start)
+        return (
+            f"It is removed when the watermark reaches {instant(at)}: the stream keeps {readable(geometry.keep)}.{now}"
+        )
     at = leaves(geometry, g, start)
     sums = " + ".join(f"T_{i}" for i in range(1, g + 1))
     rule = (
         f"when the watermark reaches {instant(at)}: then the horizon of G_{g} ({sums} ="
         f" {readable(geometry.reaches[g - 1])} back, in steps of T_{g}) has passed it"
     )
-    now = "" if state.watermark is None else f" The watermark is at {instant(state.watermark)}."
-    if g == geometry.depth:
-        return f"It expires {rule}.{now}"
     into = start // geometry.zone_length(g + 1)
     return f"It collapses into zone {into} of G_{g + 1} {rule}.{now}"

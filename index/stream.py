@@ -22,7 +22,7 @@ from promising.errors import (
     UnknownName,
     WrongType,
 )
-from promising.index.admission import Retention, judge
+from promising.index.admission import Retention, check_keep, judge
 from promising.index.geometry import Geometry
 from promising.index.instants import FARTHEST
 from promising.index.journal import Journal
@@ -30,11 +30,12 @@ from promising.index.kernels.seal import extent
 from promising.index.ledger import Ledger
 from promising.index.load_plan import LoadPlan
 from promising.index.loads import LOADS, check_load, find_load, load_name, rows_for, take_in
-from promising.index.log import CHUNK, TupleLog
+from promising.index.log import MOST_ROWS, TupleLog
+from promising.index.memory import Memory
 from promising.index.options import Options
 from promising.index.prepared_load import Attached, Load
 from promising.index.regions import Appended
-from promising.index.schema import Batch, Column, Schema, tuples_of
+from promising.index.schema import Batch, Column, Schema, text_bytes, tuples_of
 from promising.index.stream_image import creation, definition, definitions, restore, stream_image
 from promising.index.stream_summaries import StreamSummaries
 from promising.index.summary import SummaryState
@@ -74,9 +75,11 @@ class Stream:
     schema: column names and their types: int, float, string, bool or timestamp.
     time: the event-time column.
     lateness: distance of the watermark behind the latest event time, in microseconds.
+    keep: how long before the watermark tuples are retained, in microseconds; None: for ever. Whole zones are removed,
+        none longer than an eighth of it. Nothing else removes tuples.
     max_future: a tuple dated later than the clock by more than this is refused.
     clock: returns the time, in microseconds since the epoch.
-    max_tuples, max_string_bytes: what the stream may retain; a batch that does not fit is refused.
+    max_tuples, max_string_bytes: what the stream may retain; a batch that does not fit is refused. None: it grows.
     seed: of the key hash; a secret of the installation. Summaries that are joined share it.
     """
 
@@ -87,21 +90,23 @@ class Stream:
         time: str,
         *,
         lateness: int = 0,
+        keep: int | None = None,
         max_future: int = 5 * MINUTE,
         clock: Callable[[], int] = wall_clock,
-        max_tuples: int = 1 << 22,
-        max_string_bytes: int = 1 << 30,
+        max_tuples: int | None = None,
+        max_string_bytes: int | None = None,
         seed: int = 0,
     ) -> None:
         for what, span in (("lateness", lateness), ("max_future", max_future)):
             if not isinstance(span, int) or not 0 <= span <= FARTHEST:
                 raise BadOptions(f"{what} must be whole microseconds, not negative, got {span!r}")
-        if not 1 <= max_tuples <= (1 << 31) - CHUNK:
-            raise BadOptions(f"max_tuples must be from 1 to {(1 << 31) - CHUNK:,}, got {max_tuples:,}")
-        if not isinstance(max_string_bytes, int) or max_string_bytes < 1:
+        if max_tuples is not None and not 1 <= max_tuples <= MOST_ROWS:
+            raise BadOptions(f"max_tuples must be from 1 to {MOST_ROWS:,}, got {max_tuples:,}")
+        if max_string_bytes is not None and (not isinstance(max_string_bytes, int) or max_string_bytes < 1):
             raise BadOptions(f"max_string_bytes must be a positive whole number, got {max_string_bytes!r}")
         if not isinstance(seed, int) or not -(1 << 63) <= seed < 1 << 63:
             raise BadOptions("the seed must be a whole number of 64 bits, signed")
+        self.keep = check_keep(keep, lateness)
         self.name = name
         self.schema = Schema(dict(schema), time)
         self.lateness = lateness
@@ -113,13 +118,14 @@ class Stream:
         self.seed = seed
         self.watermark: int | None = None
         self.latest: int | None = None  # the latest event time accepted
-        self._floor: int | None = None  # older times have aged out, whatever the summaries
+        self._floor: int | None = None  # older times have been removed
         self._refused: dict[str, int] = {}
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
         self._ledger = Ledger()
         self._lock = RLock()
-        self._summaries = StreamSummaries(self._log, lateness, seed, self._lock, self)
+        self._summaries = StreamSummaries(self._log, lateness, seed, max_tuples is not None, self._lock, self)
+        self.memory: Memory | None = None  # what all streams may have in memory, if that is limited
         self.journal: Journal | None = None  # logs every change before it is made; None: in memory only
         self.broken = False  # whether a logged change was made only in part
         self.damages: list[str] = []  # losses on disk, a sentence each
@@ -154,7 +160,7 @@ class Stream:
             if not isinstance(collapse, tuple | list) or len(collapse) != 2:
                 raise BadCollapse(f"COLLAPSE is (rate, depth), not {collapse!r}")
             builder = self._summaries.builder
-            identity = builder.identity(name, key, Geometry(granularity, *collapse), structure, options)
+            identity = builder.identity(name, key, Geometry(granularity, *collapse, self.keep), structure, options)
             state = builder.filled(identity, options, self.watermark, self.oldest)
             with self._told(lambda j: j.created(definition(identity, options))):
                 summary = self._summaries.add(state, options)
@@ -188,7 +194,7 @@ class Stream:
     ) -> Appended:
         """Add tuples. A malformed batch raises a `BatchError` and changes nothing.
 
-        Tuples too old for every summary, or too far ahead of the clock, are omitted and counted by reason; with
+        Tuples older than the stream keeps, or too far ahead of the clock, are omitted and counted by reason; with
         `strict` they raise `TooOld` or `TooFarAhead` instead and nothing is added.
 
         producer, sequence: the sender, and the number of the batch, from 1 on; with them a batch is added exactly once.
@@ -238,12 +244,36 @@ class Stream:
         hashes = {}
         if len(times):
             self._log.check_room(len(times), columns, lambda: by.oldest(by.reached(greatest)))
+            if self.memory is not None and self._log.begins(len(times)):
+                self._check_memory(len(times), len(times), text_bytes(columns))
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
         added = Appended(len(times), refused)
         with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence)):
             self._enter(columns, hashes, times, least, greatest)  # from here on nothing can be refused
             self._note(added, producer, sequence)
         return added
+
+    def _check_memory(self, tuples: int, warm: int, strings: int) -> None:
+        """Refuse tuples that the memory of all streams does not suffice for; `warm` of them are not on disk."""
+        if self.memory is not None:
+            more = warm * self._log.row_bytes + strings + tuples * self._summaries.tuple_bytes
+            self.memory.claim(self, self._weight, more, tuples, durable=self.journal is not None)
+
+    def weigh(self) -> None:
+        """Report the bytes of tuples and postings in memory."""
+        if self.memory is not None:
+            with self._lock:
+                self.memory.hold(self, self._weight)
+
+    def leave(self) -> None:
+        """It is dropped: its memory counts no more."""
+        if self.memory is not None:
+            self.memory.hold(self, 0)
+            self.memory = None
+
+    @property
+    def _weight(self) -> int:
+        return self._log.nbytes + self._summaries.postings_bytes
 
     @contextmanager
     def _told(self, tell: Callable[[Journal], None]) -> Iterator[None]:
@@ -320,8 +350,9 @@ class Stream:
                 min(self.clock() + self.max_future, FARTHEST),
                 oldest,
                 self._log.room(oldest),
-                self._log.capacity,
+                self._log.limit,
                 self.definitions(now=True),
+                self.keep,
             )
 
     def loaded(self, token: str, digest: int) -> Attached | None:
@@ -342,23 +373,61 @@ class Stream:
                 return found
             self._check_whole()
             check_load(load, self.name, self._summaries.keys, self._retention, self._log)
+            warm = [part for part in load.parts if part.run is None]
+            strings = sum(text_bytes(part.columns or {}) for part in warm)
+            self._check_memory(load.tuples, sum(map(len, warm)), strings)
             watermark = self._retention.reached(load.latest)
             with self._told(lambda j: j.advanced(watermark)):  # later tuples may need the room of what ages now
                 self._reach(load.latest, rows_for(load, self._log))
                 take_in(load, self._log, self._summaries.by_name, self.seed)
                 self._note(Appended(load.tuples, dict(load.refused)), load_name(load.token), load.digest)
+            self.weigh()
             return Attached(load.tuples, dict(load.refused))
 
     # --- watermark -----------------------------------------------------------------------------------------------
 
     @property
     def _retention(self) -> Retention:
-        return Retention(self.watermark, self.lateness, self._summaries.geometries, self._floor)
+        return Retention(self.watermark, self.lateness, self.keep, self._summaries.geometries, self._floor)
+
+    def set_keep(self, keep: int | None) -> int:
+        """Retain tuples this long before the watermark; None: for ever. Returns how many tuples were removed.
+
+        Summaries are rebuilt, as their zones depend on it. What was removed before does not return.
+        """
+        with self._lock:
+            check_keep(keep, self.lateness)
+            before = self.kept
+            after = self._retention._replace(keep=keep, geometries=self._summaries.kept(keep))
+            floor = self._floor if self.watermark is None else after.oldest(self.watermark)
+            states = self._summaries.reshaped(keep, self.watermark, floor)
+            with self._told(lambda j: j.altered({"keep": keep})):
+                self.keep = keep
+                self._summaries.reshape(states)
+                if self.watermark is not None:
+                    self._advance(self.watermark)
+            removed = before - self.kept
+        self.wait()
+        return removed
+
+    def would_remove(self, keep: int | None) -> int:
+        """How many tuples `set_keep` would remove."""
+        with self._lock:
+            check_keep(keep, self.lateness)
+            if self.watermark is None:
+                return 0
+            after = self._retention._replace(keep=keep, geometries=self._summaries.kept(keep))
+            return self.kept - self._log.count_from(after.oldest(self.watermark))
+
+    def alter(self, settings: dict[str, Any]) -> None:
+        """Replay a logged change of settings."""
+        if "keep" in settings:
+            self.set_keep(settings["keep"])
 
     @property
     def oldest(self) -> int | None:
-        """Tuples before this have aged out of every summary; None while nothing has."""
-        return self._floor if self.watermark is None else self._retention.oldest(self.watermark)
+        """Tuples before this have been removed; None while nothing has."""
+        return self._floor
 
     def _reach(self, latest: int, tuples: int) -> None:
         """Advance to the watermark after tuples up to `latest`, and make room for so many."""
@@ -375,6 +444,8 @@ class Stream:
             for rows in gone:
                 self._summaries.forget(rows)
             self._log.recycle(gone)
+            if gone:
+                self.weigh()
 
     def advance(self, watermark: int) -> None:
         """Say that nothing before `watermark` is expected any more. It never moves back."""
@@ -396,6 +467,7 @@ class Stream:
                 "watermark": self.watermark,
                 "latest": self.latest,
                 "floor": self._floor,
+                "keep": self.keep,
                 "refused": dict(self._refused),
                 "accepted": self.accepted,
             }
@@ -411,6 +483,7 @@ class Stream:
         with self._lock:
             self.watermark, self.latest, self._floor = image["watermark"], image["latest"], image["floor"]
             self._refused, self.accepted = dict(image["refused"]), image["accepted"]
+            self.keep = image.get("keep")  # without: of a version that kept everything
             restore(image, self._ledger, self._log, self._summaries)
 
     def remake(self, made: dict[str, Any]) -> SummaryIndex:
@@ -436,7 +509,7 @@ class Stream:
 
     @property
     def count(self) -> int:
-        """Tuples in the log, including those that have aged out but whose chunk is still in use."""
+        """Tuples in the log, including those that are no longer kept but whose chunk is still in use."""
         with self._lock:
             return len(self._log)
 

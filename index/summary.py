@@ -37,7 +37,7 @@ class SummaryState:
         self.horizons: tuple[int, ...] = ()
         self.floor: int | None = None  # older times had aged out before the summary was created
         self.watermark: int | None = None
-        self._block: int | None = None  # block of T_1 with the watermark
+        self._due: tuple[int, int] | None = None  # block of T_1 with the watermark, and the oldest time kept
         self.expired = 0
         self.postings = Postings(log.capacity)
         geometry, sizes = identity.geometry, identity.sizes
@@ -56,17 +56,15 @@ class SummaryState:
     def advance(self, watermark: int) -> None:
         """Advance to a watermark, never backwards."""
         self.watermark = watermark
-        block = watermark // self.identity.geometry.granularity
-        if block == self._block:  # horizons move by whole blocks of T_1
+        geometry = self.identity.geometry
+        due = watermark // geometry.granularity, geometry.oldest(watermark)
+        if due == self._due:  # the other horizons move by whole blocks of T_1
             return
-        self._block = block
-        horizons = self.identity.geometry.horizons(watermark)
+        self._due = due
+        horizons = geometry.horizons(watermark)
         self.horizons = horizons
         for zone in self.fine.collapse(horizons[0]):
-            if len(horizons) == 1:
-                self.expired += zone.count
-            else:
-                self.coarse.receive(zone, 2)
+            self.coarse.receive(zone, 2)
         self.expired += self.coarse.collapse(horizons)
 
     def insert(
@@ -78,6 +76,7 @@ class SummaryState:
         greatest: int,
     ) -> None:
         """Add tuples in the log, in order of arrival, dated `least` to `greatest`, at the watermark after them."""
+        self.postings.reserve(self.log.capacity)
         oldest = self.oldest
         if least >= max(self.horizons[0], oldest):
             self.fine.insert(hashes, rows, times, least, greatest, posted=False)
@@ -93,19 +92,22 @@ class SummaryState:
         recent = times >= max(self.horizons[0], oldest)
         if recent.any():
             self.fine.insert(hashes[recent], rows[recent], times[recent], self.horizons[0], greatest, posted=True)
-        above = self.horizons[0]
+        above, least = self.horizons[0], int(times.min())
         for granularity in range(2, len(self.horizons) + 1):
             horizon = self.horizons[granularity - 1]
             where = (times >= max(horizon, oldest)) & (times < above)
             if where.any():
                 self.coarse.insert(granularity, hashes[where], rows[where], times[where])
             above = horizon
+            if horizon <= least:
+                break
         self.expired += int((times < oldest).sum())
 
     def attach(
         self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], sums: list[Sum] | None
     ) -> None:
         """Add tuples in the log as `insert` does: whole zones by precomputed `sums`, others one by one."""
+        self.postings.reserve(self.log.capacity)
         self.postings.enter_all(hashes, rows)
         one_by_one = np.ones(len(times), np.bool_)
         for part in sums or ():
@@ -142,8 +144,10 @@ class SummaryState:
         """Restore from `image`, after the log."""
         self.floor, self.watermark, self.expired = image["floor"], image["watermark"], image["expired"]
         if self.watermark is not None:
-            self._block = self.watermark // self.identity.geometry.granularity
-            self.horizons = self.identity.geometry.horizons(self.watermark)
+            geometry = self.identity.geometry
+            self._due = self.watermark // geometry.granularity, geometry.oldest(self.watermark)
+            self.horizons = geometry.horizons(self.watermark)
+        self.postings.reserve(self.log.capacity)
         self.postings.restore(image["postings"], self.log.stretches())
         self.fine.restore(image["fine"])
         self.coarse.restore(image["coarse"])

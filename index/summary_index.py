@@ -65,6 +65,10 @@ class SummaryIndex:
         self.state = state
         self._reader: Reader | BareReader = BareReader(state) if isinstance(state, BareState) else Reader(state)
 
+    def replace(self, state: SummaryState | BareState) -> None:
+        """Continue with another state of the same tuples. The stream's lock is held."""
+        self._take(state)
+
     @contextmanager
     def reading(self) -> Iterator[SummaryState | BareState]:
         """Its state, locked between two batches; raises if it was dropped."""
@@ -96,8 +100,8 @@ class SummaryIndex:
 
     @property
     def reach(self) -> int:
-        """Minimum age behind the watermark, in microseconds, up to which tuples are retained."""
-        return self.state.identity.geometry.reaches[-1]
+        """The span of GRANULARITY and COLLAPSE, in microseconds, by which the best of several summaries is chosen."""
+        return self.state.identity.geometry.asked
 
     @property
     def count(self) -> int:
@@ -203,14 +207,12 @@ class SummaryIndex:
 
     def change(self, structure: str, why: str | None = "it was asked for") -> None:
         """Change the structure. Answers do not change; regions found before become invalid."""
-        with self.reading() as old:
+        with self.reading():
             if self.auto is None:
                 raise BadQuestion(f"summary {self.name!r} was made with STRUCTURE {self.structure}, and keeps it")
             if structure == self.structure:
                 return
             kept, cold = self._kept()
-            if isinstance(old, SummaryState):
-                self.issued = old.fine.issued
             state, spent = self._timed(lambda: self._home.change(self, structure))
             self._take(state)
             self.auto.changed(structure, kept, cold, spent, why)
@@ -253,13 +255,16 @@ class SummaryIndex:
         with self.reading():
             state, identity = self.state, self.state.identity
             bare = isinstance(state, BareState)
+            geometry = identity.geometry
+            deepest = 1 if isinstance(state, BareState) else state.coarse.deepest
+            shown = max(min(geometry.depth, geometry.levels), deepest)
             return Description(
                 name=identity.name,
                 key=identity.key,
                 structure=AUTO if identity.auto else identity.sizes.structure,
                 now=identity.sizes.structure,
                 why="" if self.auto is None else self.auto.why,
-                spans=identity.geometry.spans,
+                spans=tuple(geometry.granularity * geometry.rate**i for i in range(shown)),
                 zones=() if isinstance(state, BareState) else tuple(_zones(state)),
                 tuples=state.count,
                 expired=state.expired,
@@ -267,8 +272,11 @@ class SummaryIndex:
                 cuts={} if bare else dict(state.fine.cuts),  # type: ignore[union-attr]  # bare has none
                 bytes=state.nbytes,
                 ceiling=identity.sizes.ceiling,
+                sketch_bytes=identity.sizes.sketches,
+                tuple_bytes=identity.sizes.tuple_bytes,
+                key_bytes=identity.sizes.key_bytes,
                 watermark=state.watermark,
-                horizons=state.horizons,
+                horizons=state.horizons[:shown],
                 cells=_cells(state) if cells else None,
             )
 
@@ -282,7 +290,7 @@ class SummaryIndex:
             if isinstance(self.state, BareState):
                 now = "chosen STRUCTURE none for now" if self.auto is not None else "STRUCTURE none"
                 raise BadQuestion(f"summary {self.name!r} has {now}, and so no zones to tell of")
-            depth = self.state.identity.geometry.depth
+            depth = self.state.identity.geometry.levels
             if not isinstance(granularity, int) or not 1 <= granularity <= depth:
                 raise BadQuestion(f"summary {self.name!r} has granularities 1 to {depth}, not {granularity!r}")
             found = (z for z in _zones(self.state) if (z.granularity, z.zone) == (granularity, zone))

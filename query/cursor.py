@@ -14,6 +14,7 @@ from promising.query.aggregate.estimators import Estimated
 from promising.query.answers import Cut, Frame, Progress
 from promising.query.bound import Bound
 from promising.query.join_cardinality import JoinCardinality
+from promising.query.operators.guided import Guided
 from promising.query.operators.operator import Guess
 from promising.query.planner import Plan, plan
 from promising.query.result_sinks import Aggregated, Plain, Shown
@@ -316,7 +317,8 @@ class Cursor:
             lower = max(rate - reach, 0.0) * whole.lower
             return Guess(whole.value * share, lower, min(rate + reach, 1.0) * whole.upper)
         if complete and not self._limited:
-            return Guess(matched, matched, matched)
+            rows = matched if bound.limit_by is None or bound.grouped else float(self.plan.result.count)
+            return Guess(rows, rows, rows)
         left = worker.remaining()
         if self.plan.joined is not None:
             value, lower, upper = self._joined(self.plan.joined, left)
@@ -328,6 +330,13 @@ class Cursor:
             value = matched + left.value * min(rate, 1.0)
             lower = matched + (0.0 if bound.predicates else left.lower)
             upper = matched + left.upper
+        if bound.limit_by is not None and not bound.grouped:  # how many rows a value has is not known beforehand
+            rows = float(self.plan.result.count)
+            rate = rows / worker.done if worker.done else 1.0
+            value, lower = rows + (upper if left is None else left.value) * min(rate, 1.0), rows
+            if left is not None and isinstance(worker, Guided) and worker.limit is not None:
+                upper = min(upper, rows + bound.limit_by.most * (worker.entries - worker.rank + 1.0))
+                value = upper if worker.limit.every else min(value, upper)
         if bound.limit is not None and not bound.grouped:
             value, lower, upper = (min(x, float(bound.limit)) for x in (value, lower, upper))
         return Guess(max(value, lower), lower, max(upper, lower, value))

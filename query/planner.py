@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from promising.query.key_rows import Hasher, Hashes, Keys
 from promising.query.operators.entry_plan import EntryPlan, Side
 from promising.query.operators.guided import Guided
 from promising.query.operators.hash_join import HashJoin
+from promising.query.operators.key_limit import KeyLimit
 from promising.query.operators.operator import Operator, Pace, Sampler
 from promising.query.operators.random_order import Drawing
 from promising.query.operators.stream_scan import RandomScan, Scan
@@ -95,11 +97,16 @@ class _Planner:
         else:
             result = Plain(bound, pipeline)
             self._tell("rows" + (f", {bound.limit} at most" if bound.limit is not None else ""))
+        if bound.limit_by is not None:
+            columns = (part for term in bound.limit_by.terms for part in (", ", term))
+            self._tell(f"at most {bound.limit_by.most} of each ", *islice(columns, 1, None))
         if bound.conditions:
             first, *more = bound.conditions
             self._tell("keep where ", first, *(part for c in more for part in (" and ", c)))
         self.joined = None if bound.join is None else self._joined(bound.join)
         sampler, worker = self._operators()
+        if isinstance(result, Plain) and isinstance(worker, Guided):
+            result.by_key = worker.limit = self._key_limit(worker.plan.sides)
         return Plan(bound, self.snapshots, worker, sampler, result, pipeline, self.steps, self.joined, warnings)
 
     def _joined(self, key: JoinKey) -> JoinCardinality:
@@ -229,6 +236,18 @@ class _Planner:
         value_of, extra = self._value_of(preference, sides)
         plan = EntryPlan(sides, preference, restrict=restrict, value_of=value_of, extra=extra)
         return Guided(plan, self.pace, hurry=hurry)
+
+    def _key_limit(self, sides: list[Side]) -> KeyLimit | None:
+        """LIMIT n BY, if it is by the integer key of the entries."""
+        by, join = self.bound.limit_by, self.bound.join
+        found = by.columns[0].column if by is not None and len(by.columns) == 1 else None
+        if by is None or found is None or found.kind != "int" or sides[found.source].attribute != found.name:
+            return None
+        if join is not None and join.values[0].kind != join.values[1].kind:  # then keys are compared as floats
+            return None
+        self._tell("a key ends when it has had its rows")
+        side, every = sides[found.source], not self.bound.predicates
+        return KeyLimit(found.source, side.snapshot, side.hasher, by.most, every=every)
 
     def _say(self, preference: BoundPreference | None, sides: list[Side]) -> None:
         what: Step = ("select",) if self.bound.join is None else ("join on ", self.bound.join.condition)

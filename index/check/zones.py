@@ -177,7 +177,7 @@ class ZoneCheck:
     def _pool(self) -> Iterator[str]:
         fine, pool = self.state.fine, self.state.fine.pool
         groups = [group for block in fine.blocks.values() for group in block.groups]
-        if sorted([*groups, *pool._free]) != list(range(self.sizes.groups)):
+        if sorted([*groups, *pool._free]) != list(range(pool.groups)):
             yield ", G_1: the groups of zones in use and those free are not all there are, each once"
         zones = [zone for block in fine.blocks.values() for zone in block.zones]
         if fine._zones != len(zones):

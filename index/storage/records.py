@@ -25,7 +25,8 @@ ADVANCE = 2
 CREATE_SUMMARY = 3
 DROP_SUMMARY = 4
 BEGIN = 5  # the first of a stream, so that a missing log is detected
-KINDS = (APPEND, ADVANCE, CREATE_SUMMARY, DROP_SUMMARY, BEGIN)
+ALTER = 6  # settings that change
+KINDS = (APPEND, ADVANCE, CREATE_SUMMARY, DROP_SUMMARY, BEGIN, ALTER)
 
 DTYPES: dict[str, np.dtype[Any]] = {"int64": np.dtype("<i8"), "float64": np.dtype("<f8"), "uint8": np.dtype("u1")}
 TEXT = "text"

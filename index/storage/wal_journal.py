@@ -46,6 +46,9 @@ class WalJournal:
     def dropped(self, summary: str) -> None:
         self._wal.append(records.DROP_SUMMARY, records.pack_json({"name": summary}))
 
+    def altered(self, settings: dict[str, Any]) -> None:
+        self._wal.append(records.ALTER, records.pack_json(settings))
+
     def wait(self) -> None:
         self._wal.wait(self._wal.last)
         self._pace()
@@ -65,7 +68,7 @@ class Gone:
     def _refuse(self, *_: object) -> None:
         raise StorageUnavailable(f"stream {self._stream!r} has been dropped")
 
-    appended = advanced = created = dropped = _refuse
+    appended = advanced = created = dropped = altered = _refuse
 
     def wait(self) -> None:
         """Nothing was logged."""
@@ -82,6 +85,8 @@ def make_again(stream: Stream, record: Record) -> None:
         return
     if record.kind == records.ADVANCE:
         stream.advance(told["watermark"])
+    elif record.kind == records.ALTER:
+        stream.alter(told)
     elif record.kind == records.CREATE_SUMMARY:
         if told["name"] not in stream.summaries:
             stream.remake(told)

@@ -262,7 +262,8 @@ def _print_summary(told: "Description", buckets: int) -> None:
     cuts = ", ".join(f"{number:,} {reason}" for reason, number in sorted(told.cuts.items(), key=lambda c: -c[1]))
     lines = [
         "",
-        f"structure {clean(told.told, '')}, {size(told.bytes)} of at most {size(told.ceiling)}; spans {spans}",
+        f"structure {clean(told.told, '')}, {size(told.bytes)}; at most {size(told.sketch_bytes)} of sketches,"
+        f" {told.tuple_bytes} bytes a tuple and {told.key_bytes} a key; spans {spans}",
         f"cuts so far: {cuts or 'none'}",
     ]
     newest = max((z for z in told.zones if z.granularity == told.zones[0].granularity), key=lambda z: z.end)

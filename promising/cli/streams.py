@@ -37,6 +37,7 @@ def create_stream(
     ],
     time: Annotated[str, typer.Option(metavar="COLUMN", help="Event time column.", show_default=False)],
     lateness: Annotated[int | None, span(micros, "Watermark delay behind the latest event time, such as 5m.")] = None,
+    keep: Annotated[int | None, span(micros, "How long tuples are kept, such as 30d; without it, for ever.")] = None,
     if_not_exists: IfNotExists = False,
 ) -> None:
     """Create a stream.
@@ -50,10 +51,11 @@ def create_stream(
             raise typer.BadParameter(f"--column {given!r}: write a name and a type, such as 'price DOUBLE'")
         columns.append(f"{name_sql(found[1])} {found[2]}")
     late = f" LATENESS {as_sql(lateness)}" if lateness else ""
+    kept = "" if keep is None else f" KEEP {as_sql(keep)}"
     exists = "IF NOT EXISTS " if if_not_exists else ""
     _execute(
         state(ctx),
-        f"CREATE STREAM {exists}{name_sql(name)} ({', '.join(columns)}) TIMESTAMP BY {name_sql(time)}{late}",
+        f"CREATE STREAM {exists}{name_sql(name)} ({', '.join(columns)}) TIMESTAMP BY {name_sql(time)}{late}{kept}",
     )
 
 

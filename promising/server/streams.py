@@ -197,4 +197,6 @@ def _described(stream: Stream) -> streams_pb2.Stream:
     )
     if stream.watermark is not None:
         made.watermark.CopyFrom(wire_times.timestamp(stream.watermark))
+    if stream.keep is not None:
+        made.keep.CopyFrom(wire_times.duration_of(stream.keep))
     return made

@@ -120,12 +120,13 @@ class Stream(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     SUMMARIES_FIELD_NUMBER: _builtins.int
     DAMAGES_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     time_column: _builtins.str
     """The event time column."""
     tuples: _builtins.int
-    """Tuples that have not aged out."""
+    """Tuples stored."""
     bytes: _builtins.int
     """Memory of its tuples."""
     @_builtins.property
@@ -152,6 +153,10 @@ class Stream(_message.Message):
     def damages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Damage found and not repaired."""
 
+    @_builtins.property
+    def keep(self) -> _duration_pb2.Duration:
+        """How long before the watermark tuples are kept; absent: for ever."""
+
     def __init__(
         self,
         *,
@@ -165,13 +170,19 @@ class Stream(_message.Message):
         bytes: _builtins.int = ...,
         summaries: _abc.Iterable[_builtins.str] | None = ...,
         damages: _abc.Iterable[_builtins.str] | None = ...,
+        keep: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "lateness", b"lateness", "watermark", b"watermark"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "_watermark", b"_watermark", "keep", b"keep", "lateness", b"lateness", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "bytes", b"bytes", "columns", b"columns", "damages", b"damages", "lateness", b"lateness", "name", b"name", "refused", b"refused", "summaries", b"summaries", "time_column", b"time_column", "tuples", b"tuples", "watermark", b"watermark"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "_watermark", b"_watermark", "bytes", b"bytes", "columns", b"columns", "damages", b"damages", "keep", b"keep", "lateness", b"lateness", "name", b"name", "refused", b"refused", "summaries", b"summaries", "time_column", b"time_column", "tuples", b"tuples", "watermark", b"watermark"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__keep: _TypeAlias = _typing.Literal["keep"]  # noqa: Y015
+    _WhichOneofArgType__keep: _TypeAlias = _typing.Literal["_keep", b"_keep"]  # noqa: Y015
     _WhichOneofReturnType__watermark: _TypeAlias = _typing.Literal["watermark"]  # noqa: Y015
     _WhichOneofArgType__watermark: _TypeAlias = _typing.Literal["_watermark", b"_watermark"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep) -> _WhichOneofReturnType__keep | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__watermark) -> _WhichOneofReturnType__watermark | None: ...
 
 Global___Stream: _TypeAlias = Stream  # noqa: Y015
@@ -190,6 +201,7 @@ class CreateStreamRequest(_message.Message):
     MAX_TUPLES_FIELD_NUMBER: _builtins.int
     MAX_STRING_BYTES_FIELD_NUMBER: _builtins.int
     MAX_FUTURE_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     time_column: _builtins.str
@@ -212,6 +224,10 @@ class CreateStreamRequest(_message.Message):
     def max_future(self) -> _duration_pb2.Duration:
         """Maximum event time ahead of the clock."""
 
+    @_builtins.property
+    def keep(self) -> _duration_pb2.Duration:
+        """How long before the watermark tuples are kept; absent: for ever. Nothing else removes tuples."""
+
     def __init__(
         self,
         *,
@@ -223,17 +239,22 @@ class CreateStreamRequest(_message.Message):
         max_tuples: _builtins.int | None = ...,
         max_string_bytes: _builtins.int | None = ...,
         max_future: _duration_pb2.Duration | None = ...,
+        keep: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_future", b"_max_future", "_max_string_bytes", b"_max_string_bytes", "_max_tuples", b"_max_tuples", "lateness", b"lateness", "max_future", b"max_future", "max_string_bytes", b"max_string_bytes", "max_tuples", b"max_tuples"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "_max_future", b"_max_future", "_max_string_bytes", b"_max_string_bytes", "_max_tuples", b"_max_tuples", "keep", b"keep", "lateness", b"lateness", "max_future", b"max_future", "max_string_bytes", b"max_string_bytes", "max_tuples", b"max_tuples"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_future", b"_max_future", "_max_string_bytes", b"_max_string_bytes", "_max_tuples", b"_max_tuples", "columns", b"columns", "if_not_exists", b"if_not_exists", "lateness", b"lateness", "max_future", b"max_future", "max_string_bytes", b"max_string_bytes", "max_tuples", b"max_tuples", "name", b"name", "time_column", b"time_column"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "_max_future", b"_max_future", "_max_string_bytes", b"_max_string_bytes", "_max_tuples", b"_max_tuples", "columns", b"columns", "if_not_exists", b"if_not_exists", "keep", b"keep", "lateness", b"lateness", "max_future", b"max_future", "max_string_bytes", b"max_string_bytes", "max_tuples", b"max_tuples", "name", b"name", "time_column", b"time_column"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__keep: _TypeAlias = _typing.Literal["keep"]  # noqa: Y015
+    _WhichOneofArgType__keep: _TypeAlias = _typing.Literal["_keep", b"_keep"]  # noqa: Y015
     _WhichOneofReturnType__max_future: _TypeAlias = _typing.Literal["max_future"]  # noqa: Y015
     _WhichOneofArgType__max_future: _TypeAlias = _typing.Literal["_max_future", b"_max_future"]  # noqa: Y015
     _WhichOneofReturnType__max_string_bytes: _TypeAlias = _typing.Literal["max_string_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_string_bytes: _TypeAlias = _typing.Literal["_max_string_bytes", b"_max_string_bytes"]  # noqa: Y015
     _WhichOneofReturnType__max_tuples: _TypeAlias = _typing.Literal["max_tuples"]  # noqa: Y015
     _WhichOneofArgType__max_tuples: _TypeAlias = _typing.Literal["_max_tuples", b"_max_tuples"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep) -> _WhichOneofReturnType__keep | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_future) -> _WhichOneofReturnType__max_future | None: ...
     @_typing.overload

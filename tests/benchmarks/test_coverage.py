@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.coverage import Case, Outcome, cases_of, figures, logs, session_with, truth
-from promising.query import Progress
+from promising.index.regions import Guess
 
 ROWS, CASES = 20_000, 24
 
@@ -51,8 +51,7 @@ def test_an_outcome_out_of_its_bounds_or_too_wide_does_not_hold(found):
     good = next(o for o in found if o.known and o.truth)
 
     def told(value: float, lower: float, upper: float) -> Outcome:
-        progress: Progress = replace(good.progress, total=good.progress.total.__class__(value, lower, upper))
-        return replace(good, progress=progress)
+        return Outcome(good.case, good.truth, replace(good.progress, total=Guess(value, lower, upper)))
 
     n = float(good.truth)
     assert told(n, n, n).held and told(n, n, n).close

@@ -21,6 +21,7 @@ class Model:
     """The rules, tuple by tuple. `told` is what became of each."""
 
     lateness: int
+    keep: int | None
     geometries: frozenset[Geometry]
     limit: int
     watermark: int | None
@@ -29,15 +30,19 @@ class Model:
 
     def oldest(self) -> int | None:
         known = [] if self.floor is None else [self.floor]
-        if self.watermark is not None and self.geometries:
-            known.append(min(self.reach(g) for g in self.geometries))
+        if self.watermark is not None and self.keep is not None:
+            behind = self.watermark - self.keep
+            steps = [self.longest(g) for g in self.geometries] or [self.keep // 8]
+            known.append(min(behind - behind % step for step in steps))
         return max(known, default=None)
 
-    def reach(self, g: Geometry) -> int:
-        assert self.watermark is not None
-        spans = [g.granularity * g.rate**i for i in range(g.depth)]
-        behind: int = self.watermark - sum(spans)
-        return behind - behind % int(spans[-1])
+    def longest(self, g: Geometry) -> int:
+        """The longest zone of at most an eighth of what is kept."""
+        assert self.keep is not None
+        length = g.granularity
+        while length * g.rate <= self.keep // 8:
+            length *= g.rate
+        return length
 
     def offer(self, time: int) -> None:
         oldest = self.oldest()
@@ -54,13 +59,14 @@ class Model:
 
 near = st.integers(-300, 300)
 far = st.one_of(st.integers(-FARTHEST, FARTHEST), st.sampled_from([-FARTHEST, FARTHEST]))
-geometries = st.frozensets(
-    st.one_of(
-        st.builds(Geometry, st.integers(1, 30), st.integers(2, 3), st.integers(1, 3)),
-        st.builds(Geometry, st.integers(1, 1 << 56), st.integers(2, 3), st.integers(1, 3)),
-    ),
-    max_size=3,
-)
+keeps = st.one_of(st.none(), st.integers(8, 500), st.integers(8, FARTHEST))
+
+
+def geometries(keep: int | None) -> st.SearchStrategy[frozenset[Geometry]]:
+    """Of summaries that a stream may have that keeps this long."""
+    most = 1 << 56 if keep is None else min(keep // 8, 1 << 56)
+    lengths = st.one_of(st.integers(1, min(30, most)), st.integers(1, most))
+    return st.frozensets(st.builds(Geometry, lengths, st.integers(2, 3), st.integers(1, 3), st.just(keep)), max_size=3)
 
 
 @st.composite
@@ -68,8 +74,9 @@ def states(draw: st.DrawFn) -> tuple[Retention, int, int]:
     """What a stream may have come to, the clock, and how far ahead of it a tuple may be."""
     lateness = draw(st.one_of(st.integers(0, 60), st.integers(0, FARTHEST)))
     watermark = draw(st.one_of(st.none(), near, far))
-    held = Retention(watermark, lateness, draw(geometries), None)
-    if watermark is not None:  # what has aged out had been retained by a summary that has gone since
+    keep = draw(keeps)
+    held = Retention(watermark, lateness, keep, draw(geometries(keep)), None)
+    if watermark is not None:  # what was removed while less was kept
         held = held._replace(floor=draw(st.one_of(st.none(), st.integers(0, 200).map(lambda by: watermark - by))))
     return held, draw(st.one_of(near, far)), draw(st.one_of(st.integers(0, 60), st.integers(0, FARTHEST)))
 
@@ -93,10 +100,13 @@ def outcomes(found: Judged, tuples: int) -> list[str]:
 
 
 @given(states(), batches)
-@example((Retention(None, FARTHEST, frozenset({Geometry((1 << 60) - 1, 2, 1)}), None), 0, 5), [[-FARTHEST, 5, 6]])
+@example(
+    (Retention(None, FARTHEST, FARTHEST, frozenset({Geometry(1 << 58, 2, 1, FARTHEST)}), None), 0, 5),
+    [[-FARTHEST, 5, 6]],
+)
 def test_each_tuple_is_judged_at_the_watermark_before_it_whatever_the_batches(state, parts):
     held, now, max_future = state
-    model = Model(held.lateness, held.geometries, now + max_future, held.watermark, held.floor)
+    model = Model(held.lateness, held.keep, held.geometries, now + max_future, held.watermark, held.floor)
     everything = [time for part in parts for time in part]
     for time in everything:
         model.offer(time)
@@ -135,21 +145,21 @@ def test_many_watermarks_at_once(state, times):
     held, _, _ = state
     before = held.watermarks(np.array(times)).tolist()
     assert before == [held.reached(max(times[:i])) if i else held.start for i in range(len(times))]
-    ages = held.geometries or held.floor is not None
+    ages = held.keep is not None or held.floor is not None
     assert not ages or held.oldest_at(np.array(before)).tolist() == [held.oldest(at) for at in before]
 
 
 @pytest.mark.parametrize(
     ("times", "found"),
     [
-        ([100, 90, 89, 151, 150, 100], [TAKEN, TAKEN, OLD, AHEAD, TAKEN, OLD]),
-        ([150, 139, 140], [TAKEN, OLD, TAKEN]),
-        ([151, 85], [AHEAD, TAKEN]),
+        ([100, 20, 19, 151, 150, 69], [TAKEN, TAKEN, OLD, AHEAD, TAKEN, OLD]),
+        ([150, 69, 70], [TAKEN, OLD, TAKEN]),
+        ([151, 15], [AHEAD, TAKEN]),
     ],
 )
 def test_in_order_of_arrival(times, found):
-    """Granularity 10, one of them: at watermark w all before w - 10, rounded down to tens, is too old."""
-    held = Retention(95, 0, frozenset({Geometry(10, 2, 1)}), None)
+    """KEEP 80, granularity 10: at watermark w all before w - 80, rounded down to tens, is too old."""
+    held = Retention(95, 0, 80, frozenset({Geometry(10, 2, 1, 80)}), None)
     assert outcomes(judged(times, held, now=100, max_future=50), len(times)) == found
     told = judged(times, held, now=100, max_future=50)
     assert told.refused == {word: found.count(word) for word in (AHEAD, OLD) if word in found}
@@ -157,11 +167,13 @@ def test_in_order_of_arrival(times, found):
     assert told.taken.tolist() == [word == TAKEN for word in found]
 
 
-def test_without_summaries_only_what_has_aged_out_is_too_old():
-    assert judged([-FARTHEST, FARTHEST, 0], Retention(None, 0, frozenset(), None), FARTHEST, 0) == Judged(None, None)
-    told = judged([-FARTHEST, 50, 49], Retention(100, 0, frozenset(), 50), 100, 0)
+def test_with_keep_all_only_what_was_removed_before_is_too_old():
+    assert judged([-FARTHEST, FARTHEST, 0], Retention(None, 0, None, frozenset(), None), FARTHEST, 0) == Judged(
+        None, None
+    )
+    told = judged([-FARTHEST, 50, 49], Retention(100, 0, None, frozenset(), 50), 100, 0)
     assert outcomes(told, 3) == [OLD, TAKEN, OLD]
 
 
 def test_an_empty_batch_has_no_watermarks():
-    assert Retention(7, 0, frozenset(), None).watermarks(np.empty(0, np.int64)).tolist() == []
+    assert Retention(7, 0, None, frozenset(), None).watermarks(np.empty(0, np.int64)).tolist() == []

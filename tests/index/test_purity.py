@@ -98,8 +98,10 @@ def rebuilt(geometry: Geometry, options: Options, watermark: int, batch: Columns
 @given(data=st.data(), shape=st.sampled_from(SHAPES), seed=st.integers(0, 1 << 32))
 def test_neither_arrival_nor_batches_nor_path_leave_a_trace(data, shape, seed):
     rng = np.random.default_rng(seed)
-    geometry = Geometry(data.draw(st.integers(8, 40)), data.draw(st.integers(2, 3)), data.draw(st.integers(2, 4)))
-    lateness = data.draw(st.sampled_from([0, 5, 200]))
+    length = data.draw(st.integers(8, 40))
+    keep = data.draw(st.sampled_from([8, 30, 100])) * length
+    geometry = Geometry(length, data.draw(st.integers(2, 3)), data.draw(st.integers(2, 4)), keep)
+    lateness = data.draw(st.sampled_from([0, 5, 60]))
     newest = data.draw(st.sampled_from([-10_000, 123_456]))
     n = data.draw(st.sampled_from([30, 400, 2500]))
     oldest = geometry.oldest(newest)  # so whatever the order, no tuple is too old
@@ -110,7 +112,9 @@ def test_neither_arrival_nor_batches_nor_path_leave_a_trace(data, shape, seed):
     expected = {key: rebuilt(geometry, shape, watermark, batch, key, seed=3) for key in ("k", "s")}
 
     for trial in range(3):
-        stream = Stream("s", SCHEMA, "ts", lateness=lateness, clock=ManualClock(newest), max_tuples=5000, seed=3)
+        stream = Stream(
+            "s", SCHEMA, "ts", lateness=lateness, keep=keep, clock=ManualClock(newest), max_tuples=5000, seed=3
+        )
         made = {}
         for name, key, structure in (("a", "k", "adaptive"), ("g", "k", "grid"), ("t", "s", "adaptive")):
             made[name] = stream.create_summary(

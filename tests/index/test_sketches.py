@@ -29,7 +29,7 @@ def summarised(
     options: Options, structure: str = "adaptive", key: str = "k", seed: int = 5, lateness: int = 0
 ) -> tuple[Stream, SummaryIndex]:
     clock = ManualClock(1 << 50)
-    stream = Stream("s", SCHEMA, "ts", clock=clock, seed=seed, max_tuples=8192, lateness=lateness)
+    stream = Stream("s", SCHEMA, "ts", clock=clock, seed=seed, max_tuples=8192, lateness=lateness, keep=1600)
     summary = stream.create_summary("a", key, granularity=100, collapse=(2, 3), structure=structure, options=options)
     return stream, summary
 

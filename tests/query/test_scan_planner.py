@@ -297,5 +297,9 @@ def test_what_is_refused():
     told(NoSummary, "told by keys", "SELECT k FROM a", 0.5)
     told(NoSummary, "told by keys", "SELECT a.k FROM a JOIN c ON a.k = c.k", 0.5)
     told(Unsupported, "WEIGHTED", "SELECT k FROM a WITH PREFERENCE WEIGHTED SUMMARY.Estimate.Count(k)", 0.5)
+    ranked = "SELECT k FROM a WITH PREFERENCE DESC SUMMARY.Estimate.Count(k)"
+    told(Unsupported, "a preference that reads columns ranks parts of them", f"{ranked} * price", 0.5)
+    told(Unsupported, "a preference that has a FADE FACTOR ranks parts of them", f"{ranked} FADE FACTOR 0.5", 0.5)
     told(Unsupported, "order of the preference", "SELECT k FROM a WITH PREFERENCE SUMMARY.Estimate.Count(k) LIMIT 3")
+    told(Unsupported, "LIMIT n BY is not offered on Spark", "SELECT k FROM a LIMIT 3 BY k")
     told(Unsupported, "cast of a float to a string", "SELECT price::TEXT FROM a")

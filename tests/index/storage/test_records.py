@@ -125,7 +125,7 @@ def test_json_comes_back(content: dict[str, Any]):
 
 
 def test_kinds_do_not_change():
-    assert KINDS == (1, 2, 3, 4, 5)
+    assert KINDS == (1, 2, 3, 4, 5, 6)
 
 
 def test_the_bytes_do_not_change():
