@@ -321,10 +321,14 @@ def test_fade_and_a_preference_without_a_join_are_refused(catalog):
         bound("SELECT k FROM ranked WITH PREFERENCE SUMMARY.Estimate.Count(k) WINDOW 2 SECONDS", catalog)
 
 
-def test_warnings(catalog):
-    made = bound("SELECT count(*) FROM ranked WINDOW 1 HOUR BUDGET 1 MS", catalog)
-    (reach,) = made.warnings
-    assert reach.startswith("WINDOW reaches back 3600 s; ranked keeps tuples of the last ")
+def test_a_window_longer_than_the_stream_keeps_is_refused(catalog):
+    sql = "SELECT count(*) FROM ranked WINDOW 1 HOUR BUDGET 1 MS"
+    assert bound(sql, catalog).warnings == (), "it keeps everything"
+    catalog.streams["ranked"].set_keep(3_600 * SECOND)
+    assert bound(sql, catalog).warnings == ()
+    catalog.streams["ranked"].set_keep(3_600 * SECOND - 1)
+    with pytest.raises(BadClause, match="ALTER STREAM ranked KEEP 1 hour"):
+        bound(sql, catalog)
 
 
 @pytest.mark.parametrize(
