@@ -20,7 +20,7 @@ BATCHES = (4096, 65536)
 SMALL = (1, 16, 256)
 STRUCTURES = ("none", "time", "grid", "adaptive")
 RETAINED = {"granularity": 5 * data.SECOND, "collapse": (2, 2), "keep": 40 * data.SECOND}
-KEPT = 1 << 19  # tuples that RETAINED keeps, about: from 300,000 to 500,000
+KEPT = 1 << 19  # tuples that RETAINED keeps, about: from 400,000 to 450,000
 
 
 def run(report: Report, effort: Effort) -> None:

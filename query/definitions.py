@@ -258,7 +258,9 @@ class Definitions:
             with placed(sql, node.args["keep"]):
                 rows = stream.would_remove(keep)
         else:
-            rows = self._rows_of(node.args["kind"].lower(), node.this.name)
+            assert isinstance(node, nodes.Drop)
+            if self._found(node, sql):
+                rows = self._rows_of(node.args["kind"].lower(), node.this.name)
         return pa.table({"rows_removed": pa.array([rows], pa.int64())})
 
     def _rows_of(self, kind: str, name: str) -> int:
@@ -277,21 +279,28 @@ class Definitions:
 
     # --- DROP ----------------------------------------------------------------------------------------------------
 
-    def _drop(self, node: nodes.Drop, sql: str) -> Done:
-        kind, name = node.args["kind"].lower(), node.this.name
+    def _found(self, node: nodes.Drop, sql: str) -> bool:
+        """Whether there is what a DROP names; without IF EXISTS, raises if there is not."""
+        kind = node.args["kind"].lower()
         known: dict[str, Any] = {
             "stream": self.catalog.streams,
             "summary": self.catalog.summaries,
             "table": self.catalog.tables,
             "query": self.catalog.queries,
         }[kind]  # type: ignore[assignment]  # by name
+        if node.this.name.lower() in known:
+            return True
+        if node.args.get("exists"):
+            return False
+        names: dict[str, Callable[[Any], str]] = {"summary": lambda s: str(s.index.name)}
+        shown = [names.get(kind, lambda s: str(s.name))(v) for v in known.values()]
+        raise self.catalog.missing(kind, node.this, sql, shown)
+
+    def _drop(self, node: nodes.Drop, sql: str) -> Done:
+        kind, name = node.args["kind"].lower(), node.this.name
         key = name.lower()
-        if key not in known:
-            if node.args.get("exists"):
-                return Done(f"there is no {kind} {name}", False)
-            names: dict[str, Callable[[Any], str]] = {"summary": lambda s: str(s.index.name)}
-            shown = [names.get(kind, lambda s: str(s.name))(v) for v in known.values()]
-            raise self.catalog.missing(kind, node.this, sql, shown)
+        if not self._found(node, sql):
+            return Done(f"there is no {kind} {name}", False)
         users = self.catalog.readers(name)
         below: list[str] = []
         if kind == "stream":

@@ -27,7 +27,9 @@ def prepared(session: Session) -> Session:
     """`s` with a column of every type and keys `k` and `name`; `free` with none."""
     columns = "(ts TIMESTAMP, k INT, name VARCHAR, f DOUBLE, b BOOLEAN, at TIMESTAMP, n INT)"
     for stream in ("s", "free"):
-        session.execute(f"CREATE STREAM {stream} {columns} TIMESTAMP BY ts")
+        session.execute(
+            f"CREATE STREAM {stream} {columns} TIMESTAMP BY ts KEEP {'80 SECONDS' if stream == 's' else 'ALL'}"
+        )
     for key in ("k", "name"):
         session.execute(f"CREATE SUMMARY by_{key} ON s ({key}) WITH GRANULARITY 10 SECONDS AND COLLAPSE (2, 3)")
     return session
