@@ -333,6 +333,10 @@ class TupleLog(Columns):
     def warm(self) -> int:
         return self._held - int(self._used[self._tiers.run >= 0].sum())
 
+    def in_memory(self, starts: NDArray[np.int64]) -> bool:
+        """Whether none of the chunks that start at these rows is cold."""
+        return not (self._tiers.run[starts // CHUNK] >= 0).any()
+
     @property
     def runs(self) -> list[int]:
         return sorted(self._tiers.live)

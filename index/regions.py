@@ -1,5 +1,6 @@
 """Result types of the index."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -29,9 +30,19 @@ def check_window(window: Window) -> tuple[int, int]:
 
 
 class Guess(NamedTuple):
+    """A number with bounds. If it is not `known`, the bounds hold but are far apart, and the value is NaN.
+
+    >>> Guess(5.0, 4.0, 7.0).known, Guess(math.nan, 4.0, 700.0).known
+    (True, False)
+    """
+
     value: float
     lower: float
     upper: float
+
+    @property
+    def known(self) -> bool:
+        return not math.isnan(self.value)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Conversion between wire messages and Python objects, for the server and the clients."""
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +88,12 @@ def text_parts(text: str, most: int = PART) -> Iterator[str]:
 
 
 def bounded(guess: Guess) -> common_pb2.Bounded:
-    return common_pb2.Bounded(value=guess.value, lower=guess.lower, upper=guess.upper)
+    value = guess.value if guess.known else guess.lower
+    return common_pb2.Bounded(value=value, lower=guess.lower, upper=guess.upper, unknown=not guess.known)
 
 
 def guess(told: common_pb2.Bounded) -> Guess:
-    return Guess(told.value, told.lower, told.upper)
+    return Guess(math.nan if told.unknown else told.value, told.lower, told.upper)
 
 
 # --- requests ----------------------------------------------------------------------------------------------------

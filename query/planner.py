@@ -16,8 +16,8 @@ from promising.index import SummaryIndex
 from promising.index.instants import BEGINNING, END
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
-from promising.query import cardinality
 from promising.query.bound import Bound, JoinKey
+from promising.query.join_cardinality import JoinCardinality
 from promising.query.key_rows import Hasher, Hashes, Keys
 from promising.query.operators.entry_plan import EntryPlan, Side
 from promising.query.operators.guided import Guided
@@ -53,6 +53,7 @@ class Plan:
     result: Plain | Sorted | Aggregated
     pipeline: Pipeline
     steps: list[Step]
+    joined: JoinCardinality | None  # of two streams
     warnings: list[str] = field(default_factory=list)
 
     def words(self) -> list[str]:
@@ -102,10 +103,21 @@ class _Planner:
         if bound.conditions:
             first, *more = bound.conditions
             self._tell("keep where ", first, *(part for c in more for part in (" and ", c)))
+        self.joined = None if bound.join is None else self._joined(bound.join)
         sampler, worker = self._operators()
         if isinstance(result, Plain) and isinstance(worker, Guided):
             result.by_key = worker.limit = self._key_limit(worker.plan.sides)
-        return Plan(bound, self.snapshots, worker, sampler, result, pipeline, self.steps, warnings)
+        return Plan(bound, self.snapshots, worker, sampler, result, pipeline, self.steps, self.joined, warnings)
+
+    def _joined(self, key: JoinKey) -> JoinCardinality:
+        hashers = [self._hasher(side, key.attributes[side]) for side in range(2)]
+        return JoinCardinality(self.bound, self.snapshots, hashers, self._restricted(), self.budget, self.seed)
+
+    def _restricted(self) -> Hashes | None:
+        """Hashes of the only keys that can be in the answer."""
+        if self.bound.constants is None:
+            return None
+        return hash_keys(self.bound.constants.values, self.snapshots[0].stream.seed).view(np.int64)
 
     def _tell(self, *step: str | exp.Expression) -> None:
         self.steps.append(step)
@@ -166,8 +178,10 @@ class _Planner:
         keys = found[looked_up]
         probe = 1 - looked_up
         if len(known) == 2 and all(k is not None and k.exact for k in found):
-            pairs = cardinality.candidates(self.bound, self.snapshots).value
-            if pairs > CROWDED * min(sizes):  # then each key's tuples are read once, not once per partner
+            assert self.joined is not None
+            if self.joined.pairs().value > CROWDED * min(
+                sizes
+            ):  # then each key's tuples are read once, not once per partner
                 return self._promising(None)
         if keys is not None:
             summary = key.summaries[looked_up]
@@ -206,7 +220,7 @@ class _Planner:
             sides.append(Side(snapshot, hasher, attribute, summary, keys))
         restrict = None
         if bound.constants is not None and (bound.join is not None or bound.constants.attribute == sides[0].attribute):
-            restrict = hash_keys(bound.constants.values, self.snapshots[0].stream.seed).view(np.int64)
+            restrict = self._restricted()
             self._tell("only keys with ", bound.constants.condition)
         self._say(preference, sides)
         lines = min((s.keys.postings.lines for s in sides if s.keys is not None), default=0)

@@ -295,7 +295,7 @@ def _facts(sample: StatusSample) -> dict[str, Any]:
                 "streams": list(q.streams),
                 "waiting": q.waiting,
                 "rows": None if q.progress is None else q.progress.rows,
-                "coverage": None if q.progress is None else q.progress.coverage.value,
+                "coverage": None if q.progress is None or not q.progress.coverage.known else q.progress.coverage.value,
                 "cpu_seconds": None if q.progress is None else q.progress.cpu_seconds,
             }
             for q in sample.queries

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from promising.errors import UnknownName
 from promising.index import Options, Stream, SummaryIndex
 from promising.index.sketches import Sketched, window_sketch
-from promising.query.cardinality import join_size
+from promising.query.join_cardinality import join_size
 from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
 from promising.testing.streams import zipf_law
