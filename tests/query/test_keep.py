@@ -1,4 +1,4 @@
-"""KEEP: what a stream retains, by statements. Nothing else removes tuples, and the message says how many were removed."""
+"""KEEP: what a stream retains, by statements. Nothing else removes tuples, and messages count what was removed."""
 
 from pathlib import Path
 from typing import Any
