@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from promising.errors import BadOptions, TooFarAhead, TooOld
 from promising.index.geometry import SHARE, Geometry, kept_since
 from promising.index.instants import BEGINNING, FARTHEST
+from promising.index.progress import Pace
 from promising.index.time_text import instant, readable, rounded
 
 Times = NDArray[np.int64]
@@ -21,34 +22,15 @@ Mask = NDArray[np.bool_]
 
 
 class Retention(NamedTuple):
-    """The progress of a stream, and what it retains.
+    """What a stream retains.
 
-    watermark: None before the first. lateness: distance of the watermark behind the latest event time.
     keep: how long tuples are retained; None: for ever. geometries: of the summaries, whose zones are removed whole.
     floor: older times have been removed; None if nothing has.
     """
 
-    watermark: int | None
-    lateness: int
     keep: int | None
     geometries: Set[Geometry]
     floor: int | None
-
-    @property
-    def start(self) -> int:
-        return BEGINNING if self.watermark is None else self.watermark
-
-    def reached(self, latest: int) -> int:
-        """The watermark after a tuple of that time; it never decreases."""
-        return max(latest - self.lateness, self.start)
-
-    def watermarks(self, times: Times) -> Times:
-        """The watermark before each tuple, if all are accepted in this order."""
-        before = np.empty(len(times), np.int64)
-        before[:1] = self.start
-        np.maximum.accumulate(times[:-1], out=before[1:])
-        before[1:] -= self.lateness
-        return np.maximum(before, self.start, out=before)
 
     def oldest(self, watermark: int) -> int | None:
         """The least time retained at that watermark; None while nothing has been removed."""
@@ -108,13 +90,14 @@ def judge(
     least: int,
     greatest: int,
     retention: Retention,
+    pace: Pace,
     *,
-    now: int,
     max_future: int,
     column: str,
     strict: bool = False,
 ) -> Judged:
     """Check a batch with times from `least` to `greatest`; if `strict`, raise `TooFarAhead` or else `TooOld`."""
+    now = pace.now
     limit = now + max_future
     ahead = times > limit if greatest > limit else None
     if ahead is not None and strict:
@@ -124,10 +107,11 @@ def judge(
             f"column {column!r}, row {row}: {instant(found)} is {rounded(found - now)} ahead of the clock;"
             f" {readable(max_future)} is the most"
         )
-    oldest_yet = retention.oldest(retention.reached(greatest))
+    oldest_yet = retention.oldest(pace.bound(min(greatest, limit)))
     if oldest_yet is None or least >= oldest_yet:
         return Judged(ahead, None)
-    before = retention.watermarks(times if ahead is None else np.where(ahead, BEGINNING, times))
+    counting = times if ahead is None else np.where(ahead, BEGINNING, times)
+    before = pace.before(counting, min(greatest, limit))
     oldest = retention.oldest_at(before)
     old = times < oldest
     if ahead is not None:

@@ -1,7 +1,7 @@
 """`G_1`: blocks of length `T_1`, each a sequence of zones cut by content.
 
 The newest block has the open zone. Late tuples of a closed block are set aside until they fill a zone, or until the
-block collapses. A sealed zone never changes.
+block collapses. A sealed zone never changes. Tuples from `limit` on wait in `ahead`: there are few blocks.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
+from promising.index.ahead import Ahead, Loose
+from promising.index.instants import END
 from promising.index.kernels import open_zone as kernels
 from promising.index.kernels.seal import extent, filter_keys, filter_sliced, pour, sketch_keys
 from promising.index.log import TupleLog
@@ -159,6 +161,8 @@ class Fine:
         self.length = length
         self.pool = ZonePool(sizes)
         self.blocks: SortedDict[int, Block] = SortedDict()
+        self.ahead = Ahead(length)
+        self.limit = END  # a multiple of the length
         self.cuts: dict[str, int] = {}
         self._log = log
         self._postings = postings
@@ -219,6 +223,15 @@ class Fine:
         posted: bool,
     ) -> None:
         """Add tuples to the blocks of their timestamps and, unless `posted`, to the postings in order of arrival."""
+        if greatest >= self.limit:
+            if not posted:
+                self._postings.enter_all(hashes, rows)
+            later = times >= self.limit
+            self._keep_ahead(Loose(hashes, rows, times).at(later))
+            hashes, rows, times = Loose(hashes, rows, times).at(~later)
+            if not len(rows):
+                return
+            greatest, posted = int(times.max()), True
         low, high = least // self.length, greatest // self.length
         if low == high:
             self._insert_block(low, hashes, rows, times, posted)
@@ -236,6 +249,20 @@ class Fine:
             for home in np.unique(homes):
                 where = homes == home
                 self._insert_block(int(home), hashes[where], rows[where], times[where], True)
+
+    def _keep_ahead(self, tuples: Loose) -> None:
+        if len(tuples.rows):
+            if not len(self.ahead):
+                self.ahead.number = self._issue()
+            self.ahead.add(tuples)
+
+    def reach(self, limit: int) -> Loose:
+        """Move the limit, never back; returns the tuples before it, which now belong into zones."""
+        self.limit = limit
+        due = self.ahead.take(limit)
+        if len(due.rows):
+            self.ahead.number = self._issue() if len(self.ahead) else 0
+        return due
 
     def _insert_block(
         self, home: int, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], posted: bool
@@ -388,6 +415,7 @@ class Fine:
             "keys": self._keys[:keys].copy(),
             "counts": self._counts[:keys].copy(),
             "watched": float(self._limits[kernels.L_WATCHED]),
+            "ahead": {"number": self.ahead.number, **self.ahead.tuples._asdict()},
         }
 
     def _block_image(self, home: int, block: Block) -> dict[str, Any]:
@@ -430,6 +458,10 @@ class Fine:
             own[: len(image[name])] = image[name]
         self._signed[:], self._state[:] = image["signed"], image["state"]
         self._limits[kernels.L_WATCHED] = image["watched"]
+        saved = image.get("ahead")  # absent in old images
+        if saved is not None and len(saved["rows"]):
+            self.ahead.number = saved["number"]
+            self.ahead.add(Loose(*(saved[name].copy() for name in Loose._fields)))
 
     def _restore_block(self, saved: dict[str, Any]) -> None:
         pool = self.pool
@@ -462,7 +494,7 @@ class Fine:
     @property
     def count(self) -> int:
         sealed = sum(b.whole.count + b.aside for b in self.blocks.values())
-        return sealed + len(self.open_rows)
+        return sealed + len(self.open_rows) + len(self.ahead)
 
     @property
     def nbytes(self) -> int:
@@ -471,4 +503,4 @@ class Fine:
         whole = sum(b.whole.nbytes + b.aside_hashes.nbytes + b.aside_rows.nbytes + b.aside_times.nbytes for b in blocks)
         zones = sum(z.tuples.nbytes + 200 for b in blocks for z in b.zones)
         pyramids = sum(int(node.nbytes) for b in blocks for node in b.pyramid.values())
-        return self.pool.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids
+        return self.pool.nbytes + self.ahead.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids

@@ -18,6 +18,7 @@ class LoadPlan:
     types: of its columns, in order; `time` is the event time, `keys` must not be null.
     latest: no tuple may be later; oldest: older tuples have been removed; room: tuples that fit.
     summaries: their definitions. keep: how long tuples are retained; None: for ever.
+    now: the clock, which the watermark does not pass.
     """
 
     stream: str
@@ -33,6 +34,7 @@ class LoadPlan:
     capacity: int
     summaries: list[dict[str, Any]]
     keep: int | None = None
+    now: int = END
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -44,10 +46,10 @@ class LoadPlan:
 
     def shaped(self, latest: int | None) -> "Shape":
         """The layout of tuples of which the last is dated `latest`: by their future zones."""
-        known = [self.watermark, None if latest is None else latest - self.lateness]
+        known = [self.watermark, None if latest is None else min(latest - self.lateness, self.now)]
         watermark = max((w for w in known if w is not None), default=None)
         made = [Summed.of(definition, self) for definition in self.summaries]
-        by = Retention(self.watermark, self.lateness, self.keep, {one.geometry for one in made}, self.oldest)
+        by = Retention(self.keep, {one.geometry for one in made}, self.oldest)
         oldest = self.oldest if watermark is None else by.oldest(watermark)
         ordering = max((one for one in made if one.structured), key=lambda one: (one.reach, one.name), default=None)
         if ordering is None or watermark is None:

@@ -39,9 +39,8 @@ def rows_for(load: Load, log: TupleLog) -> int:
     return sum(-(-size // log.chunk) for size in sizes) * log.chunk
 
 
-def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, log: TupleLog) -> None:
-    """Raises unless the whole load can be attached. keys: the columns that must not be null."""
-    watermark = retention.reached(load.latest)
+def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, watermark: int, log: TupleLog) -> None:
+    """Raises unless the whole load can be attached. keys: the columns that must not be null. watermark: after it."""
     if watermark < load.watermark:
         raise BadPackage(
             f"the load was planned when stream {stream!r} had reached {instant(load.watermark)}, and it is at"

@@ -51,17 +51,29 @@ def tell(state: SummaryState, zone: ZoneInfo) -> Story:
         lines = (*_calendar(state, zone, coarse), *_took(absorbed), _next(state, zone, zone.start))
         return Story(zone, lines, absorbed)
     length = state.identity.geometry.granularity
+    title = (
+        f"Zone {zone.zone} of G_1, the finest granularity: {many(zone.tuples, 'tuple')} from {instant(zone.start)}"
+        f" to {instant(zone.end - 1)}."
+    )
+    if zone.reason == "ahead":
+        return Story(zone, (title, _ahead(state)))
     block = state.fine.blocks[zone.start // length]
     return Story(
         zone,
         (
-            f"Zone {zone.zone} of G_1, the finest granularity: {many(zone.tuples, 'tuple')} from {instant(zone.start)}"
-            f" to {instant(zone.end - 1)}.",
+            title,
             _block(state, block),
             _begins(state, block, zone),
             _ends(state, block, zone),
             _next(state, zone, block.whole.start),
         ),
+    )
+
+
+def _ahead(state: SummaryState) -> str:
+    return (
+        f"They are ahead of the watermark: tuples from {instant(state.fine.limit)} on belong to no block yet, and get"
+        " their zones when the watermark is there."
     )
 
 

@@ -20,11 +20,10 @@ from promising.errors import (
     StorageError,
     StorageUnavailable,
     UnknownName,
-    WrongType,
 )
 from promising.index.admission import Retention, check_keep, judge
 from promising.index.geometry import Geometry
-from promising.index.instants import FARTHEST
+from promising.index.instants import BEGINNING, FARTHEST
 from promising.index.journal import Journal
 from promising.index.kernels.seal import extent
 from promising.index.ledger import Ledger
@@ -34,6 +33,7 @@ from promising.index.log import MOST_ROWS, TupleLog
 from promising.index.memory import Memory
 from promising.index.options import Options
 from promising.index.prepared_load import Attached, Load
+from promising.index.progress import Pace, Progress, check_max_jump, check_reached, check_watermark
 from promising.index.regions import Appended
 from promising.index.schema import Batch, Column, Schema, text_bytes, tuples_of
 from promising.index.stream_image import creation, definition, definitions, restore, stream_image
@@ -54,9 +54,9 @@ def wall_clock() -> int:
 class Stream:
     """A named, typed, append-only sequence of tuples with one event-time column.
 
-    The watermark is the latest event time seen, less `lateness`; it never decreases. Each tuple is checked against the
-    watermark before it, in order of arrival, so the split into batches changes no answer; only zones of `G_1` may begin
-    elsewhere. One writer at a time; readers see the state between two batches.
+    The watermark is the latest event time seen less `lateness`, at most the clock; only `set_watermark` moves it back.
+    Each tuple is checked against the watermark before it, in order of arrival, so the split into batches changes no
+    answer; only zones of `G_1` may begin elsewhere. One writer at a time; readers see the state between two batches.
 
     All operations are in one class since they share the lock and the journal; the work is done by `admission`, `loads`,
     `stream_summaries` and `stream_image`.
@@ -78,6 +78,8 @@ class Stream:
     keep: how long before the watermark tuples are retained, in microseconds; None: for ever. Whole zones are removed,
         none longer than an eighth of it. Nothing else removes tuples.
     max_future: a tuple dated later than the clock by more than this is refused.
+    max_jump: a tuple further ahead of the watermark than this does not move it alone; see `Pace`. None: any does. The
+        first batch and loads always do.
     clock: returns the time, in microseconds since the epoch.
     max_tuples, max_string_bytes: what the stream may retain; a batch that does not fit is refused. None: it grows.
     seed: of the key hash; a secret of the installation. Summaries that are joined share it.
@@ -92,6 +94,7 @@ class Stream:
         lateness: int = 0,
         keep: int | None = None,
         max_future: int = 5 * MINUTE,
+        max_jump: int | None = None,
         clock: Callable[[], int] = wall_clock,
         max_tuples: int | None = None,
         max_string_bytes: int | None = None,
@@ -100,6 +103,7 @@ class Stream:
         for what, span in (("lateness", lateness), ("max_future", max_future)):
             if not isinstance(span, int) or not 0 <= span <= FARTHEST:
                 raise BadOptions(f"{what} must be whole microseconds, not negative, got {span!r}")
+        check_max_jump(max_jump, lateness)
         if max_tuples is not None and not 1 <= max_tuples <= MOST_ROWS:
             raise BadOptions(f"max_tuples must be from 1 to {MOST_ROWS:,}, got {max_tuples:,}")
         if max_string_bytes is not None and (not isinstance(max_string_bytes, int) or max_string_bytes < 1):
@@ -111,12 +115,13 @@ class Stream:
         self.schema = Schema(dict(schema), time)
         self.lateness = lateness
         self.max_future = max_future
+        self.max_jump = max_jump
         self.max_tuples = max_tuples
         self.max_string_bytes = max_string_bytes
         self.clock = clock
         self.cpu: Callable[[], int] = work_ns  # returns the CPU nanoseconds that `STRUCTURE auto` measures
         self.seed = seed
-        self.watermark: int | None = None
+        self.progress = Progress()
         self.latest: int | None = None  # the latest event time accepted
         self._floor: int | None = None  # older times have been removed
         self._refused: dict[str, int] = {}
@@ -231,9 +236,9 @@ class Stream:
         columns, times, least, greatest = self.schema.read(batch, self._summaries.keys)
         if len(times) > LARGEST_BATCH:
             raise BatchTooLarge(f"{len(times):,} tuples in one batch; {LARGEST_BATCH:,} is the most, so split it")
-        now, by = self.clock(), self._retention
+        by, pace = self._retention, self._pace(self.max_jump if self.accepted else None)
         judged = judge(
-            times, least, greatest, by, now=now, max_future=self.max_future, column=self.schema.time, strict=strict
+            times, least, greatest, by, pace, max_future=self.max_future, column=self.schema.time, strict=strict
         )
         taken, refused = judged.taken, judged.refused
         if taken is not None:
@@ -242,14 +247,17 @@ class Stream:
             if len(times):
                 least, greatest = extent(times)
         hashes = {}
+        progress = pace.after(times, greatest if len(times) else BEGINNING)
         if len(times):
-            self._log.check_room(len(times), columns, lambda: by.oldest(by.reached(greatest)))
+            assert progress.watermark is not None
+            reached = progress.watermark
+            self._log.check_room(len(times), columns, lambda: by.oldest(reached))
             if self.memory is not None and self._log.begins(len(times)):
                 self._check_memory(len(times), len(times), text_bytes(columns))
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
         added = Appended(len(times), refused)
-        with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence)):
-            self._enter(columns, hashes, times, least, greatest)  # from here on nothing can be refused
+        with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence, progress)):
+            self._enter(columns, hashes, times, least, greatest, progress)  # from here on nothing can be refused
             self._note(added, producer, sequence)
         return added
 
@@ -308,10 +316,12 @@ class Stream:
         times: NDArray[np.int64],
         least: int,
         greatest: int,
+        progress: Progress,
     ) -> None:
+        self._move(progress, len(times))
         if not len(times):
             return
-        self._reach(greatest, len(times))
+        self._saw(greatest)
         rows = self._log.write(columns, len(times))
         self._summaries.insert(hashes, rows, times, least, greatest)
 
@@ -324,13 +334,23 @@ class Stream:
     def _count(self, reason: str, tuples: int) -> None:
         self._refused[reason] = self._refused.get(reason, 0) + tuples
 
-    def again(self, columns: dict[str, Column], added: Appended, producer: str | None, sequence: int | None) -> None:
-        """Replay a logged batch, without admission."""
+    def again(
+        self,
+        columns: dict[str, Column],
+        added: Appended,
+        producer: str | None,
+        sequence: int | None,
+        progress: Progress | None,
+    ) -> None:
+        """Replay a logged batch, without admission or the clock. progress: after it; None in old logs."""
         with self._lock:
             times = columns[self.schema.time].values
             assert times is not None
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
-            self._enter(columns, hashes, times, *(extent(times) if len(times) else (0, 0)))
+            least, greatest = extent(times) if len(times) else (BEGINNING, BEGINNING)
+            if progress is None:
+                progress = Pace(self.progress, self.lateness, None).after(times, greatest)
+            self._enter(columns, hashes, times, least, greatest, progress)
             self._note(added, producer, sequence)
 
     # --- loads ---------------------------------------------------------------------------------------------------
@@ -338,7 +358,7 @@ class Stream:
     def load_plan(self) -> LoadPlan:
         """The description of this stream for an external loader."""
         with self._lock:
-            oldest = self.oldest
+            oldest, now = self.oldest, self.clock()
             return LoadPlan(
                 self.name,
                 dict(self.schema.types),
@@ -347,12 +367,13 @@ class Stream:
                 self.seed,
                 self.watermark,
                 self.lateness,
-                min(self.clock() + self.max_future, FARTHEST),
+                min(now + self.max_future, FARTHEST),
                 oldest,
                 self._log.room(oldest),
                 self._log.limit,
                 self.definitions(now=True),
                 self.keep,
+                now,
             )
 
     def loaded(self, token: str, digest: int) -> Attached | None:
@@ -372,13 +393,15 @@ class Stream:
             if found is not None:
                 return found
             self._check_whole()
-            check_load(load, self.name, self._summaries.keys, self._retention, self._log)
+            progress = self._pace(None).after(np.empty(0, np.int64), load.latest)
+            assert progress.watermark is not None
+            check_load(load, self.name, self._summaries.keys, self._retention, progress.watermark, self._log)
             warm = [part for part in load.parts if part.run is None]
             strings = sum(text_bytes(part.columns or {}) for part in warm)
             self._check_memory(load.tuples, sum(map(len, warm)), strings)
-            watermark = self._retention.reached(load.latest)
-            with self._told(lambda j: j.advanced(watermark)):  # later tuples may need the room of what ages now
-                self._reach(load.latest, rows_for(load, self._log))
+            with self._told(lambda j: j.advanced(progress)):  # later tuples may need the room of what ages now
+                self._move(progress, rows_for(load, self._log))
+                self._saw(load.latest)
                 take_in(load, self._log, self._summaries.by_name, self.seed)
                 self._note(Appended(load.tuples, dict(load.refused)), load_name(load.token), load.digest)
             self.weigh()
@@ -387,8 +410,21 @@ class Stream:
     # --- watermark -----------------------------------------------------------------------------------------------
 
     @property
+    def watermark(self) -> int | None:
+        """None before the first tuple."""
+        return self.progress.watermark
+
+    @property
+    def time(self) -> int | None:
+        """The end of windows: the latest event time that counts, at most the clock; None before the first tuple."""
+        return self.progress.now
+
+    @property
     def _retention(self) -> Retention:
-        return Retention(self.watermark, self.lateness, self.keep, self._summaries.geometries, self._floor)
+        return Retention(self.keep, self._summaries.geometries, self._floor)
+
+    def _pace(self, jump: int | None) -> Pace:
+        return Pace(self.progress, self.lateness, jump, self.clock())
 
     def set_keep(self, keep: int | None) -> int:
         """Retain tuples this long before the watermark; None: for ever. Returns how many tuples were removed.
@@ -404,11 +440,15 @@ class Stream:
             with self._told(lambda j: j.altered({"keep": keep})):
                 self.keep = keep
                 self._summaries.reshape(states)
-                if self.watermark is not None:
-                    self._advance(self.watermark)
+                self._move(self.progress)
             removed = before - self.kept
         self.wait()
         return removed
+
+    def would_age(self, watermark: int) -> int:
+        """How many tuples `set_watermark` would remove."""
+        with self._lock:
+            return max(self.kept - self._log.count_from(self._retention.oldest(watermark)), 0)
 
     def would_remove(self, keep: int | None) -> int:
         """How many tuples `set_keep` would remove."""
@@ -419,24 +459,19 @@ class Stream:
             after = self._retention._replace(keep=keep, geometries=self._summaries.kept(keep))
             return self.kept - self._log.count_from(after.oldest(self.watermark))
 
-    def alter(self, settings: dict[str, Any]) -> None:
-        """Replay a logged change of settings."""
-        if "keep" in settings:
-            self.set_keep(settings["keep"])
-
     @property
     def oldest(self) -> int | None:
         """Tuples before this have been removed; None while nothing has."""
         return self._floor
 
-    def _reach(self, latest: int, tuples: int) -> None:
-        """Advance to the watermark after tuples up to `latest`, and make room for so many."""
-        self._advance(self._retention.reached(latest), tuples)
+    def _saw(self, latest: int) -> None:
         self.latest = latest if self.latest is None else max(self.latest, latest)
 
-    def _advance(self, watermark: int, tuples: int = 0) -> None:
-        """Advance to a watermark, and make room for so many tuples."""
-        self.watermark = watermark
+    def _move(self, progress: Progress, tuples: int = 0) -> None:
+        """Advance, and make room for so many tuples."""
+        self.progress, watermark = progress, progress.watermark
+        if watermark is None:
+            return
         self._summaries.advance(watermark)
         oldest = self._floor = self._retention.oldest(watermark)
         if oldest is not None:
@@ -448,14 +483,61 @@ class Stream:
                 self.weigh()
 
     def advance(self, watermark: int) -> None:
-        """Say that nothing before `watermark` is expected any more. It never moves back."""
-        if not isinstance(watermark, int | np.integer) or not -FARTHEST <= watermark <= FARTHEST:
-            raise WrongType(f"watermark {watermark!r} is no date; times are whole microseconds")
+        """Say that nothing before `watermark` is expected any more. It moves neither back nor beyond the clock."""
+        reached = check_watermark(watermark)
         with self._lock:
-            reached = int(watermark) if self.watermark is None else max(int(watermark), self.watermark)
-            with self._told(lambda j: j.advanced(reached)):
-                self._advance(reached)
+            pace = self._pace(self.max_jump)
+            check_reached(reached, pace.now)
+            self._advance(pace.after(np.empty(0, np.int64)).advanced(reached))
         self.wait()
+
+    def _advance(self, progress: Progress) -> None:
+        with self._told(lambda j: j.advanced(progress)):
+            self._move(progress)
+
+    def advance_again(self, watermark: int, progress: Progress | None) -> None:
+        """Replay a logged advance, whatever the clock. progress: after it; None in old logs."""
+        with self._lock:
+            self._move(self.progress.advanced(watermark) if progress is None else progress)
+
+    def set_watermark(self, watermark: int) -> None:
+        """Set the watermark, forward or back, but not beyond the clock; from then on only new tuples move it.
+
+        Set back, every summary is rebuilt from the stored tuples: tuples that have been released stay so. Standing
+        queries must be restarted.
+        """
+        wanted = check_watermark(watermark)
+        with self._lock:
+            check_reached(wanted, self.clock())
+            if self.watermark is None or wanted >= self.watermark:
+                self._advance(Progress.at(wanted))
+            else:
+                self._set_back(wanted)
+        self.wait()
+
+    def _set_back(self, watermark: int) -> None:
+        floor = self._retention._replace(floor=None).oldest(watermark)
+        states = self._summaries.refilled(watermark, floor)
+        with self._told(lambda j: j.altered({"watermark": watermark})):
+            self.progress, self._floor = Progress.at(watermark), floor
+            self._summaries.reshape(states)
+
+    def set_max_jump(self, max_jump: int | None) -> None:
+        """Change MAX JUMP; None turns it off. Times that are doubted are judged anew with the next batch."""
+        check_max_jump(max_jump, self.lateness)
+        with self._lock, self._told(lambda j: j.altered({"max_jump": max_jump})):
+            self.max_jump = max_jump
+        self.wait()
+
+    def alter(self, settings: dict[str, Any]) -> None:
+        """Replay a logged change of settings, whatever the clock."""
+        with self._lock:
+            if "keep" in settings:
+                self.set_keep(settings["keep"])
+            if "watermark" in settings:
+                self._set_back(settings["watermark"])
+            if "max_jump" in settings:
+                self.set_max_jump(settings["max_jump"])
 
     # --- to disk and back ----------------------------------------------------------------------------------------
 
@@ -465,6 +547,10 @@ class Stream:
             self._check_whole()
             figures = {
                 "watermark": self.watermark,
+                "counted": self.progress.counted,
+                "time": self.progress.time,
+                "doubted": list(self.progress.doubted),
+                "max_jump": self.max_jump,
                 "latest": self.latest,
                 "floor": self._floor,
                 "keep": self.keep,
@@ -481,7 +567,10 @@ class Stream:
     def restore(self, image: dict[str, Any]) -> None:
         """Restore a new stream, without a journal, from `image`."""
         with self._lock:
-            self.watermark, self.latest, self._floor = image["watermark"], image["latest"], image["floor"]
+            self.latest, self._floor = image["latest"], image["floor"]
+            counted, time = image.get("counted", self.latest), image.get("time", self.latest)  # absent in old images
+            self.max_jump = image.get("max_jump")
+            self.progress = Progress(image["watermark"], counted, time, tuple(image.get("doubted", ())))
             self._refused, self.accepted = dict(image["refused"]), image["accepted"]
             self.keep = image.get("keep")  # without: of a version that kept everything
             restore(image, self._ledger, self._log, self._summaries)

@@ -67,6 +67,10 @@ class StreamSummaries:
         identity = self.builder.restructured(summary.state.identity, structure, summary.options)
         return self._rebuilt(summary, identity, watermark, summary.state.floor)
 
+    def refilled(self, watermark: int, floor: int | None) -> list[SummaryState | BareState]:
+        """The states of all summaries, in their order, at another watermark; for `reshape`."""
+        return [self._rebuilt(s, s.state.identity, watermark, floor) for s in self.by_name.values()]
+
     def kept(self, keep: int | None) -> frozenset[Geometry]:
         """The geometries for a stream that keeps this long."""
         return frozenset(self.builder.kept(s.state.identity, keep, s.options).geometry for s in self.by_name.values())

@@ -29,11 +29,12 @@ class Identity:
 class SummaryState:
     """The write side: `advance`, then `insert`. `oldest` is the least time retained; `expired` counts the aged."""
 
-    def __init__(self, identity: Identity, options: Options, log: TupleLog, seed: int) -> None:
+    def __init__(self, identity: Identity, options: Options, log: TupleLog, seed: int, lateness: int) -> None:
         self.identity = identity
         self.options = options
         self.log = log
         self.seed = seed
+        self.lateness = lateness
         self.horizons: tuple[int, ...] = ()
         self.floor: int | None = None  # older times had aged out before the summary was created
         self.watermark: int | None = None
@@ -58,10 +59,22 @@ class SummaryState:
         self.watermark = watermark
         geometry = self.identity.geometry
         due = watermark // geometry.granularity, geometry.oldest(watermark)
-        if due == self._due:  # the other horizons move by whole blocks of T_1
-            return
-        self._due = due
-        horizons = geometry.horizons(watermark)
+        if due != self._due:  # the other horizons move by whole blocks of T_1
+            self._due = due
+            self._collapse(watermark)
+        limit = self._limit(watermark)
+        if limit != self.fine.limit:
+            near = self.fine.reach(limit)
+            if len(near.rows):
+                self._place(*near, limit - 1)
+
+    def _limit(self, watermark: int) -> int:
+        """Tuples from here on are ahead: after the block of the latest tuple that the lateness allows for."""
+        length = self.identity.geometry.granularity
+        return ((watermark + self.lateness) // length + 1) * length
+
+    def _collapse(self, watermark: int) -> None:
+        horizons = self.identity.geometry.horizons(watermark)
         self.horizons = horizons
         for zone in self.fine.collapse(horizons[0]):
             self.coarse.receive(zone, 2)
@@ -147,6 +160,7 @@ class SummaryState:
             geometry = self.identity.geometry
             self._due = self.watermark // geometry.granularity, geometry.oldest(self.watermark)
             self.horizons = geometry.horizons(self.watermark)
+            self.fine.limit = self._limit(self.watermark)
         self.postings.reserve(self.log.capacity)
         self.postings.restore(image["postings"], self.log.stretches())
         self.fine.restore(image["fine"])

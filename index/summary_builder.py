@@ -59,7 +59,7 @@ class SummaryBuilder:
         if sizes.structure == "none":
             return BareState(identity, self.log, self.seed)
         try:
-            return SummaryState(identity, options, self.log, self.seed)
+            return SummaryState(identity, options, self.log, self.seed, self.lateness)
         except MemoryError:
             raise CeilingTooLow(
                 f"this machine cannot reserve the {sizes.ceiling:,} bytes these sizes need: lower buckets,"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from promising.errors import BadQuestion, CeilingTooLow, StorageError, UnknownName
 from promising.index.auto_structure import Auto
+from promising.index.kernels.seal import extent
 from promising.index.options import AUTO, Options, Sizes
 from promising.index.reader import Reader
 from promising.index.regions import (
@@ -59,15 +60,12 @@ class SummaryIndex:
         self._home = home
         self._lock: Any = lock
         self.dropped = False
-        self._take(state)
-
-    def _take(self, state: SummaryState | BareState) -> None:
-        self.state = state
-        self._reader: Reader | BareReader = BareReader(state) if isinstance(state, BareState) else Reader(state)
+        self.replace(state)
 
     def replace(self, state: SummaryState | BareState) -> None:
         """Continue with another state of the same tuples. The stream's lock is held."""
-        self._take(state)
+        self.state = state
+        self._reader: Reader | BareReader = BareReader(state) if isinstance(state, BareState) else Reader(state)
 
     @contextmanager
     def reading(self) -> Iterator[SummaryState | BareState]:
@@ -214,7 +212,7 @@ class SummaryIndex:
                 return
             kept, cold = self._kept()
             state, spent = self._timed(lambda: self._home.change(self, structure))
-            self._take(state)
+            self.replace(state)
             self.auto.changed(structure, kept, cold, spent, why)
 
     def reason(self, why: str | None) -> None:
@@ -309,6 +307,9 @@ def _zones(state: SummaryState) -> list[ZoneInfo]:
         if block.aside:
             first, last = state.log.span(block.waiting()[1])
             out.append(ZoneInfo(1, block.late, first, last + 1, block.aside, "late"))
+    for ahead in state.fine.ahead.zones():
+        first, last = extent(ahead.times)
+        out.append(ZoneInfo(1, state.fine.ahead.number, first, last + 1, len(ahead.rows), "ahead"))
     if len(state.fine.open_rows):
         first, last = state.log.span(state.fine.open_rows)
         out.append(ZoneInfo(1, state.fine.number, first, last + 1, len(state.fine.open_rows), "open"))
@@ -331,6 +332,7 @@ def _cells(state: SummaryState | BareState) -> NDArray[np.int64]:
             out += [fine.pool.cells[zone.slot] for zone in block.zones]
             if block.aside:
                 out.append(_held(block.waiting()[0], sizes))
+        out += [_held(ahead.hashes, sizes) for ahead in fine.ahead.zones()]
         if len(fine.open_rows):
             out.append(_held(state.log.hashes(state.identity.key, fine.open_rows, state.seed), sizes))
         out += [zone.cells for zones in state.coarse.levels.values() for zone in zones.values()]

@@ -1,7 +1,7 @@
 """Statements that define and describe: CREATE, ALTER, DROP, SHOW, DESCRIBE."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,14 @@ from promising.errors import (
     NoSuchName,
     PromisingError,
     StorageUnavailable,
-    Unsupported,
 )
 from promising.index import Options, Stream
 from promising.index.memory import Memory
-from promising.index.time_text import readable
+from promising.index.time_text import instant, readable
 from promising.query.answers import Done
 from promising.query.catalog import Catalog, ContinuousQuery, SummaryEntry
 from promising.query.error_places import placed
+from promising.query.scalar.casts import read_literal
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import suggest
 from promising.query.scalar.types import kind_of_type
@@ -119,6 +119,7 @@ class Definitions:
         given = (node.args.get("options") or [node.args.get("keep") or lateness or time])[0]
         with placed(sql, lateness or time, {BadOptions: given}):
             options["lateness"] = 0 if lateness is None else lateness.micros
+            options["max_jump"] = _jump(node)
             options["keep"] = _kept(node)
             if self.store is not None:
                 made = self.store.create_stream(name, types, found[0], **options)
@@ -192,7 +193,10 @@ class Definitions:
 
     def stand_again(self) -> None:
         """Restart the queries of a store. One that fails to start raises its error when used."""
-        for query in self.catalog.queries.values():
+        self._start(self.catalog.queries.values())
+
+    def _start(self, queries: Iterable[ContinuousQuery]) -> None:
+        for query in queries:
             try:
                 made = bind_standing(parse(query.statement), query.statement, self.catalog, stored=True)
                 self.standing.create(query.name, made, query.number)
@@ -225,13 +229,51 @@ class Definitions:
         return Done(f"query {query.name} has {'no budget' if span is None else 'another budget'}", True)
 
     def _alter_stream(self, node: nodes.AlterStream, sql: str) -> Done:
-        if "keep" not in node.args:
-            raise Unsupported("ALTER STREAM of anything but KEEP", sql, offset_of(node.this))
+        if node.args.get("watermark") is not None:
+            return self._set_watermark(node, sql)
+        if node.args.get("max_jump") is not None:
+            return self._set_max_jump(node, sql)
         stream, keep = self._keep_of(node, sql)
         with placed(sql, node.args["keep"]):
             removed = stream.set_keep(keep)
         kept = "all tuples" if keep is None else f"tuples for {readable(keep)}"
         return Done(f"stream {stream.name} keeps {kept}; {_rows(removed)} removed", True)
+
+    def _set_max_jump(self, node: nodes.AlterStream, sql: str) -> Done:
+        stream, jump = self.catalog.stream(node.this, sql), _jump(node)
+        with placed(sql, node.args["max_jump"]):
+            stream.set_max_jump(jump)
+        return Done(f"stream {stream.name} has MAX JUMP {'OFF' if jump is None else readable(jump)}", True)
+
+    def _set_watermark(self, node: nodes.AlterStream, sql: str) -> Done:
+        """Set the watermark of a stream. If that is back, its continuous queries start anew at that time."""
+        stream, wanted = self._watermark_of(node, sql)
+        before, kept = stream.watermark, stream.kept
+        with placed(sql, node.args["watermark"]):
+            stream.set_watermark(wanted)
+        removed = max(kept - stream.kept, 0)
+        if before is not None and wanted < before:
+            self._restart(self.catalog.readers(stream.name))
+        was = "" if before is None else f", was {instant(before)}"
+        return Done(f"stream {stream.name} has its watermark at {instant(wanted)}{was}; {_rows(removed)} removed", True)
+
+    def _watermark_of(self, node: nodes.AlterStream, sql: str) -> tuple[Stream, int]:
+        literal = node.args["watermark"]
+        wanted = read_literal(literal.this, "timestamp")
+        if wanted is None:
+            raise BadClause(
+                f"WATERMARK {literal.this!r} is no instant; write one such as '2024-05-01 12:00:00', in UTC",
+                sql,
+                offset_of(literal),
+            )
+        return self.catalog.stream(node.this, sql), wanted.value
+
+    def _restart(self, names: list[str]) -> None:
+        """Start queries anew, together: none of them may keep a stream at a later time."""
+        with self.standing.lock:
+            for name in names:
+                self.standing.drop(name)
+            self._start(self.catalog.queries[name.lower()] for name in names)
 
     def _keep_of(self, node: nodes.AlterStream, sql: str) -> tuple[Stream, int | None]:
         """The stream, and how long it is to keep tuples: at least as long as the windows of continuous queries."""
@@ -253,14 +295,15 @@ class Definitions:
     def _removal(self, node: exp.Expression, sql: str) -> pa.Table:
         """How many stored rows a DROP or an ALTER STREAM would remove."""
         rows = 0
-        if isinstance(node, nodes.AlterStream):
+        if isinstance(node, nodes.AlterStream) and node.args.get("watermark") is not None:
+            stream, wanted = self._watermark_of(node, sql)
+            rows = stream.would_age(wanted)
+        elif isinstance(node, nodes.AlterStream) and node.args.get("keep") is not None:
             stream, keep = self._keep_of(node, sql)
             with placed(sql, node.args["keep"]):
                 rows = stream.would_remove(keep)
-        else:
-            assert isinstance(node, nodes.Drop)
-            if self._found(node, sql):
-                rows = self._rows_of(node.args["kind"].lower(), node.this.name)
+        elif isinstance(node, nodes.Drop) and self._found(node, sql):
+            rows = self._rows_of(node.args["kind"].lower(), node.this.name)
         return pa.table({"rows_removed": pa.array([rows], pa.int64())})
 
     def _rows_of(self, kind: str, name: str) -> int:
@@ -468,6 +511,12 @@ def _options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[
             kind = "whole number" if known[name] is int else "number"
             raise BadClause(f"option {name} takes a {kind}", sql, offset_of(option.this)) from None
     return out
+
+
+def _jump(node: exp.Expression) -> int | None:
+    """The microseconds after MAX JUMP; None: off."""
+    jump = node.args.get("max_jump")
+    return jump.micros if isinstance(jump, nodes.Span) else None
 
 
 def _kept(node: exp.Expression) -> int | None:

@@ -124,7 +124,7 @@ def _lines(made: Explanation) -> list[str]:
 def _table(regions: pa.Table) -> list[str]:
     names = ["rank", "stream", "key", "granularity", "zone", "bucket", "estimate", "lower", "upper", "fade", "priority"]
     rows = [names]
-    for row in regions.slice(0, REGIONS).to_pylist():
+    for row in regions.slice(0, REGIONS).select(names).to_pylist():
         rows.append([f"{row[n]:,.6g}" if isinstance(row[n], float) else str(row[n]) for n in names])
     widths = [max(len(r[i]) for r in rows) for i in range(len(names))]
     out = ["  ".join(c.rjust(w) for c, w in zip(r, widths, strict=True)) for r in rows]

@@ -363,14 +363,17 @@ def value_hasher(snapshot: Snapshot, value: Compiled, *, as_float: bool) -> Hash
 
 
 def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
-    """Snapshots of all streams at one instant. The window ends at the latest tuple or watermark of any stream."""
+    """Snapshots of all streams at one instant: the window reaches back from the latest time of any of them.
+
+    Tuples ahead of that time belong to every window.
+    """
     streams = {s.stream.name: s.stream for s in bound.sources}
     with ExitStack() as held:
         for name in sorted(streams):
             held.enter_context(streams[name].reading())
-        seen = [t for s in streams.values() for t in (s.latest, s.watermark) if t is not None]
-        end = max(seen) + 1 if seen else END
-        start = BEGINNING if bound.window is None or not seen else end - bound.window
+        now = max((s.time for s in streams.values() if s.time is not None), default=None)
+        end = END if now is None else max(now, *(now if s.latest is None else s.latest for s in streams.values())) + 1
+        start = BEGINNING if bound.window is None or now is None else now + 1 - bound.window
         out = []
         for number, source in enumerate(bound.sources):
             summary = bound.join.summaries[number] if bound.join is not None else None
@@ -381,8 +384,8 @@ def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
                 summary = max(known, key=lambda s: (s.reach, s.name), default=None)
             out.append(Snapshot(source.stream, start, end, summary))
             oldest = source.stream.oldest
-            if bound.window is not None and oldest is not None and oldest > start:
-                covered = (end - oldest) / 1e6
+            if bound.window is not None and now is not None and oldest is not None and oldest > start:
+                covered = (now + 1 - oldest) / 1e6
                 warnings.append(
                     f"WINDOW reaches back {bound.window / 1e6:g} s; {source.stream.name} keeps tuples of the last"
                     f" {covered:g} s, and the answer covers those"

@@ -85,6 +85,7 @@ def _as_new(stream: Stream) -> Stream:
         lateness=stream.lateness,
         keep=stream.keep,
         max_future=stream.max_future,
+        max_jump=stream.max_jump,
         clock=stream.clock,
         max_tuples=stream.max_tuples,
         max_string_bytes=stream.max_string_bytes,

@@ -43,7 +43,7 @@ SYNCERS = 2  # threads that sync logs ahead
 SYNC = 1.0  # seconds after which a relaxed log is synced
 SETTINGS = ("lateness", "max_future", "max_tuples", "max_string_bytes")
 ONCE_DEFAULTS = {"max_tuples": 1 << 22, "max_string_bytes": 1 << 30}  # stored by versions whose streams did not grow
-LATER = ("keep",)  # settings that older stores do not have
+LATER = ("keep", "max_jump")  # settings that older stores do not have
 
 logger = logging.getLogger("promising.storage")
 
@@ -251,6 +251,7 @@ class Store:
                 "max_future": stream.max_future,
                 "max_tuples": stream.max_tuples,
                 "max_string_bytes": stream.max_string_bytes,
+                "max_jump": stream.max_jump,
                 "keep": stream.keep,
                 "grows": True,
             }

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from promising.cli.console import clean
 from promising.cli.context import Output, State
-from promising.cli.formats import write_table
+from promising.cli.formats import python_rows, write_table
 from promising.cli.text_output import print_json, print_text, write_facts
 from promising.query.answers import Done, Explanation
 
@@ -51,7 +51,7 @@ def explanation_facts(told: Explanation) -> dict[str, Any]:
         "steps": told.steps,
         "total": told.total._asdict(),
         "warnings": list(told.warnings),
-        "regions": told.regions.to_pylist(),
+        "regions": python_rows(told.regions),
         "considered": told.considered,
         "pruned": told.pruned,
         "listed": told.listed,

@@ -1,7 +1,7 @@
 """A brute-force oracle of a stream with one summary: stores every tuple, and answers every query by a scan.
 
-It shares no code with the index, takes one tuple at a time, and stores no derived state but the watermark: the zone of
-a tuple, and whether it has expired, is computed from its timestamp at each query.
+It shares no code with the index, takes one tuple at a time, and stores no derived state but the watermark and what
+moves it: the zone of a tuple, and whether it has expired, is computed from its timestamp at each query.
 
 Time, with `T_1` the granularity and `n` the rate of the collapse: `T_i = T_1 * n**(i-1)`, `S_i = T_1 + ... + T_i`, and
 `horizon_i = floor((watermark - S_i) / T_i) * T_i`. A timestamp is in the first `G_i` with `ts >= horizon_i`. With KEEP
@@ -48,9 +48,9 @@ class Oracle:
     >>> oracle.append({"ts": [95, 9, 151, 120], "item": ["tea", "tea", "jam", "jam"], "price": [2.0, None, 3.0, 3.0]})
     (2, {'too_old': 1, 'too_far_ahead': 1})
     >>> oracle.watermark, oracle.live()
-    (120, [0, 3])
+    (100, [0, 3])
     >>> oracle.zone_of(95), oracle.zone_of(120)
-    ((2, 9), (1, 12))
+    ((1, 9), (1, 12))
     >>> oracle.count("tea"), oracle.count("jam", window=(0, 120)), oracle.rows([0])
     (1, 0, [{'ts': 95, 'item': 'tea', 'price': 2.0}])
     >>> oracle.advance(180)
@@ -69,6 +69,7 @@ class Oracle:
         clock: Callable[[], int],
         lateness: int = 0,
         max_future: int = 300_000_000,
+        max_jump: int | None = None,
     ) -> None:
         rate, depth = collapse
         if granularity <= 0:
@@ -83,10 +84,13 @@ class Oracle:
         self._keep(keep)
         self.lateness = lateness
         self.max_future = max_future
+        self.max_jump = max_jump
         self.clock = clock
         self.offered = 0
         self.refused: Counter[str] = Counter()
         self._watermark: int | None = None
+        self._counted: int | None = None  # the latest time that moves the watermark
+        self._doubted: set[int] = set()  # times that do not yet
         self._accepted: dict[int, Row] = {}
 
     # --- tuples in ---------------------------------------------------------------------------------------------
@@ -98,11 +102,13 @@ class Oracle:
         tuples is an error and changes nothing. `None` is null in the other columns.
         """
         rows = self._rows_of(columns)
-        latest = self.clock() + self.max_future
+        now = self.clock()
+        jump = self.max_jump if self._accepted else None  # the first batch may jump
         accepted = 0
+        self._follow(now, jump)
         refused: Counter[str] = Counter()
         for row in rows:
-            reason = self._offer(row, latest)
+            reason = self._offer(row, now, jump)
             if reason is None:
                 accepted += 1
             else:
@@ -110,18 +116,35 @@ class Oracle:
         self.refused.update(refused)
         return accepted, dict(refused)
 
-    def _offer(self, row: Row, latest: int) -> str | None:
+    def _offer(self, row: Row, now: int, jump: int | None) -> str | None:
         """Accept one tuple, or return the reason for refusing it. Only an accepted tuple moves the watermark."""
         arrival = self.offered
         self.offered += 1
         ts = row[self.time]
-        if ts > latest:
+        if ts > now + self.max_future:
             return TOO_FAR_AHEAD
         if not self._is_live(ts):
             return TOO_OLD
         self._accepted[arrival] = row
-        self.advance(ts - self.lateness)  # never back, so this is the maximum event time less the lateness
+        self._doubted.add(ts)
+        self._follow(now, jump)
         return None
+
+    def _follow(self, now: int, jump: int | None) -> None:
+        """Move the watermark as far as the clock and the tuples allow.
+
+        A time counts if it is not further than `jump` ahead of the watermark, or if two greater ones are doubted too.
+        """
+        while True:
+            if self._counted is not None:
+                self.advance(min(self._counted - self.lateness, now))
+            near = {t for t in self._doubted if jump is None or self._watermark is None or self._watermark + jump >= t}
+            if not near and len(self._doubted) >= 3:
+                near = {sorted(self._doubted)[-3]}
+            if not near:
+                return
+            self._counted = max([*near] + ([] if self._counted is None else [self._counted]))
+            self._doubted -= near
 
     def _rows_of(self, columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> list[Row]:
         for name in (self.time, self.key):
@@ -142,8 +165,18 @@ class Oracle:
             row[self.time] = operator.index(row[self.time])
         return rows
 
+    def set_watermark(self, watermark: int) -> None:
+        """Set it, even back; from then on only new tuples move it. Nothing has been released."""
+        self._watermark = self._counted = watermark
+        self._doubted.clear()
+
+    def punctuate(self, watermark: int) -> None:
+        """No tuple before `watermark`, which the clock has reached, is expected. It follows the clock first."""
+        self._follow(self.clock(), self.max_jump)
+        self.advance(watermark)
+
     def advance(self, watermark: int) -> None:
-        """Punctuation: no tuple before `watermark` is expected. A watermark never goes back."""
+        """Move the watermark there, but never back."""
         self._watermark = watermark if self._watermark is None else max(self._watermark, watermark)
 
     def alter(self, keep: int | None) -> None:

@@ -293,6 +293,10 @@ def test_advance_moves_the_watermark(session: Session):
     for wrong in (1.5, "1", None, 1 << 62, -(1 << 70)):
         with pytest.raises(e.WrongType, match="watermark"):
             session.advance("s", wrong)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(e.BadWatermark, match="1 second ahead of the clock"):
+        session.advance("s", NOW + SECOND)
+    with pytest.raises(e.BadWatermark, match="it looks like nanoseconds"):
+        session.advance("s", 1_700_000_000_000_000_000)
     assert session.describe("by_k").watermark == 905 * SECOND
 
 

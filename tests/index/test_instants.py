@@ -21,7 +21,7 @@ def test_there_is_room_beyond_the_ends():
     assert INT64.min <= BEGINNING - 2 * FARTHEST
     assert INT64.max >= END + FARTHEST
     keep = Geometry(granularity=FARTHEST // 8, rate=2, depth=1, keep=FARTHEST)
-    held = Retention(BEGINNING, 0, FARTHEST, frozenset({keep}), None)
+    held = Retention(FARTHEST, frozenset({keep}), None)
     assert held.oldest_at(np.array([BEGINNING])).tolist() == [keep.oldest(BEGINNING)] == [held.oldest(BEGINNING)]
     for granularity in (1, 60_000_000, (1 << 60) - 1):
         borders = Geometry(granularity, 2, 1).horizons(-FARTHEST)

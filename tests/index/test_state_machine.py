@@ -57,6 +57,7 @@ class Machine(RuleBasedStateMachine):
         depth=st.integers(1, 4),
         lateness=st.sampled_from([0, 0, 7, 60]),
         keep=st.sampled_from([None, 8, 13, 40, 400]),
+        max_jump=st.sampled_from([None, 61, 600]),
         now=st.sampled_from([-5000, 0, 1_700_000_000_000_000]),
         chunk=st.sampled_from([64, 512, 16384]),
         room=st.sampled_from([2_000, 30_000, None]),
@@ -65,7 +66,9 @@ class Machine(RuleBasedStateMachine):
         maxlength=st.sampled_from([256, 2000]),
         effect=st.sampled_from([0.01, 0.2]),
     )
-    def start(self, granularity, rate, depth, lateness, keep, now, chunk, room, probes, tolerance, maxlength, effect):
+    def start(
+        self, granularity, rate, depth, lateness, keep, max_jump, now, chunk, room, probes, tolerance, maxlength, effect
+    ):
         small_chunks(self.patch, chunk)
         self.clock = ManualClock(now)
         self.stream = Stream(
@@ -75,6 +78,7 @@ class Machine(RuleBasedStateMachine):
             lateness=lateness,
             keep=None if keep is None else keep * granularity,
             max_future=50,
+            max_jump=max_jump,
             clock=self.clock,
             max_tuples=room,
             seed=granularity,
@@ -168,7 +172,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seed=seeds, n=st.integers(1, 60), cuts=st.integers(0, 4))
     def future(self, seed, n, cuts):
-        """Some within the allowed skew of 50, some beyond it; those within move the watermark."""
+        """Some within the allowed skew of 50, some beyond it; those within move the watermark up to the clock."""
         rng = np.random.default_rng(seed)
         times = self.clock() + rng.integers(-10, rng.choice([40, 52, 200]), n)
         times[rng.random(n) < 0.05] += 1 << 50
@@ -177,6 +181,10 @@ class Machine(RuleBasedStateMachine):
     @rule(by=st.sampled_from([1, 60, 500, 10**7]))
     def tick(self, by):
         self.clock.tick(by)
+
+    @rule(by=st.sampled_from([1, 60, 10**7]))
+    def turn_the_clock_back(self, by):
+        self.clock.set(self.clock() - by)
 
     @rule(seed=seeds, periods=st.integers(2, 200), n=st.integers(1, 30))
     def jump(self, seed, periods, n):
@@ -188,8 +196,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(by=st.integers(-100, 400))
     def punctuate(self, by):
+        self.clock.set(max(self.clock(), self.newest + by))
         self.stream.advance(self.newest + by)
-        self.oracle.advance(self.newest + by)
+        self.oracle.punctuate(self.newest + by)
 
     @rule(keep=st.sampled_from([None, 8, 9, 30, 300]))
     def keep_longer_or_shorter(self, keep):
@@ -265,7 +274,9 @@ class Machine(RuleBasedStateMachine):
                 times = [rows[a]["ts"] for a, cell in home.items() if cell[:2] == (zone.granularity, zone.zone)]
                 assert len(times) == zone.tuples
                 assert zone.start <= min(times) <= max(times) < zone.end
-                if zone.granularity == 1:
+                if zone.reason == "ahead":
+                    assert min(times) > (self.stream.watermark or 0) + self.stream.lateness
+                elif zone.granularity == 1:
                     assert min(times) // length == max(times) // length
                     assert zone.reason in ("error", "behaviour", "maxlength", "boundary", "late", "open")
 

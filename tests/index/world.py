@@ -85,6 +85,7 @@ def restarted(stream: Stream, clock: Callable[[], int]) -> Stream:
         stream.schema.time,
         lateness=stream.lateness,
         max_future=stream.max_future,
+        max_jump=stream.max_jump,
         clock=clock,
         max_tuples=stream.max_tuples,
         max_string_bytes=stream.max_string_bytes,
@@ -169,4 +170,5 @@ def oracle_for(summary: SummaryIndex, stream: Stream, clock: ManualClock) -> Ora
         clock=clock,
         lateness=stream.lateness,
         max_future=stream.max_future,
+        max_jump=stream.max_jump,
     )
