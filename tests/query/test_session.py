@@ -136,7 +136,7 @@ def test_drop_asks_for_cascade_where_something_depends(session: Session):
     session.execute("CREATE CONTINUOUS QUERY watch AS SELECT count(*) FROM sales WINDOW 5 SECONDS")
     session.execute(
         "CREATE CONTINUOUS QUERY both_ AS SELECT a.item FROM sales a, stock b WHERE a.item = b.item"
-        " WITH PREFERENCE SUMMARY.Estimate.Count(b.item) WINDOW 5 SECONDS"
+        " WITH PREFERENCE SUMMARY.Estimate.Count(a.item), SUMMARY.Estimate.Count(b.item) WINDOW 5 SECONDS"
     )
     with pytest.raises(InUse, match="summary sales_item, query both_, query watch"):
         session.execute("DROP STREAM sales")
