@@ -43,6 +43,11 @@ Batch: TypeAlias = Any
 """Whatever `frames.as_batch` takes: a mapping of columns, a frame, an Arrow table or record batch, a list of dicts."""
 
 
+def text_bytes(columns: Mapping[str, "Column"]) -> int:
+    """Bytes of the strings in these columns."""
+    return sum(column.text.nbytes for column in columns.values() if column.text is not None)
+
+
 def tuples_of(batch: Any) -> int:
     """The apparent number of tuples of a batch, valid or not."""
     if isinstance(batch, pa.Table | pa.RecordBatch):

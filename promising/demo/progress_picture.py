@@ -61,7 +61,8 @@ def curves(session: "Session") -> dict[str, Curve]:
         runs: list[Curve] = []
         for _ in range(RUNS):
             answer = session.query(JOIN.format(direction))
-            runs.append([(frame.progress.cpu_seconds, frame.progress.coverage.value) for frame in answer])
+            seen = [frame.progress for frame in answer]
+            runs.append([(p.cpu_seconds, p.coverage.value) for p in seen if p.coverage.known])
         out[direction] = min(runs, key=lambda run: run[-1][0])
     return out
 

@@ -271,8 +271,9 @@ def tell_coverage(console: Console, session: RemoteSession, replay: Replay, part
             curve = seen.curves[direction] = []
             for frame in answer.stream():
                 p = frame.progress
-                curve.append((p.cpu_seconds, p.coverage.value))
-                progress.update(task, completed=p.coverage.value, now=f"{p.cpu_seconds:.2f} s, {p.rows:,} rows")
+                if p.coverage.known:
+                    curve.append((p.cpu_seconds, p.coverage.value))
+                progress.update(task, completed=p.coverage.lower, now=f"{p.cpu_seconds:.2f} s, {p.rows:,} rows")
                 progress.update(live, completed=replay.rows, now=instant(replay.now)[:16])
             seen.answer = max(seen.answer, answer.progress.rows)
         while replay.is_alive():
