@@ -14,14 +14,14 @@ from promising.errors import BatchError, DuplicateColumn, EmptyBatch, MissingCol
 from promising.index.regions import Appended
 
 WANTED = (
-    "a mapping of columns, a list of dicts, a pandas or Polars frame, an Arrow table, record batch or reader, or another"
-    " object with __arrow_c_stream__"
+    "a mapping of columns, a list of dicts, a pandas or Polars frame, an Arrow table, record batch or reader, or"
+    " another object with __arrow_c_stream__"
 )
 MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def is_reader(given: Any) -> bool:
-    """Whether it is read once, batch by batch: a RecordBatchReader, or any Arrow stream that does not know its length."""
+    """Whether it is read once, batch by batch: a RecordBatchReader, or an Arrow stream without a length."""
     if isinstance(given, pa.RecordBatchReader):
         return True
     return hasattr(given, "__arrow_c_stream__") and not hasattr(given, "__len__")
@@ -41,7 +41,7 @@ def batches_of(reader: Any) -> Iterator[pa.RecordBatch]:
 
 
 def as_batch(given: Any) -> Mapping[str, Any] | pa.Table | pa.RecordBatch:
-    """The columns of a frame, table or list of dicts; raises a BatchError that names the column, and the row of a list."""
+    """The columns of a frame, table or list of dicts; a BatchError names the column, and the row of a list."""
     if isinstance(given, pa.Table | pa.RecordBatch):
         return _without_views(given)
     if isinstance(given, Mapping):
