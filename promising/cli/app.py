@@ -101,6 +101,10 @@ def root(
     timeout: Annotated[
         float | None, common("Time limit of a call, such as 30s.", metavar="SPAN", parser=reads(seconds))
     ] = None,
+    wait: Annotated[
+        float,
+        common("Wait so long for a service that is starting, such as 30s.", metavar="SPAN", parser=reads(seconds)),
+    ] = 0.0,
     output: Annotated[
         Output, common("table, json (one object per line), csv or arrow.", "--output", "-o", metavar="FORMAT")
     ] = Output.TABLE,
@@ -113,7 +117,9 @@ def root(
         raise typer.BadParameter(
             "--output arrow writes bytes: send them to a file or a program, as in ... > answer.arrow"
         )
-    ctx.obj = State(target, read_token(token, token_file), ca, certificate, key, timeout, output, quiet, _repeated(ctx))
+    ctx.obj = State(
+        target, read_token(token, token_file), ca, certificate, key, timeout, output, quiet, wait, _repeated(ctx)
+    )
 
 
 app.command("serve", rich_help_panel=SERVICE)(serve.serve)

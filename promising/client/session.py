@@ -41,6 +41,7 @@ def connect(
     key: FilePath | None = None,
     timeout: float | None = None,
     retries: int = RETRIES,
+    wait: float = 0.0,
     progress: bool = False,
     max_message_bytes: int = SENT,
 ) -> "RemoteSession":
@@ -51,6 +52,7 @@ def connect(
         is given, and for a target that begins with grpcs://. Default of `ca`: PROMISING_CA.
     timeout: seconds for one try of a call; ingest has no timeout.
     retries: how often an idempotent call is retried when the service is unavailable or at a limit.
+    wait: seconds to wait here for a service that is starting; 0 does not connect yet.
     progress: show a bar of coverage on stderr while an answer is read, if that is a terminal.
     max_message_bytes: the service's `limits.max_message_bytes`.
     """
@@ -62,6 +64,7 @@ def connect(
         key=key,
         timeout=timeout,
         retries=retries,
+        wait=wait,
         max_message_bytes=max_message_bytes,
     )
     return RemoteSession(connection, progress)
