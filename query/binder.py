@@ -13,6 +13,7 @@ from promising.query.aggregate.aggregates import Aggregate, check
 from promising.query.bound import RESULT, Bound, Constants, JoinKey, LimitBy, Order, Source, Target
 from promising.query.budgets import LONGEST_BUDGET
 from promising.query.catalog import Catalog
+from promising.query.error_places import placed
 from promising.query.preference import BoundPreference, Direction, EstimatedCount
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
@@ -70,7 +71,7 @@ class Binder:
         args = self.node.args
         sources, on = self._sources()
         self.sources = sources
-        columns = [(s.alias, s.stream.name, _kinds(s.stream.schema.types)) for s in sources]
+        columns = [(s.alias, s.stream.name, _kinds(s.types)) for s in sources]
         self.scope: Scope = StreamScope(self.sql, columns)
         where = args.get("where")
         parts = [c for part in (*on, *([where.this] if where else [])) for c in conjuncts(part)]
@@ -118,7 +119,21 @@ class Binder:
     def _source(self, table: exp.Expression) -> Source:
         if self.catalog.what(table.name) == "table":
             raise offered("a table in FROM", self.sql, offset_of(table))
+        if self.catalog.what(table.name) == "query":
+            return self._view(table)
         return Source(self.catalog.stream(table.this, self.sql), table.alias or table.name)
+
+    def _view(self, table: exp.Expression) -> Source:
+        """The current rows of a continuous query, which are exact: no clause about summaries applies to them."""
+        if self.node.args.get("joins"):
+            raise self.error(
+                Unsupported, f"{table.name} is a continuous query: its view is read alone, not in a join", table
+            )
+        for name, clause in (("preference", "WITH PREFERENCE"), ("window", "WINDOW")):
+            if self.node.args.get(name) is not None:
+                raise self.error(Unsupported, f"{clause} is for streams; {table.name} is a continuous query", table)
+        with placed(self.sql, table):
+            return Source(self.catalog.view(table.name), table.alias or table.name, is_view=True)
 
     def _join(self, parts: list[exp.Expression]) -> tuple[JoinKey | None, list[exp.Expression]]:
         """The join equality that summaries cover best, and the remaining conditions."""
@@ -246,7 +261,7 @@ class Binder:
                 for source in self.sources:
                     if wanted and source.alias.lower() != wanted.lower():
                         continue
-                    for column in source.stream.schema.types:
+                    for column in source.types:
                         made = exp.Column(
                             this=exp.Identifier(this=column, quoted=True),
                             table=exp.Identifier(this=source.alias, quoted=True),
@@ -268,7 +283,7 @@ class Binder:
         for term in grouping.expressions if grouping is not None else []:
             expression = self._ordinal(term, shown, "GROUP BY")
             if expression is None and isinstance(term, exp.Column) and not term.table:
-                known = any(term.name.lower() in map(str.lower, s.stream.schema.types) for s in self.sources)
+                known = any(term.name.lower() in map(str.lower, s.types) for s in self.sources)
                 expression = None if known else aliases.get(term.name.lower())
             expression = term if expression is None else expression
             self._refuse_aggregates(expression, "GROUP BY")

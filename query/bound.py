@@ -15,8 +15,17 @@ RESULT = -1  # source of inputs that are group keys (k0, k1, ...) or aggregates 
 
 @dataclass(frozen=True)
 class Source:
+    """A stream in FROM, or the view of a continuous query: its current rows as a stream, with a time of no meaning."""
+
     stream: Stream
     alias: str
+    is_view: bool = False
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The columns that a query may name."""
+        hidden = self.stream.schema.time if self.is_view else None
+        return {name: kind for name, kind in self.stream.schema.types.items() if name != hidden}
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """The catalog: streams, summaries, reference tables and continuous queries in one namespace."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
 from sqlglot import exp
 
-from promising.errors import DuplicateName, NoSuchName
+from promising.errors import DuplicateName, NoSuchName, Unsupported
 from promising.index import Stream, SummaryIndex
 from promising.index.table import Table
 from promising.query.scalar.positions import offset_of
@@ -30,6 +30,10 @@ class ContinuousQuery:
     number: str = ""  # distinguishes it from earlier queries of the same name
 
 
+def _no_view(name: str) -> Stream:
+    raise Unsupported(f"{name} is a continuous query, and none runs here")
+
+
 class Catalog:
     """Names are case-insensitive, retain their original spelling, and are unique across all kinds of objects."""
 
@@ -39,6 +43,8 @@ class Catalog:
         self.summaries: dict[str, SummaryEntry] = {}
         self.tables: dict[str, Table] = {}
         self.queries: dict[str, ContinuousQuery] = {}
+        self.view: Callable[[str], Stream] = _no_view
+        """The current rows of a continuous query; set by the session that runs them."""
 
     def fill(
         self,

@@ -61,6 +61,8 @@ class _Planner:
 
     def plan(self, text: str) -> ScanPlan:
         bound = self.bound
+        if any(source.is_view for source in bound.sources):
+            raise Unsupported("a continuous query has no files to read: query() reads its view", self.sql, 0)
         snapshots = snapshots_of(bound, [])
         sides = [
             ColdScan(snapshot, ranges(bound, number), _used(bound, number)) for number, snapshot in enumerate(snapshots)

@@ -4,6 +4,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from promising.query.standing.explain_standing import explain_standing
 from promising.query.standing.local_subscriptions import Watched, poll
 from promising.query.standing.standing_binder import bind_standing
 from promising.query.standing.subscription import Delta, Subscription
+from promising.query.standing.view_rows import view_stream
 from promising.summaries.adt import Estimates
 from promising.summaries.kernels.clock import work_ns
 
@@ -81,6 +83,7 @@ class Session:
         seed = secrets.randbits(63) if seed is None else seed
         memory = None if memory_bytes is None else Memory(memory_bytes)
         self.standing = Engine()  # the running continuous queries
+        self.catalog.view = partial(view_stream, self.standing)
         self._definitions = Definitions(self.catalog, self.standing, clock, seed, store, memory)
         self._definitions.stand_again()
         self._shelf = Shelf(clock, secrets.token_bytes(32))

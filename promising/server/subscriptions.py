@@ -49,6 +49,7 @@ class Ticker:
         self._parts = parts
         self._waiting: set[asyncio.Event] = set()
         self._last: float | None = None
+        parts.session.standing.driven = True
 
     async def run(self) -> None:
         """Tick until cancelled; without continuous queries nothing is done."""

@@ -98,6 +98,7 @@ class Engine:
         self.mode = mode
         self.lock = threading.RLock()
         self.number = 0  # of the last tick
+        self.driven = False  # whether a service makes the ticks
         self._elapsed = elapsed
         self._last: float | None = None
         self._epoch = secrets.token_hex(8)

@@ -1,6 +1,7 @@
 """Statements and errors that a new user meets first, in process and over the wire."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -68,3 +69,54 @@ def test_the_advice_for_a_missing_summary_fits_and_can_be_pasted(opened: Opened,
     assert f"GRANULARITY {granularity} AND" in advice
     session.execute(advice)
     assert session.query(asked).to_arrow().num_rows == 2
+
+
+# --- the view of a continuous query as a source ------------------------------------------------------------------
+
+
+def viewed(session: Any) -> None:
+    """Ten tuples, and a view that has taken them in, over the wire too."""
+    session.execute(STREAM)
+    session.execute("CREATE CONTINUOUS QUERY busy AS SELECT item, count(*) AS n FROM s GROUP BY item WINDOW 30 DAYS")
+    session.execute("CREATE CONTINUOUS QUERY every AS SELECT item FROM s")
+    rows = {"ts": [10**9 + i for i in range(10)], "item": [1, 1, 1, 1, 2, 2, 2, 3, 3, 4], "price": [1.0] * 10}
+    session.ingest("s", {**rows, "shop": ["a"] * 10})
+    with session.subscribe("busy") as subscription:
+        while sum(row["n"] for row in subscription.snapshot().to_pylist()) < 10:
+            subscription.poll(None)
+
+
+def test_a_select_reads_the_view_of_a_continuous_query(opened: Opened) -> None:
+    session = opened()
+    viewed(session)
+
+    def rows(sql: str) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for row in session.query(sql).to_arrow().to_pylist()]
+
+    assert rows("SELECT * FROM busy ORDER BY n DESC LIMIT 2") == [(1, 4), (2, 3)]
+    assert rows("SELECT b.item + 1 AS next FROM Busy b WHERE n < 3 ORDER BY 1") == [(4,), (5,)]
+    assert rows("SELECT count(*) AS c, sum(n) AS s, max(n) AS m FROM busy") == [(4, 10, 4)]
+    assert rows("SELECT n > 2 AS many, count(*) AS c FROM busy GROUP BY n > 2 ORDER BY c, many") == [
+        (False, 2),
+        (True, 2),
+    ]
+    assert session.query("SELECT * FROM busy").run().progress.complete
+    session.execute("CREATE CONTINUOUS QUERY none AS SELECT item FROM s WHERE item > 99 WINDOW 30 DAYS")
+    assert rows("SELECT * FROM none") == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "said"),
+    [
+        ("SELECT * FROM busy, s WHERE busy.item = s.item", Unsupported, "not in a join"),
+        ("SELECT * FROM busy WINDOW 1 DAYS", Unsupported, "WINDOW is for streams"),
+        ("SELECT item FROM busy WITH PREFERENCE DESC SUMMARY.Estimate.Count(item)", Unsupported, "WITH PREFERENCE"),
+        ("SELECT __time FROM busy", NoSuchName, "__time"),
+        ("SELECT * FROM every", Unsupported, "without WINDOW has no view"),
+    ],
+)
+def test_what_a_view_does_not_offer(opened: Opened, sql: str, error: type[PromisingError], said: str) -> None:
+    session = opened()
+    viewed(session)
+    with pytest.raises(error, match=re.escape(said)):
+        session.query(sql).run()

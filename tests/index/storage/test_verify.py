@@ -134,3 +134,15 @@ def test_cold_tuples_in_an_object_store(tmp_path):
     memory.pipe_file(runs[0], bytes(content))
     assert any(runs[0].rsplit("/", 1)[-1] in finding.path for finding in verify(tmp_path / "store"))
     memory.rm("/verified", recursive=True)
+
+
+def test_verify_makes_no_copy_and_claims_none(folder):
+    """Recovery sets a damaged log aside; a check changes nothing, so it must not point to a copy."""
+    log = max(folder.glob("streams/*/wal/*.wal"), key=lambda path: path.stat().st_size)
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    found = verify(folder)
+    assert found
+    assert not any("a copy" in finding.what for finding in found)
+    assert not (folder / "aside").exists()
