@@ -1,3 +1,4 @@
+# ruff: noqa: E501  # an SVG element is one line
 """Charts of the demo's page as inline SVG. Colours are the page's CSS variables, so they follow light and dark."""
 
 import math
@@ -51,11 +52,11 @@ def race_chart(races: Sequence[Race]) -> str:
     ends = [value for r in races for value in (r.ours, r.plain, r.whole) if value is not None]
     ticks = [t for t in TICKS if t[0] <= max(ends) * 1.2]
     low = max([t for t, _ in TICKS if t <= min(ends) * 0.7], default=TICKS[0][0])
-    high = max(max(ends), low * 10)
+    high = max(*ends, low * 10)
     ticks = [t for t in ticks if t[0] >= low]
 
     def x(seconds: float) -> float:
-        return 8 + (WIDTH - 130) * max(math.log(max(seconds, low) / low), 0.0) / math.log(high / low)
+        return 8 + (WIDTH - 185) * max(math.log(max(seconds, low) / low), 0.0) / math.log(high / low)
 
     parts, y = [], 8
     for race in races:
@@ -73,7 +74,8 @@ def race_chart(races: Sequence[Race]) -> str:
         y += 8
     for seconds, label in ticks:
         parts.append(f'<line x1="{x(seconds):.1f}" x2="{x(seconds):.1f}" y1="6" y2="{y}" class="grid"/>')
-        parts.append(f'<text x="{x(seconds):.1f}" y="{y + 14}" class="tick" text-anchor="middle">{label}</text>')
+        anchor = "start" if seconds == low else "middle"
+        parts.append(f'<text x="{x(seconds):.1f}" y="{y + 14}" class="tick" text-anchor="{anchor}">{label}</text>')
     parts.append(f'<text x="8" y="{y + 31}" class="tick">seconds that the caller waited, logarithmic scale</text>')
     said = "; ".join(
         f"{r.label}: Promising {duration(r.ours)}"
@@ -138,7 +140,7 @@ def share_chart(shares: Sequence[float], labels: Sequence[str], axis: str) -> st
     """Columns of shares, in percent."""
     top, bottom, left = 22, 170, 14
     step = (WIDTH - 2 * left) / len(shares)
-    most = max(max(shares), 1e-9)
+    most = max(*shares, 1e-09)
     parts = [f'<line x1="{left}" x2="{WIDTH - left}" y1="{bottom}" y2="{bottom}" class="axis"/>']
     for n, (share, label) in enumerate(zip(shares, labels, strict=True)):
         height = (bottom - top) * share / most

@@ -37,11 +37,12 @@ thead th { background: var(--shade); }
 .fixed { font-family: ui-monospace, monospace; white-space: pre; font-size: 0.88rem; }
 .swatch { display: inline-block; width: 0.8rem; height: 0.8rem; border-radius: 2px; margin-right: 0.45rem; }
 pre { background: var(--shade); padding: 0.8rem; overflow-x: auto; border-radius: 6px; font-size: 0.9rem; }
-.hero { display: grid; grid-template-columns: minmax(0, 1.15fr) minmax(0, 1fr); gap: 1.5rem 2.5rem; align-items: start; }
+.hero { display: grid; grid-template-columns: minmax(0, 1.15fr) minmax(0, 1fr);
+  gap: 1.5rem 2.5rem; align-items: start; }
 .two { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 1rem 2.5rem; align-items: start; }
 @media (max-width: 52rem) { .hero, .two { grid-template-columns: minmax(0, 1fr); } }
 .big { font-size: clamp(1.7rem, 4.2vw, 2.7rem); line-height: 1.15; font-weight: 700; margin: 0.9rem 0 0.3rem; }
-.big b { color: var(--accent); }
+.big b { color: var(--accent); white-space: nowrap; }
 .small { color: var(--faint); font-size: 0.88rem; }
 svg { display: block; width: 100%; max-width: 36rem; height: auto; font: 13px system-ui, sans-serif; fill: var(--ink); }
 svg .ours { fill: var(--accent); } svg .plain { fill: var(--other); } svg .guess { fill: var(--other); opacity: 0.35; }
@@ -199,14 +200,15 @@ class Page:
 <p>A grocery chain asks this of one half of its stores against the other. Each sale must be compared with each sale of
 that kind in the other half: {found.rows:,} sales make {found.total:,} pairs.</p>
 <p class="big">{big}</p>
-<p>{value} {compared}</p>
+<p>{value}</p>
+<p class="small">{compared}</p>
 <p><strong>What is behind it:</strong> promising keeps a small summary of every stretch of a stream. It shows which
 pairs are frequent, rare or a fair draw before the join is computed. Every answer reports its coverage.</p>
 </div>
-<figure>{race_chart(races(found))}
+<div><figure>{race_chart(races(found))}
 <figcaption class="small">Measured in this run, same machine, same rows; answers of promising cross gRPC, its kernels
 were loaded. "over": stopped there, not done.</figcaption></figure>
-<p class="small">Where DuckDB is faster: {self._faster()} About the data: {escape(journey.REMARK)}</p>
+<p class="small">Where DuckDB is faster: {self._faster()} About the data: {escape(journey.REMARK)}</p></div>
 </header>"""
 
     def _faster(self) -> str:
@@ -287,7 +289,7 @@ log; {w.delivered:,} of {w.expected:,} matching rows were delivered.{by_hand}</p
     def _plain(self) -> str:
         return f"""<section>
 <h2>When to use something else</h2>
-<p>For exact analytics over data at rest use DuckDB. {self._faster().capitalize()} A query written for one
+<p>For exact analytics over data at rest use DuckDB. Where it is faster: {self._faster()} A query written for one
 key by hand is fast there, too.</p>
 </section>"""
 

@@ -20,7 +20,7 @@ SQL = f"SELECT TimeStamp, StoreID, ItemID, Price FROM {STREAM} WHERE ItemID = {{
 MERGED = "SELECT fresh.* FROM fresh, watches WHERE fresh.ItemID = watches.ItemID AND fresh.Price >= watches.Price"
 SCRIPT = 200  # statements sent at a time
 PATIENCE = 5.0  # seconds for the last rows
-LIMIT = 0.8  # seconds of polling
+LIMIT = 0.5  # seconds of polling
 
 
 @dataclass(frozen=True)
