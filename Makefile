@@ -16,6 +16,8 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
 CRASH_ARGS ?=
+IMAGE_ARGS ?=
+IMAGE ?= promising
 
 # What has no array access of its own to check: text, expressions over Arrow, statistics over many trials, processes.
 UNCOMPILED := $(addprefix --ignore=tests/,sql docs promising benchmarks proto e2e conformance index/storage crash formats loaders \
@@ -167,6 +169,10 @@ lock: ## Resolve pyproject.toml anew into requirements.lock, for every Python fr
 	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --fork-strategy fewest --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade --quiet --output-file requirements.lock
 	@$(PIP) uninstall --quiet --yes uv
+
+.PHONY: image
+image: ## Build the container image with buildah; another base: IMAGE_ARGS="--build-arg BASE=..." (some minutes)
+	buildah build --format docker --file deploy/Containerfile --tag $(IMAGE) $(IMAGE_ARGS) .
 
 .PHONY: clean
 clean: ## Remove .venv and every cache in the tree

@@ -74,10 +74,11 @@ def stream(
     *,
     granularity: int = 60 * SECOND,
     collapse: tuple[int, int] = (4, 5),
+    keep: int | None = None,
     options: Options | None = None,
 ) -> tuple[Stream, SummaryIndex]:
     """A stream with one summary, whose clock is ahead of all that the benchmarks send."""
-    made = Stream("bench", SCHEMA, time="ts", clock=lambda: 1 << 60, max_tuples=max_tuples)
+    made = Stream("bench", SCHEMA, time="ts", clock=lambda: 1 << 60, max_tuples=max_tuples, keep=keep)
     summary = made.create_summary(
         "by_key", key="key", granularity=granularity, collapse=collapse, structure=structure, options=options
     )

@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from promising.warmup import load_all
+
 Clock = Callable[[], int]
 Run = Callable[[], object]
 Contender = Callable[[], Run]
@@ -170,6 +172,7 @@ def run_parts(
         parser.error(f"no part {unknown[0]!r}; there are {', '.join(parts)}")
     report = Report()
     effort = Effort(given.quick, tuple(given.rows or ()) if sized else ())
+    load_all()  # no figure has the loading of a kernel in it
     started = time.monotonic()
     for name in given.parts or parts:
         parts[name](report, effort)

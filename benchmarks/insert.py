@@ -19,8 +19,8 @@ from promising.index import Stream
 BATCHES = (4096, 65536)
 SMALL = (1, 16, 256)
 STRUCTURES = ("none", "time", "grid", "adaptive")
-RETAINED = {"granularity": 10 * data.SECOND, "collapse": (2, 2)}
-KEPT = 1 << 19  # tuples that RETAINED keeps, about: from 300,000 to 500,000
+RETAINED = {"granularity": 5 * data.SECOND, "collapse": (2, 2), "keep": 40 * data.SECOND}
+KEPT = 1 << 19  # tuples that RETAINED keeps, about: from 400,000 to 450,000
 
 
 def run(report: Report, effort: Effort) -> None:
@@ -125,7 +125,7 @@ def _recycled(batches: list[data.Columns], rows: int) -> Contender:
 def _against_recycled(columns: data.Columns, size: int, rounds: int) -> list[Figure]:
     n = len(columns["ts"])
     source = data.endless(columns, size, 0)
-    made, _ = data.stream(2 * KEPT, **RETAINED)  # type: ignore[arg-type]  # the two arguments it names
+    made, _ = data.stream(2 * KEPT, **RETAINED)  # type: ignore[arg-type]  # the arguments it names
     while made.accepted < 3 * KEPT:
         made.append(next(source))
     batches = data.batches(columns, size)
@@ -149,7 +149,7 @@ def _small(size: int, effort: Effort) -> Figure:
     calls = 500 if effort.quick else 4000
     columns = data.zipf(1 << 18, 2)
     source = data.endless(columns, size, 3 * KEPT)
-    made, _ = data.stream(2 * KEPT, **RETAINED)  # type: ignore[arg-type]  # the two arguments it names
+    made, _ = data.stream(2 * KEPT, **RETAINED)  # type: ignore[arg-type]  # the arguments it names
     for batch in islice(data.endless(columns, 65536, 0), 3 * KEPT // 65536):
         made.append(batch)
     batches = data.batches({name: c[: size * calls] for name, c in columns.items()}, size)[:calls]

@@ -1,8 +1,8 @@
-"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts are desc, exact, sum, many and overshoot."""
+"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts: desc, exact, sum, many, overshoot and coverage."""
 
 import pyarrow as pa
 
-from benchmarks import desc_join, exact_join, many_selections, overshoot, sampled_sum
+from benchmarks import coverage, desc_join, exact_join, many_selections, overshoot, sampled_sum
 from benchmarks.harness import run_parts
 
 PARTS = {
@@ -11,6 +11,7 @@ PARTS = {
     "sum": sampled_sum.run,
     "many": many_selections.run,
     "overshoot": overshoot.run,
+    "coverage": coverage.run,
 }
 
 

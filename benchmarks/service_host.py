@@ -116,12 +116,14 @@ def connected(target: str) -> grpc.Channel:
     return channel
 
 
-def retail(session: Any, name: str, tuples: int, granularity: str = "60 SECONDS", collapse: str = "(4, 5)") -> None:
+def retail(session: Any, name: str, tuples: int, granularity: str = "60 SECONDS", keep: str = "ALL") -> None:
     """A new stream of retail tuples with one summary on its items, in place of the one that had the name."""
     session.execute(f"DROP STREAM IF EXISTS {name} CASCADE")
-    session.execute(f"CREATE STREAM {name} ({RETAIL}) TIMESTAMP BY ts OPTIONS (max_tuples = {max(tuples, 1 << 18)})")
     session.execute(
-        f"CREATE SUMMARY {name}_items ON {name} (item_id) WITH GRANULARITY {granularity} AND COLLAPSE {collapse}"
+        f"CREATE STREAM {name} ({RETAIL}) TIMESTAMP BY ts KEEP {keep} OPTIONS (max_tuples = {max(tuples, 1 << 18)})"
+    )
+    session.execute(
+        f"CREATE SUMMARY {name}_items ON {name} (item_id) WITH GRANULARITY {granularity} AND COLLAPSE (4, 5)"
     )
 
 

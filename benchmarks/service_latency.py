@@ -24,7 +24,7 @@ from benchmarks.service_ingest import INGEST, ITEMS, RATE, WIDTH, request, trans
 from promising.v1 import common_pb2, summaries_pb2, summaries_pb2_grpc
 
 BATCH = (256 << 10) // WIDTH  # tuples of a message
-KEPT = 1_500_000  # more than the summary below keeps at `RATE`
+KEPT = 1_500_000  # more than the stream below keeps at `RATE`
 TURN = 1 << 18  # tuples that the feed repeats, at later and later times
 KEYS = (1, 100)
 
@@ -34,7 +34,7 @@ def run(report: Report, effort: Effort) -> None:
     figures = []
     with hosting("service") as host:
         with host.session() as session:
-            retail(session, "sales", KEPT, "10 SECONDS", "(2, 3)")
+            retail(session, "sales", KEPT, "10 SECONDS", "80 SECONDS")
         with _feeding(host) as feed:
             for _ in range(2):  # the first time fills what the summary keeps
                 feed.send(("free", seconds))

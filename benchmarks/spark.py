@@ -1,9 +1,9 @@
-"""Entry: `python -m benchmarks.spark [--quick] [--rows N ...] [part ...]`. Parts are load, skew and regions."""
+"""Entry: `python -m benchmarks.spark [--quick] [--rows N ...] [part ...]`. Parts are load, skew, regions and growth."""
 
-from benchmarks import spark_load, spark_regions, spark_skew
+from benchmarks import spark_growth, spark_load, spark_regions, spark_skew
 from benchmarks.harness import run_parts
 
-PARTS = {"load": spark_load.run, "skew": spark_skew.run, "regions": spark_regions.run}
+PARTS = {"load": spark_load.run, "skew": spark_skew.run, "regions": spark_regions.run, "growth": spark_growth.run}
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ OVERLOAD = 4
 class InOrder(Waiting):
     """Probes in the order of arrival."""
 
-    def best(self, tick: int) -> list[tuple[int, Places]]:
+    def best(self) -> list[tuple[int, Places]]:
         chunks = []
         for number in (0, 1):
             places = self._places[number]

@@ -1,7 +1,7 @@
 """Admission of the tuples of a batch by event time, in order of arrival. Pure functions: no lock, clock or state.
 
 A tuple is too far ahead if it is dated more than `max_future` after the clock. It is too old if, at the watermark
-before it, its time has aged out of every summary. Only accepted tuples advance the watermark, so the split into batches
+before it, the stream no longer keeps its time. Only accepted tuples advance the watermark, so the split into batches
 does not matter.
 """
 
@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from promising.errors import TooFarAhead, TooOld
-from promising.index.geometry import Geometry
-from promising.index.instants import BEGINNING
+from promising.errors import BadOptions, TooFarAhead, TooOld
+from promising.index.geometry import SHARE, Geometry, kept_since
+from promising.index.instants import BEGINNING, FARTHEST
+from promising.index.progress import Pace
 from promising.index.time_text import instant, readable, rounded
 
 Times = NDArray[np.int64]
@@ -21,47 +22,49 @@ Mask = NDArray[np.bool_]
 
 
 class Retention(NamedTuple):
-    """The progress of a stream, and what it retains.
+    """What a stream retains.
 
-    watermark: None before the first. lateness: distance of the watermark behind the latest event time.
-    geometries: of the summaries; a time is retained while one of them does, and forever without any.
-    floor: older times have aged out, whatever the summaries; None if nothing has.
+    keep: how long tuples are retained; None: for ever. geometries: of the summaries, whose zones are removed whole.
+    floor: older times have been removed; None if nothing has.
     """
 
-    watermark: int | None
-    lateness: int
+    keep: int | None
     geometries: Set[Geometry]
     floor: int | None
 
-    @property
-    def start(self) -> int:
-        return BEGINNING if self.watermark is None else self.watermark
-
-    def reached(self, latest: int) -> int:
-        """The watermark after a tuple of that time; it never decreases."""
-        return max(latest - self.lateness, self.start)
-
-    def watermarks(self, times: Times) -> Times:
-        """The watermark before each tuple, if all are accepted in this order."""
-        before = np.empty(len(times), np.int64)
-        before[:1] = self.start
-        np.maximum.accumulate(times[:-1], out=before[1:])
-        before[1:] -= self.lateness
-        return np.maximum(before, self.start, out=before)
-
     def oldest(self, watermark: int) -> int | None:
-        """The least time retained at that watermark; None while nothing ages."""
-        least = min((g.oldest(watermark) for g in self.geometries), default=None)
-        if least is None or self.floor is None:
-            return self.floor if least is None else least
-        return max(least, self.floor)
+        """The least time retained at that watermark; None while nothing has been removed."""
+        if self.keep is None:
+            return self.floor
+        least = min(kept_since(watermark, self.keep, step) for step in self._steps)
+        return least if self.floor is None else max(least, self.floor)
+
+    @property
+    def _steps(self) -> set[int]:
+        """What is removed at once: the longest zones of the summaries; without any, an eighth of what is kept."""
+        assert self.keep is not None
+        return {g.spans[-1] for g in self.geometries} or {self.keep // SHARE}
 
     def oldest_at(self, watermarks: Times) -> Times:
         """`oldest` of many watermarks; `BEGINNING` while nothing ages."""
         oldest = np.full(len(watermarks), BEGINNING)
-        if self.geometries:
-            oldest = np.minimum.reduce([g.oldest_at(watermarks) for g in self.geometries])
+        if self.keep is not None:
+            oldest = np.minimum.reduce([(watermarks - self.keep) // step * step for step in self._steps])
         return oldest if self.floor is None else np.maximum(oldest, self.floor)
+
+
+def check_keep(keep: int | None, lateness: int) -> int | None:
+    """A valid KEEP, or `BadOptions`; None keeps everything."""
+    if keep is None:
+        return None
+    if not isinstance(keep, int) or not 0 < keep <= FARTHEST:
+        raise BadOptions(f"KEEP must be whole microseconds, more than 0, got {keep!r}; KEEP ALL removes nothing")
+    if keep < max(lateness, SHARE):
+        raise BadOptions(
+            f"KEEP {readable(keep)} is shorter than LATENESS {readable(lateness)}: tuples that are still expected would"
+            " be refused; keep at least as long"
+        )
+    return keep
 
 
 class Judged(NamedTuple):
@@ -87,13 +90,14 @@ def judge(
     least: int,
     greatest: int,
     retention: Retention,
+    pace: Pace,
     *,
-    now: int,
     max_future: int,
     column: str,
     strict: bool = False,
 ) -> Judged:
     """Check a batch with times from `least` to `greatest`; if `strict`, raise `TooFarAhead` or else `TooOld`."""
+    now = pace.now
     limit = now + max_future
     ahead = times > limit if greatest > limit else None
     if ahead is not None and strict:
@@ -103,10 +107,11 @@ def judge(
             f"column {column!r}, row {row}: {instant(found)} is {rounded(found - now)} ahead of the clock;"
             f" {readable(max_future)} is the most"
         )
-    oldest_yet = retention.oldest(retention.reached(greatest))
+    oldest_yet = retention.oldest(pace.bound(min(greatest, limit)))
     if oldest_yet is None or least >= oldest_yet:
         return Judged(ahead, None)
-    before = retention.watermarks(times if ahead is None else np.where(ahead, BEGINNING, times))
+    counting = times if ahead is None else np.where(ahead, BEGINNING, times)
+    before = pace.before(counting, min(greatest, limit))
     oldest = retention.oldest_at(before)
     old = times < oldest
     if ahead is not None:
@@ -117,6 +122,6 @@ def judge(
         row = int(np.argmax(old))
         raise TooOld(
             f"column {column!r}, row {row}: {instant(int(times[row]))} is before {instant(int(oldest[row]))}, where the"
-            f" oldest granularity begins at watermark {instant(int(before[row]))}"
+            f" stream's data begins at watermark {instant(int(before[row]))}"
         )
     return Judged(ahead, old)

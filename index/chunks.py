@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from promising.index.reserved import longer
 from promising.index.schema import Column
 
 
@@ -82,6 +83,9 @@ class Tiers:
         self.run = np.full(chunks, -1, np.int64)
         self.place = np.zeros(chunks, np.int64)
         self.live: dict[int, int] = {}  # chunks still in use, by run
+
+    def grow(self, chunks: int) -> None:
+        self.run, self.place = longer(self.run, chunks, -1), longer(self.place, chunks)
 
     def __bool__(self) -> bool:
         return bool(self.live)

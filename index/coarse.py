@@ -1,4 +1,4 @@
-"""`G_2..G_m`: zones of fixed length, whose summaries are a pure function of the tuples and the watermark."""
+"""`G_2` and further: zones of fixed length, whose summaries are a pure function of the tuples and the watermark."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class Coarse:
     def __init__(self, geometry: Geometry, sizes: Sizes) -> None:
         self.geometry = geometry
         self.sizes = sizes
-        self.levels: dict[int, SortedDict[int, CoarseZone]] = {i: SortedDict() for i in range(2, geometry.depth + 1)}
+        self.levels: dict[int, SortedDict[int, CoarseZone]] = {i: SortedDict() for i in range(2, geometry.levels + 1)}
 
     def _home(self, granularity: int, time: int) -> CoarseZone:
         length = self.geometry.zone_length(granularity)
@@ -64,7 +64,7 @@ class Coarse:
         for granularity, zones in self.levels.items():
             while zones and zones.peekitem(0)[1].start < horizons[granularity - 1]:
                 _, zone = zones.popitem(0)
-                if granularity == self.geometry.depth:
+                if granularity == self.geometry.levels:
                     dropped += zone.count
                 else:
                     self.receive(zone, granularity + 1)
@@ -80,6 +80,11 @@ class Coarse:
     def restore(self, image: list[dict[str, Any]]) -> None:
         for saved in image:
             self.levels[saved["granularity"]][saved["number"]] = CoarseZone.restored(saved)
+
+    @property
+    def deepest(self) -> int:
+        """The last granularity that has zones; 1 if none has."""
+        return max((granularity for granularity, zones in self.levels.items() if zones), default=1)
 
     @property
     def count(self) -> int:

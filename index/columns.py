@@ -12,6 +12,7 @@ from promising.errors import UnknownName
 from promising.index.chunks import Chunk, ChunkPart, ColdReader, Heap, Tiers, give_back
 from promising.index.image_arrays import joined, pour
 from promising.index.kernels.gather import copy_strings, gather, string_lengths
+from promising.index.reserved import Reserved
 from promising.index.schema import TYPES, Column, Schema
 from promising.summaries.hashing import hash_keys
 from promising.summaries.keys import Keys
@@ -20,20 +21,27 @@ DTYPES = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": n
 
 
 class Columns:
-    """`chunks` chunks of `chunk` rows, in memory reserved at the start or, if cold, read by `reader`."""
+    """Rows in chunks of `chunk`, in memory or, if cold, read by `reader`. `capacity` rows are reserved; it grows."""
 
-    def __init__(self, schema: Schema, chunks: int, chunk: int) -> None:
+    def __init__(self, schema: Schema, chunk: int) -> None:
         self.schema = schema
         self.chunk = chunk
-        self.capacity = chunks * chunk
+        self.capacity = chunk
         self.string_bytes = 0
         self.reader: ColdReader | None = None  # reads cold tuples
-        self._columns = {
-            name: np.empty(self.capacity, DTYPES[kind]) for name, kind in schema.types.items() if kind != "string"
+        self._columns: dict[str, Reserved[Any]] = {
+            name: Reserved(DTYPES[kind], self.capacity) for name, kind in schema.types.items() if kind != "string"
         }
         self._heaps: dict[str, dict[int, Heap]] = {n: {} for n, k in schema.types.items() if k == "string"}
-        self._nulls: dict[str, NDArray[np.uint8]] = {}
-        self._tiers = Tiers(chunks, chunk)
+        self._nulls: dict[str, Reserved[np.uint8]] = {}
+        self._tiers = Tiers(1, chunk)
+
+    def _grow(self, chunks: int, warm: list[tuple[int, int]]) -> None:
+        """Have memory for so many chunks. warm: the rows in memory."""
+        for column in (*self._columns.values(), *self._nulls.values()):
+            column.grow(chunks * self.chunk, warm)
+        self._tiers.grow(chunks)
+        self.capacity = max(chunks * self.chunk, self.capacity)
 
     # --- read ----------------------------------------------------------------------------------------------------
 
@@ -46,7 +54,7 @@ class Columns:
 
     def values(self, name: str, rows: NDArray[np.int32]) -> NDArray[Any]:
         """A non-string column at these rows; nulls have arbitrary values."""
-        column = self._columns[name]
+        column = self._columns[name].array
         out = np.empty(len(rows), column.dtype)
         if not self._tiers:
             gather(column, rows, out)
@@ -96,7 +104,7 @@ class Columns:
         """Which of these rows are null in a column; None if none is."""
         if name not in self._nulls:
             return None
-        marks = self._nulls[name][rows].view(np.bool_)
+        marks = self._nulls[name].array[rows].view(np.bool_)
         for part in self._tiers.parts(rows) if self._tiers else ():
             found = self._read(part.run, name, part.offsets).nulls
             marks[part.where] = False if found is None else found
@@ -143,7 +151,7 @@ class Columns:
 
     def _write(self, name: str, column: Column, chunk: Chunk, at: int, done: int, take: int) -> None:
         if column.values is not None:
-            self._columns[name][at : at + take] = column.values[done : done + take]
+            self._columns[name].array[at : at + take] = column.values[done : done + take]
         else:
             assert column.text is not None
             heap = self._heaps[name].get(chunk.start)
@@ -156,7 +164,7 @@ class Columns:
         if column.nulls is not None:
             self._may_be_null(name)
         if name in self._nulls:
-            marks = self._nulls[name][at : at + take]
+            marks = self._nulls[name].array[at : at + take]
             marks[:] = 0 if column.nulls is None else column.nulls[done : done + take]
 
     def string_bytes_with(self, columns: dict[str, Column], gone: Iterable[Chunk], last: Chunk | None) -> int:
@@ -182,7 +190,7 @@ class Columns:
 
     def _may_be_null(self, name: str) -> None:
         if name not in self._nulls:
-            self._nulls[name] = np.zeros(self.capacity, np.uint8)
+            self._nulls[name] = Reserved(np.uint8, self.capacity)
 
     def _let_go(self, start: int) -> None:
         self._tiers.leave(start // self.chunk)
@@ -196,7 +204,7 @@ class Columns:
         self._tiers.cool(run, [c.start // self.chunk for c in chunks], [c.used for c in chunks])
         for first, last in joined((start, start + self.chunk) for start in sorted(c.start for c in chunks)):
             for column in (*self._columns.values(), *self._nulls.values()):
-                give_back(column, first, last)
+                give_back(column.array, first, last)
         for heaps in self._heaps.values():
             for chunk in chunks:
                 self.string_bytes -= heaps.pop(chunk.start).nbytes
@@ -209,17 +217,17 @@ class Columns:
             return np.concatenate(parts) if parts else np.empty(0, column.dtype)
 
         return {
-            "columns": {name: together(column) for name, column in self._columns.items()},
-            "nulls": {name: together(marks) for name, marks in self._nulls.items()},
+            "columns": {name: together(column.array) for name, column in self._columns.items()},
+            "nulls": {name: together(marks.array) for name, marks in self._nulls.items()},
             "strings": {name: _packed([(heaps[c.start], c.used) for c in warm]) for name, heaps in self._heaps.items()},
         }
 
     def _restore_columns(self, image: dict[str, Any], warm: list[Chunk]) -> None:
-        self._nulls = {name: np.zeros(self.capacity, np.uint8) for name in image["nulls"]}
+        self._nulls = {name: Reserved(np.uint8, self.capacity) for name in image["nulls"]}
         stretches = joined((c.start, c.start + c.used) for c in warm)
         for kept, saved in ((self._columns, image["columns"]), (self._nulls, image["nulls"])):
             for name, column in kept.items():
-                pour(saved[name], [column[first:last] for first, last in stretches])
+                pour(saved[name], [column.array[first:last] for first, last in stretches])
         for name, strings in image["strings"].items():
             self._heaps[name] = dict(zip((c.start for c in warm), _unpacked(strings, warm, self.chunk), strict=True))
             self.string_bytes += sum(heap.nbytes for heap in self._heaps[name].values())

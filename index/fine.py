@@ -1,7 +1,7 @@
 """`G_1`: blocks of length `T_1`, each a sequence of zones cut by content.
 
 The newest block has the open zone. Late tuples of a closed block are set aside until they fill a zone, or until the
-block collapses. A sealed zone never changes.
+block collapses. A sealed zone never changes. Tuples from `limit` on wait in `ahead`: there are few blocks.
 """
 
 from dataclasses import dataclass, field
@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
+from promising.index.ahead import Ahead, Loose
+from promising.index.instants import END
 from promising.index.kernels import open_zone as kernels
 from promising.index.kernels.seal import extent, filter_keys, filter_sliced, pour, sketch_keys
 from promising.index.log import TupleLog
 from promising.index.options import GROUP, Options, Sizes
 from promising.index.postings import Postings
+from promising.index.reserved import Reserved, longer
 from promising.index.zone import CoarseZone, FineZone, Tuples, cell_f2, distinct, in_order
 
 REASONS = {kernels.CUT_ERROR: "error", kernels.CUT_BEHAVIOUR: "behaviour", kernels.CUT_MAXLENGTH: "maxlength"}
@@ -26,24 +29,54 @@ class ZonePool:
     """Counters, filters and cell counts of all sealed zones of `G_1`, by slot.
 
     64 slots form a group with bit-sliced filters: bit z of a word belongs to zone z of the group, so one word answers
-    for 64 zones. A group belongs to one block. Memory is reserved at the start and touched only when used.
+    for 64 zones. A group belongs to one block. The pool doubles when no group is free.
     """
 
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
-        slots = sizes.groups * GROUP
-        self.counters = np.zeros((slots, sizes.counters), np.int16)
-        self.sliced = np.zeros((sizes.groups, sizes.buckets * sizes.slots), np.uint64)
-        self.cells = np.zeros((slots, sizes.buckets), np.int64)
-        self.f2 = np.zeros((slots, sizes.buckets), np.float64)
-        self.numbers = np.full(slots, -1, np.int64)
-        self.first = np.zeros(slots, np.int64)
-        self.last = np.zeros(slots, np.int64)
-        self.sealed = np.zeros(slots, np.uint8)  # 2: with its F2
-        self.zones: list[FineZone | None] = [None] * slots
-        self._free = list(range(sizes.groups - 1, -1, -1))
+        self.groups = 1
+        self._counters = Reserved(np.int16, GROUP, (sizes.counters,))
+        self._sliced = Reserved(np.uint64, 1, (sizes.buckets * sizes.slots,))
+        self._cells = Reserved(np.int64, GROUP, (sizes.buckets,))
+        self._f2 = Reserved(np.float64, GROUP, (sizes.buckets,))
+        self.numbers = np.full(GROUP, -1, np.int64)
+        self.first = np.zeros(GROUP, np.int64)
+        self.last = np.zeros(GROUP, np.int64)
+        self.sealed = np.zeros(GROUP, np.uint8)  # 2: with its F2
+        self.zones: list[FineZone | None] = [None] * GROUP
+        self._free = [0]
+
+    @property
+    def counters(self) -> NDArray[np.int16]:
+        return self._counters.array
+
+    @property
+    def sliced(self) -> NDArray[np.uint64]:
+        return self._sliced.array
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        return self._cells.array
+
+    @property
+    def f2(self) -> NDArray[np.float64]:
+        return self._f2.array
+
+    def grow(self, groups: int) -> None:
+        """Have so many groups."""
+        slots, before = groups * GROUP, self.groups * GROUP
+        for part in (self._counters, self._cells, self._f2):
+            part.grow(slots, [(0, before)])
+        self._sliced.grow(groups, [(0, self.groups)])
+        self.numbers, self.sealed = longer(self.numbers, slots, -1), longer(self.sealed, slots)
+        self.first, self.last = longer(self.first, slots), longer(self.last, slots)
+        self.zones += [None] * (slots - before)
+        self._free[:0] = range(groups - 1, self.groups - 1, -1)
+        self.groups = groups
 
     def take_group(self) -> int:
+        if not self._free:
+            self.grow(2 * self.groups)
         group = self._free.pop()
         self.sliced[group] = 0
         return group
@@ -83,7 +116,7 @@ class ZonePool:
 
     @property
     def groups_used(self) -> int:
-        return self.sizes.groups - len(self._free)
+        return self.groups - len(self._free)
 
     @property
     def nbytes(self) -> int:
@@ -128,6 +161,8 @@ class Fine:
         self.length = length
         self.pool = ZonePool(sizes)
         self.blocks: SortedDict[int, Block] = SortedDict()
+        self.ahead = Ahead(length)
+        self.limit = END  # a multiple of the length
         self.cuts: dict[str, int] = {}
         self._log = log
         self._postings = postings
@@ -153,8 +188,16 @@ class Fine:
         """Between two zones: cut for error and behaviour while enough zones remain for mandatory cuts."""
         if not self._limits[kernels.L_WATCHED]:
             self._state[kernels.REF_COUNT] = 0  # the next one cannot refer to it either
-        room = self._zones < self._spare
-        self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and room)
+        self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and self._roomy)
+
+    @property
+    def _roomy(self) -> bool:
+        """Whether there are fewer zones than the sizes allow; a stream without a limit may have more tuples than they
+        are for, and as many more zones as those need."""
+        if self._zones < self._spare:
+            return True
+        beyond = self.count - self.sizes.tuples
+        return beyond > 0 and self._zones < self._spare + beyond // self.sizes.maxlength
 
     def number_after(self, issued: int) -> None:
         """Number zones from `issued` + 1 on; called before the first insert."""
@@ -180,6 +223,15 @@ class Fine:
         posted: bool,
     ) -> None:
         """Add tuples to the blocks of their timestamps and, unless `posted`, to the postings in order of arrival."""
+        if greatest >= self.limit:
+            if not posted:
+                self._postings.enter_all(hashes, rows)
+            later = times >= self.limit
+            self._keep_ahead(Loose(hashes, rows, times).at(later))
+            hashes, rows, times = Loose(hashes, rows, times).at(~later)
+            if not len(rows):
+                return
+            greatest, posted = int(times.max()), True
         low, high = least // self.length, greatest // self.length
         if low == high:
             self._insert_block(low, hashes, rows, times, posted)
@@ -197,6 +249,20 @@ class Fine:
             for home in np.unique(homes):
                 where = homes == home
                 self._insert_block(int(home), hashes[where], rows[where], times[where], True)
+
+    def _keep_ahead(self, tuples: Loose) -> None:
+        if len(tuples.rows):
+            if not len(self.ahead):
+                self.ahead.number = self._issue()
+            self.ahead.add(tuples)
+
+    def reach(self, limit: int) -> Loose:
+        """Move the limit, never back; returns the tuples before it, which now belong into zones."""
+        self.limit = limit
+        due = self.ahead.take(limit)
+        if len(due.rows):
+            self.ahead.number = self._issue() if len(self.ahead) else 0
+        return due
 
     def _insert_block(
         self, home: int, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], posted: bool
@@ -349,6 +415,7 @@ class Fine:
             "keys": self._keys[:keys].copy(),
             "counts": self._counts[:keys].copy(),
             "watched": float(self._limits[kernels.L_WATCHED]),
+            "ahead": {"number": self.ahead.number, **self.ahead.tuples._asdict()},
         }
 
     def _block_image(self, home: int, block: Block) -> dict[str, Any]:
@@ -371,9 +438,13 @@ class Fine:
 
     def restore(self, image: dict[str, Any]) -> None:
         """Restore from `image`, after the postings."""
+        free = image["free"].tolist()
+        groups = len(free) + sum(len(saved["groups"]) for saved in image["blocks"])
+        if groups > self.pool.groups:
+            self.pool.grow(groups)
+        self.pool._free = free
         for saved in image["blocks"]:
             self._restore_block(saved)
-        self.pool._free = image["free"].tolist()
         self.cuts, self._issued, self.number = dict(image["cuts"]), image["issued"], image["number"]
         self.open_block = None if image["open"] is None else self.blocks[image["open"]]
         kept: dict[str, NDArray[Any]] = {
@@ -387,6 +458,10 @@ class Fine:
             own[: len(image[name])] = image[name]
         self._signed[:], self._state[:] = image["signed"], image["state"]
         self._limits[kernels.L_WATCHED] = image["watched"]
+        saved = image.get("ahead")  # absent in old images
+        if saved is not None and len(saved["rows"]):
+            self.ahead.number = saved["number"]
+            self.ahead.add(Loose(*(saved[name].copy() for name in Loose._fields)))
 
     def _restore_block(self, saved: dict[str, Any]) -> None:
         pool = self.pool
@@ -419,7 +494,7 @@ class Fine:
     @property
     def count(self) -> int:
         sealed = sum(b.whole.count + b.aside for b in self.blocks.values())
-        return sealed + len(self.open_rows)
+        return sealed + len(self.open_rows) + len(self.ahead)
 
     @property
     def nbytes(self) -> int:
@@ -428,4 +503,4 @@ class Fine:
         whole = sum(b.whole.nbytes + b.aside_hashes.nbytes + b.aside_rows.nbytes + b.aside_times.nbytes for b in blocks)
         zones = sum(z.tuples.nbytes + 200 for b in blocks for z in b.zones)
         pyramids = sum(int(node.nbytes) for b in blocks for node in b.pyramid.values())
-        return self.pool.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids
+        return self.pool.nbytes + self.ahead.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids

@@ -2,33 +2,50 @@
 
 `G_i` spans `T_i = T_1 * rate^(i-1)`. The border between `G_i` and `G_(i+1)` at watermark w is `horizon_i`, the greatest
 multiple of `T_i` that is at least `T_1 + ... + T_i` before w. A timestamp belongs to the finest granularity whose
-horizon it is not behind; behind `horizon_m` it is dropped. All times are integers, microseconds since the epoch.
+horizon it is not behind. The last granularity has what the stream retains beyond: all of the past, or with KEEP the
+zones that do not end before it. All times are integers, microseconds since the epoch.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from promising.errors import BadCollapse, BadGranularity
-from promising.index.instants import END, FARTHEST
+from promising.index.instants import BEGINNING, END, FARTHEST
+from promising.index.time_text import readable
+
+SHARE = 8  # no zone is longer than this part of what the stream keeps
+
+
+def kept_since(watermark: int, keep: int, step: int) -> int:
+    """The least time retained: the start of the step that holds the instant `keep` before the watermark."""
+    return (watermark - keep) // step * step
 
 
 @dataclass(frozen=True)
 class Geometry:
     """The time dimension of one summary: `GRANULARITY granularity AND COLLAPSE(rate, depth)`.
 
+    depth: granularities that were asked for. Where the stream keeps more than they span, further ones of the same rate
+    follow, so that their number grows with the logarithm of the span. keep: how long the stream keeps tuples; None: for
+    ever. Then zones are not longer than an eighth of it.
+
     >>> g = Geometry(granularity=60, rate=4, depth=3)
-    >>> g.spans
+    >>> g.spans[:3]
     (60, 240, 960)
-    >>> g.horizons(2000)
+    >>> g.horizons(2000)[:3]
+    (1920, 1680, 0)
+    >>> Geometry(granularity=60, rate=4, depth=3, keep=2000).horizons(2000)
     (1920, 1680, 0)
     """
 
     granularity: int
     rate: int
     depth: int
+    keep: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.granularity, int):
@@ -46,27 +63,50 @@ class Geometry:
                 f"COLLAPSE({self.rate}, {self.depth}) of {self.granularity} microseconds reaches back further than time"
                 " goes; lower the rate, the depth or the granularity"
             )
+        if self.keep is not None and SHARE * self.granularity > self.keep:
+            raise BadGranularity(
+                f"GRANULARITY is {readable(self.granularity)}, but the stream keeps {readable(self.keep)}: zones are"
+                f" removed whole, so it is at most an eighth of that, {readable(self.keep // SHARE)}"
+            )
+
+    @cached_property
+    def levels(self) -> int:
+        """The number of granularities, at least 2."""
+        longest = FARTHEST - 1 if self.keep is None else self.keep // SHARE
+        zone, levels = self.granularity, 1  # the length of a zone of the next granularity
+        while zone <= longest:
+            zone, levels = zone * self.rate, levels + 1
+        return levels
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        """`T_1 .. T_m`."""
-        return tuple(self.granularity * self.rate**i for i in range(self.depth))
+        """`T_1, T_2, ...` of every granularity but the last, which has the rest."""
+        return tuple(self.granularity * self.rate**i for i in range(self.levels - 1))
 
     @cached_property
     def reaches(self) -> tuple[int, ...]:
         """`T_1, T_1 + T_2, ...`: how far before the watermark a block of `G_i` must end to leave it."""
-        return tuple(sum(self.spans[: i + 1]) for i in range(self.depth))
+        return tuple(accumulate(self.spans))
+
+    @property
+    def asked(self) -> int:
+        """The span of the granularities that were asked for."""
+        return sum(self.granularity * self.rate**i for i in range(self.depth))
 
     def horizons(self, watermark: int) -> tuple[int, ...]:
-        """`horizon_1 .. horizon_m`, descending."""
-        return tuple((watermark - r) // t * t for t, r in zip(self.spans, self.reaches, strict=True))
+        """`horizon_1, horizon_2, ...` of every granularity, descending; the last is `oldest`."""
+        borders = ((watermark - r) // t * t for t, r in zip(self.spans, self.reaches, strict=True))
+        return (*(max(border, BEGINNING) for border in borders), self.oldest(watermark))
 
     def oldest(self, watermark: int) -> int:
         """The least timestamp retained."""
-        return (watermark - self.reaches[-1]) // self.spans[-1] * self.spans[-1]
+        return BEGINNING if self.keep is None else kept_since(watermark, self.keep, self.spans[-1])
 
-    def oldest_at(self, watermarks: NDArray[np.int64]) -> NDArray[np.int64]:
-        return (watermarks - self.reaches[-1]) // self.spans[-1] * self.spans[-1]
+    @property
+    def most_zones(self) -> int:
+        """An upper bound on the zones of `G_2` and all after it at once."""
+        last = 0 if self.keep is None else self.keep // self.spans[-1]
+        return (self.levels - 1) * (2 * self.rate + 2) + last
 
     def zones(self, watermark: int) -> list[tuple[int, int]]:
         """(from, length) of each granularity's zones at that watermark, finest first; for `zone_starts`."""

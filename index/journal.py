@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from promising.index.progress import Progress
 from promising.index.regions import Appended
 from promising.index.schema import Column
 
@@ -10,11 +11,17 @@ class Journal(Protocol):
     """Logs changes in order. A call that raises has logged nothing."""
 
     def appended(
-        self, columns: dict[str, Column], tuples: int, added: Appended, producer: str | None, sequence: int | None
+        self,
+        columns: dict[str, Column],
+        tuples: int,
+        added: Appended,
+        producer: str | None,
+        sequence: int | None,
+        progress: Progress,
     ) -> None:
-        """Tuples are appended, all of them accepted; `added` is reported to the sender."""
+        """Tuples are appended, all of them accepted; `added` is reported to the sender. progress: after them."""
 
-    def advanced(self, watermark: int) -> None:
+    def advanced(self, progress: Progress) -> None:
         """The watermark advances without tuples."""
 
     def created(self, definition: dict[str, Any]) -> None:
@@ -22,6 +29,9 @@ class Journal(Protocol):
 
     def dropped(self, summary: str) -> None:
         """A summary is dropped."""
+
+    def altered(self, settings: dict[str, Any]) -> None:
+        """Settings of the stream change; see `Stream.alter`."""
 
     def wait(self) -> None:
         """Return when everything logged so far is durable."""

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from promising.index.admission import Retention
 from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, END
 from promising.index.options import Options, Sizes
@@ -15,8 +16,9 @@ class LoadPlan:
     """A stream when a load was planned.
 
     types: of its columns, in order; `time` is the event time, `keys` must not be null.
-    latest: no tuple may be later; oldest: older tuples have aged out; room: tuples that fit.
-    summaries: their definitions.
+    latest: no tuple may be later; oldest: older tuples have been removed; room: tuples that fit.
+    summaries: their definitions. keep: how long tuples are retained; None: for ever.
+    now: the clock, which the watermark does not pass.
     """
 
     stream: str
@@ -31,6 +33,8 @@ class LoadPlan:
     room: int
     capacity: int
     summaries: list[dict[str, Any]]
+    keep: int | None = None
+    now: int = END
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -42,18 +46,18 @@ class LoadPlan:
 
     def shaped(self, latest: int | None) -> "Shape":
         """The layout of tuples of which the last is dated `latest`: by their future zones."""
-        known = [self.watermark, None if latest is None else latest - self.lateness]
+        known = [self.watermark, None if latest is None else min(latest - self.lateness, self.now)]
         watermark = max((w for w in known if w is not None), default=None)
         made = [Summed.of(definition, self) for definition in self.summaries]
-        reach = [one.geometry.oldest(watermark) for one in made] if watermark is not None else []
-        floors = [time for time in (min(reach, default=None), self.oldest) if time is not None]
+        by = Retention(self.keep, {one.geometry for one in made}, self.oldest)
+        oldest = self.oldest if watermark is None else by.oldest(watermark)
         ordering = max((one for one in made if one.structured), key=lambda one: (one.reach, one.name), default=None)
         if ordering is None or watermark is None:
-            return Shape(watermark, max(floors, default=None), None, 1, 64, [(BEGINNING, END)])
+            return Shape(watermark, oldest, None, 1, 64, [(BEGINNING, END)])
         sizes = ordering.sizes
         return Shape(
             watermark,
-            max(floors, default=None),
+            oldest,
             ordering.key,
             sizes.buckets,
             sizes.shift,
@@ -98,9 +102,10 @@ class Summed:
 
     @classmethod
     def of(cls, definition: dict[str, Any], plan: LoadPlan) -> "Summed":
-        geometry = Geometry(definition["granularity"], *definition["collapse"])
-        options = Options(**definition["options"])
-        sizes = Sizes.of(definition["structure"], options, geometry, plan.capacity, plan.lateness)
+        rate, depth = definition["collapse"]
+        geometry = Geometry(definition["granularity"], rate, depth, definition.get("keep"))
+        options = Options(**{**definition["options"], "ceiling": None})  # the stream has checked it
+        sizes = Sizes.of(definition["structure"], options, geometry, None, plan.lateness)
         return cls(definition["name"], definition["key"], geometry, sizes, definition)
 
     @property
@@ -109,7 +114,7 @@ class Summed:
 
     @cached_property
     def reach(self) -> int:
-        return self.geometry.reaches[-1]
+        return self.geometry.asked
 
     def zones(self, watermark: int) -> list[tuple[int, int]]:
         return self.geometry.zones(watermark)

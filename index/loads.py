@@ -7,6 +7,7 @@ from promising.index.admission import Retention
 from promising.index.ledger import Ledger
 from promising.index.log import TupleLog
 from promising.index.prepared_load import Attached, Load
+from promising.index.schema import text_bytes
 from promising.index.stream_image import definitions
 from promising.index.summary_index import SummaryIndex
 from promising.index.time_text import instant
@@ -38,9 +39,8 @@ def rows_for(load: Load, log: TupleLog) -> int:
     return sum(-(-size // log.chunk) for size in sizes) * log.chunk
 
 
-def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, log: TupleLog) -> None:
-    """Raises unless the whole load can be attached. keys: the columns that must not be null."""
-    watermark = retention.reached(load.latest)
+def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, watermark: int, log: TupleLog) -> None:
+    """Raises unless the whole load can be attached. keys: the columns that must not be null. watermark: after it."""
     if watermark < load.watermark:
         raise BadPackage(
             f"the load was planned when stream {stream!r} had reached {instant(load.watermark)}, and it is at"
@@ -49,24 +49,25 @@ def check_load(load: Load, stream: str, keys: Set[str], retention: Retention, lo
     for part in load.parts:
         for key in keys & set(part.nulls):
             raise NullKey(f"column {key!r} is a key now, and the load has tuples without one")
-    room = log.room(retention.oldest(watermark))
+    leaving = log.leaving(retention.oldest(watermark))
+    room = log.room_after(leaving)
     if rows_for(load, log) > room:
-        raise CeilingReached(
-            f"{load.tuples:,} tuples do not fit: the stream keeps up to {log.capacity:,} and has room for"
-            f" {room:,}; raise max_tuples, or shorten what its summaries retain (GRANULARITY, COLLAPSE)"
-        )
-    texts = sum(c.text.nbytes for part in load.parts for c in (part.columns or {}).values() if c.text is not None)
-    if log.string_bytes + texts > log.max_string_bytes:
+        raise CeilingReached(f"{load.tuples:,} tuples do not fit: {log.told(room)}")
+    texts = sum(text_bytes(part.columns or {}) for part in load.parts)
+    if log.max_string_bytes is not None and log.string_bytes + texts > log.max_string_bytes:
         raise CeilingReached(
             f"the strings of the load, {texts:,} bytes, do not fit: the stream keeps up to"
             f" {log.max_string_bytes:,} and has {log.string_bytes:,}; raise max_string_bytes"
         )
+    log.reserve(rows_for(load, log), leaving)
 
 
 def take_in(load: Load, log: TupleLog, summaries: Mapping[str, SummaryIndex], seed: int) -> None:
     """Add a load to the log and the summaries, which have reached its watermark. There is room."""
     summed = {
-        made["name"] for made in definitions(summaries.values(), now=True) if load.summaries.get(made["name"]) == made
+        made["name"]
+        for made in definitions(summaries.values(), now=True)
+        if {"keep": None, **load.summaries.get(made["name"], {})} == made
     }
     for part in sorted(load.parts, key=lambda part: part.run is not None):
         if part.run is not None:

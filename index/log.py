@@ -1,8 +1,8 @@
 """The stream's tuples, stored once, by column, in order of arrival.
 
-Memory is reserved for `max_tuples` at the start and touched only when used. Rows are allocated in chunks; a chunk is
-released when all its tuples are older than any reader needs, strictly in order of arrival, and the lowest free chunk is
-used next. So row numbers are small and stable, and the resident size follows the tuples retained.
+Rows are allocated in chunks; a chunk is released when all its tuples are older than any reader needs, strictly in order
+of arrival, and the lowest free chunk is used next. So row numbers are small and stable, and the resident size follows
+the tuples retained. Where no chunk is free, the log doubles, up to its limit; row numbers stay.
 
 A chunk whose tuples are stored on disk can become cold: it keeps its row numbers, and its columns are read from the
 store on demand. Chunk bounds answer questions about times where they suffice.
@@ -10,7 +10,7 @@ store on demand. Chunk bounds answer questions about times where they suffice.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import islice
 from typing import Any
 
@@ -20,33 +20,59 @@ from numpy.typing import NDArray
 from promising.errors import CeilingReached, StorageError, UnknownName, WrongType
 from promising.index.chunks import Chunk
 from promising.index.columns import Columns
+from promising.index.image_arrays import joined
 from promising.index.instants import BEGINNING, END
 from promising.index.kernels.seal import extent, time_range
+from promising.index.reserved import longer
 from promising.index.schema import Column, Schema
 
 CHUNK = 1 << 14  # a power of two
+MOST_ROWS = (1 << 31) - CHUNK  # row numbers have 32 bits
 SLICE = 1 << 18  # tuples released at once
 
 
 class TupleLog(Columns):
-    """Columns of up to `max_tuples` tuples, rounded up to whole chunks."""
+    """Columns of up to `max_tuples` tuples, rounded up to whole chunks; None: as many as rows can be numbered."""
 
-    def __init__(self, schema: Schema, max_tuples: int, max_string_bytes: int) -> None:
-        chunks = -(-max_tuples // CHUNK)
-        super().__init__(schema, chunks, CHUNK)
+    def __init__(self, schema: Schema, max_tuples: int | None = None, max_string_bytes: int | None = None) -> None:
+        super().__init__(schema, CHUNK)
         self.max_string_bytes = max_string_bytes
-        self._free = list(range(0, self.capacity, CHUNK))
-        heapify(self._free)
+        self.limit = -(-(MOST_ROWS if max_tuples is None else max_tuples) // CHUNK) * CHUNK
+        self._free = [0]
         self._chunks: deque[Chunk] = deque()
-        self._used = np.zeros(chunks, np.int64)  # rows written, by chunk
-        self.bases: NDArray[np.int64] = np.zeros(chunks, np.int64)  # arrivals before each chunk
-        self._edges = np.zeros((chunks, 2), np.int64)  # earliest and latest time, by chunk
+        self._used = np.zeros(1, np.int64)  # rows written, by chunk
+        self.bases: NDArray[np.int64] = np.zeros(1, np.int64)  # arrivals before each chunk
+        self._edges = np.zeros((1, 2), np.int64)  # earliest and latest time, by chunk
         self.arrived = 0
         self._held = 0  # tuples
-        self._times: NDArray[np.int64] = self._columns[schema.time]
 
     def __len__(self) -> int:
         return self._held
+
+    @property
+    def _times(self) -> NDArray[np.int64]:
+        times: NDArray[np.int64] = self._columns[self.schema.time].array
+        return times
+
+    def _reserve(self, chunks: int) -> None:
+        """Have so many free chunks, below the limit."""
+        have = self.capacity // CHUNK
+        lack = chunks - len(self._free)
+        if lack <= 0:
+            return
+        total = min(max(2 * have, have + lack), self.limit // CHUNK)
+        assert total >= have + lack, "the caller has checked the limit"
+        self._enlarge(total)
+        self._free.extend(range(have * CHUNK, total * CHUNK, CHUNK))  # above all others: still a heap
+
+    def _enlarge(self, chunks: int) -> None:
+        """Have memory for so many chunks."""
+        self._used, self.bases = longer(self._used, chunks), longer(self.bases, chunks)
+        self._edges = longer(self._edges, chunks)
+        self._grow(chunks, joined((c.start, c.start + c.used) for c in self._warm_chunks(self._chunks)))
+
+    def _warm_chunks(self, chunks: Iterable[Chunk]) -> list[Chunk]:
+        return [c for c in chunks if self._tiers.run[c.start // CHUNK] < 0]
 
     def spans(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Of the chunks in use, in order of arrival: first row, rows used, earliest and latest time."""
@@ -78,29 +104,54 @@ class TupleLog(Columns):
             return chunk.used
 
     def check_room(self, tuples: int, columns: dict[str, Column], oldest: Callable[[], int | None]) -> None:
-        """Reject what would not fit even after everything older than `oldest()` has been released."""
-        if tuples <= len(self._free) * CHUNK and not self._heaps:
+        """Reserve memory; reject what would not fit even after everything older than `oldest()` has been released."""
+        if tuples <= len(self._free) * CHUNK and (not self._heaps or self.max_string_bytes is None):
             return
-        leaving = self._leaving(oldest())
+        leaving = self.leaving(oldest())
         last = self._chunks[-1] if self._open() and leaving < len(self._chunks) else None
-        room = (0 if last is None else CHUNK - last.used) + (len(self._free) + leaving) * CHUNK
+        begun = 0 if last is None else CHUNK - last.used
+        room = begun + self.room_after(leaving)
         if tuples > room:
-            raise CeilingReached(
-                f"{tuples:,} tuples do not fit: the stream keeps up to {self.capacity:,} and has room for {room:,};"
-                " raise max_tuples, or shorten what its summaries retain (GRANULARITY, COLLAPSE)"
-            )
-        if not self._heaps:
+            raise CeilingReached(f"{tuples:,} tuples do not fit: {self.told(room)}")
+        self.reserve(tuples - begun, leaving)
+        if not self._heaps or self.max_string_bytes is None:
             return
         strings = self.string_bytes_with(columns, islice(self._chunks, leaving), last)
         if strings > self.max_string_bytes:
             raise CeilingReached(
                 f"strings would take {strings:,} bytes, {self.string_bytes:,} with those here already: the stream keeps"
-                f" up to {self.max_string_bytes:,}; raise max_string_bytes, or shorten what its summaries retain"
+                f" up to {self.max_string_bytes:,}; raise max_string_bytes, or let it keep less"
             )
 
     def room(self, oldest: int | None) -> int:
         """Tuples that fit into new chunks, once everything older than `oldest` has been released."""
-        return (len(self._free) + self._leaving(oldest)) * CHUNK
+        return self.room_after(self.leaving(oldest))
+
+    def room_after(self, leaving: int) -> int:
+        return (len(self._free) + leaving) * CHUNK + self.limit - self.capacity
+
+    def told(self, room: int) -> str:
+        """The limit in words, and how to raise it."""
+        if self.limit + CHUNK > MOST_ROWS:
+            return f"a stream can number {self.limit:,} tuples and has room for {room:,}; use several streams"
+        return (
+            f"the stream keeps up to {self.limit:,} and has room for {room:,}; raise max_tuples, or let it"
+            " keep less (ALTER STREAM ... KEEP)"
+        )
+
+    def reserve(self, tuples: int, leaving: int = 0) -> None:
+        """Have memory for so many tuples in new chunks and in the first `leaving`, which are about to be released."""
+        try:
+            self._reserve(-(-tuples // CHUNK) - leaving)
+        except MemoryError as problem:
+            raise CeilingReached(
+                f"{tuples:,} tuples do not fit: {problem}; give the stream a limit (max_tuples) that this machine can"
+                " hold, or the process more memory"
+            ) from None
+
+    def begins(self, tuples: int) -> bool:
+        """Whether so many tuples need a new chunk."""
+        return not self._open() or tuples > CHUNK - self._chunks[-1].used
 
     def _open(self) -> bool:
         """Whether the last chunk accepts tuples: not if cold, or if later tuples were lost."""
@@ -131,6 +182,7 @@ class TupleLog(Columns):
         return rows
 
     def _begin(self) -> Chunk:
+        self._reserve(1)
         chunk = Chunk(heappop(self._free), self.arrived, 0, END, BEGINNING)
         self._chunks.append(chunk)
         self.bases[chunk.start // CHUNK] = self.arrived
@@ -154,7 +206,7 @@ class TupleLog(Columns):
             self._may_be_null(name)
         return np.concatenate([self._rows_of(c) for c in chunks])
 
-    def _leaving(self, oldest: int | None) -> int:
+    def leaving(self, oldest: int | None) -> int:
         """The number of first chunks with only tuples older than `oldest`."""
         count = 0
         for chunk in self._chunks:
@@ -169,7 +221,7 @@ class TupleLog(Columns):
         If there are many, only as many as make room for `tuples`, and a slice; all with strings, which have a ceiling
         in bytes. The rows are readable until the next `write`.
         """
-        leaving = self._leaving(oldest)
+        leaving = self.leaving(oldest)
         least = -(-tuples // CHUNK) + 1 - len(self._free)
         gone = []
         for _ in range(leaving if self._heaps else min(leaving, max(least, SLICE // CHUNK))):
@@ -268,14 +320,22 @@ class TupleLog(Columns):
     def nbytes(self) -> int:
         """Bytes of the tuples in memory: fixed columns by row, strings by heap."""
         held = (len(self._chunks) - sum(self._tiers.live.values())) * CHUNK
-        fixed = sum(c.itemsize for c in self._columns.values()) + len(self._nulls)
-        return held * fixed + self.string_bytes
+        return held * self.row_bytes + self.string_bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a tuple in memory, without strings."""
+        return sum(c.array.itemsize for c in self._columns.values()) + len(self._nulls)
 
     # --- warm and cold -----------------------------------------------------------------------------------------
 
     @property
     def warm(self) -> int:
         return self._held - int(self._used[self._tiers.run >= 0].sum())
+
+    def in_memory(self, starts: NDArray[np.int64]) -> bool:
+        """Whether none of the chunks that start at these rows is cold."""
+        return not (self._tiers.run[starts // CHUNK] >= 0).any()
 
     @property
     def runs(self) -> list[int]:
@@ -325,7 +385,7 @@ class TupleLog(Columns):
 
     def image(self) -> dict[str, Any]:
         """The state as a tree of arrays; of cold chunks only their location."""
-        warm = [c for c in self._chunks if self._tiers.run[c.start // CHUNK] < 0]
+        warm = self._warm_chunks(self._chunks)
         at = [c.start // CHUNK for c in self._chunks]
         return {
             "arrived": self.arrived,
@@ -338,9 +398,10 @@ class TupleLog(Columns):
     def restore(self, image: dict[str, Any]) -> None:
         self.arrived = image["arrived"]
         chunks = [Chunk(*(int(v) for v in line)) for line in image["chunks"]]
+        taken = {c.start for c in chunks}
+        self._enlarge(max((start // CHUNK + 1 for start in taken), default=1))
         self._chunks = deque(chunks)
         self._held = sum(c.used for c in chunks)
-        taken = {c.start for c in chunks}
         self._free = [start for start in range(0, self.capacity, CHUNK) if start not in taken]
         for chunk, run, place in zip(chunks, image["run"].tolist(), image["place"].tolist(), strict=True):
             at = chunk.start // CHUNK
@@ -349,5 +410,4 @@ class TupleLog(Columns):
             if run >= 0:
                 self._tiers.run[at], self._tiers.place[at] = run, place
                 self._tiers.live[run] = self._tiers.live.get(run, 0) + 1
-        warm = [c for c in chunks if self._tiers.run[c.start // CHUNK] < 0]
-        self._restore_columns(image, warm)
+        self._restore_columns(image, self._warm_chunks(chunks))

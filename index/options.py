@@ -8,6 +8,7 @@ from promising.index.kernels.open_zone import ROW, WINDOW
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
 AUTO = "auto"  # the cheapest of them: index/auto_structure.py
+TUPLES = 1 << 22  # in G_1, that the sketches of a stream without a limit are sized for
 GROUP = 64  # zones that share the words of a bit-sliced filter
 
 
@@ -65,11 +66,12 @@ class Options:
 class Sizes:
     """The fixed dimensions of a summary, derived from options, geometry and stream.
 
-    The ceiling is the sum of everything that can be held at once:
+    The ceiling is the sum of everything that can be held at once. In a stream without a limit it covers the first four
+    lines, with up to `TUPLES` tuples in `G_1`; what more tuples add is stated per tuple and per key:
 
         zones of G_1       zones * (counters + bucket borders, tuples and F2) + groups * filter words
         the open zone      rows, keys, sizes; and per block of G_1 a future zone of G_2 and its late tuples
-        G_2 .. G_m         at most 2 * rate + 2 zones each
+        G_2 .. G_m         at most 2 * rate + 2 zones each; with KEEP, as many more as it has of the last
         pyramids           a third as many nodes as zones, none larger than a zone with wide counters
         postings           4 bytes per tuple, and the directory at its fullest, with the one it grew from
         cells              4 bytes per tuple
@@ -85,10 +87,13 @@ class Sizes:
     probes: int
     groups: int  # filter groups of 64 zones in G_1
     zones: int  # zones of G_1 before cutting for error and behaviour stops
+    tuples: int  # that the zones of G_1 are for
+    sketches: int  # bytes of the ceiling for sketches and filters
     ceiling: int
 
     @classmethod
-    def of(cls, structure: str, options: Options, geometry: Geometry, max_tuples: int, lateness: int) -> "Sizes":
+    def of(cls, structure: str, options: Options, geometry: Geometry, max_tuples: int | None, lateness: int) -> "Sizes":
+        """max_tuples: the limit of the stream, if it has one."""
         if structure not in STRUCTURES:
             raise BadStructure(f"unknown STRUCTURE {structure!r}; it is one of {', '.join((*STRUCTURES, AUTO))}")
         buckets = 1 if structure in ("none", "time") else options.buckets
@@ -104,25 +109,26 @@ class Sizes:
                     f"{options.probes} probes into {bits // buckets:,} slots need more bits than the 64 of a hash;"
                     f" lower probes or {what}, or have more buckets"
                 )
-        needed = max_tuples // options.maxlength + 3 * blocks
+        covered = TUPLES if max_tuples is None else max_tuples
+        needed = covered // options.maxlength + 3 * blocks
         zones = 2 * needed + GROUP
         groups = -(-zones // GROUP) + blocks
         cells = buckets * options.depth * options.width
-        coarse_zones = (geometry.depth - 1) * (2 * geometry.rate + 2)
-        directory = 1 << (max_tuples * 2 + 256).bit_length()
+        coarse_zones = geometry.most_zones
         fine = groups * GROUP * (cells * 2 + (buckets + 1) * 24 + 256) + groups * options.filter_bits * 8
         coarse_zone = cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 24 + 512
         opened = options.maxlength * 24 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 40)
         coarse = coarse_zones * coarse_zone
         pyramids = groups * GROUP * (cells * 4 + options.filter_bits // 8) // 3
-        tuples = max_tuples * 8 + directory * 50
-        ceiling = fine + opened + coarse + pyramids + tuples if structure != "none" else 4096
+        tuples = 0 if max_tuples is None else max_tuples * 8 + (1 << (max_tuples * 2 + 256).bit_length()) * 50
+        sketches = fine + opened + coarse + pyramids + 256 * 200 if structure != "none" else 4096
+        ceiling = sketches + tuples if structure != "none" else sketches
         if options.ceiling is not None:
             if ceiling > options.ceiling:
                 raise CeilingTooLow(
-                    f"these sizes need up to {ceiling:,} bytes ({tuples:,} for {max_tuples:,} tuples,"
-                    f" {ceiling - tuples:,} for sketches and filters) but the ceiling is {options.ceiling:,}: lower"
-                    " buckets, depth, width, filter_bits or the stream's max_tuples, or raise the ceiling"
+                    f"these sizes need up to {ceiling:,} bytes ({ceiling - sketches:,} for tuples, {sketches:,} for"
+                    f" sketches and filters) but the ceiling is {options.ceiling:,}: lower buckets, depth, width,"
+                    " filter_bits or the stream's max_tuples, or raise the ceiling"
                 )
             ceiling = options.ceiling
         return cls(
@@ -136,14 +142,32 @@ class Sizes:
             probes=options.probes,
             groups=groups,
             zones=zones,
+            tuples=covered,
+            sketches=sketches,
             ceiling=ceiling,
         )
 
     @classmethod
-    def auto(cls, now: str, options: Options, geometry: Geometry, max_tuples: int, lateness: int) -> "Sizes":
+    def auto(cls, now: str, options: Options, geometry: Geometry, max_tuples: int | None, lateness: int) -> "Sizes":
         """Sizes of an `auto` summary with the structure `now`: the ceiling is the largest of all structures."""
         every = {name: cls.of(name, options, geometry, max_tuples, lateness) for name in STRUCTURES}
-        return replace(every[now], ceiling=max(sizes.ceiling for sizes in every.values()))
+        return replace(
+            every[now],
+            sketches=max(sizes.sketches for sizes in every.values()),
+            ceiling=max(sizes.ceiling for sizes in every.values()),
+        )
+
+    @property
+    def tuple_bytes(self) -> int:
+        """What a tuple adds: its posting, its place in a cell and, beyond `tuples` in `G_1`, its part of two zones."""
+        zone = self.counters * 2 + (self.buckets + 1) * 24 + 256 + self.buckets * self.slots // 8
+        node = (self.counters * 4 + self.buckets * self.slots // 8) // 3
+        return 8 + -(-2 * (zone + node) // self.maxlength) if self.structure != "none" else 0
+
+    @property
+    def key_bytes(self) -> int:
+        """What a distinct key adds at most: four lines of the directory, half of them while it doubles."""
+        return 200 if self.structure != "none" else 0
 
     @property
     def shift(self) -> int:

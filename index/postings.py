@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from promising.index.image_arrays import joined, pour
 from promising.index.kernels import postings as kernels
+from promising.index.reserved import Reserved
 
 LEAST = 1 << 10
 NO_KEYS, NO_SIZES = np.empty(0, np.int64), np.empty(0, np.int32)
@@ -20,12 +21,21 @@ class Postings:
     """
 
     def __init__(self, capacity: int, keys: int = 0) -> None:
-        self._older = np.empty(capacity, np.int32)
+        self._chain = Reserved(np.int32, capacity)
         self._heads = np.zeros(4, np.int64)
         self.version = 0  # changes whenever a directory line moves or is removed
         self.forgotten = 0  # rows released so far
         self.until: int | None = None  # the first arrival that it does not receive; None while it receives all
         self._allot(max(LEAST, 1 << (2 * (keys + kernels.AHEAD)).bit_length() if keys else 0))
+
+    @property
+    def _older(self) -> NDArray[np.int32]:
+        return self._chain.array
+
+    def reserve(self, capacity: int) -> None:
+        """Have place for rows below `capacity`, the log's."""
+        if capacity > len(self._chain.array):
+            self._chain.grow(capacity, [(0, len(self._chain.array))])
 
     def _allot(self, lines: int) -> None:
         self._entries = np.zeros((lines, 4), np.int64)

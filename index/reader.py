@@ -113,6 +113,9 @@ class Reader:
         fine = self.state.fine
         if number == fine.number:
             return self._of_bucket(self._hasher(fine.open_rows), fine.open_rows, bucket)
+        for ahead in fine.ahead.zones():
+            if number == fine.ahead.number:
+                return self._of_bucket(ahead.hashes, ahead.rows, bucket)
         for block in fine.blocks.values():
             if block.aside and number == block.late:
                 return self._of_bucket(*block.waiting(), bucket)
@@ -261,13 +264,17 @@ class _Found:
         if len(fine.open_rows):
             exact = fine.open_counts(self.hashes).astype(np.float64)
             self._exact(fine.number, exact, self.reader._hasher(fine.open_rows), fine.open_rows)
+        for ahead in fine.ahead.zones():
+            self._loose(fine.ahead.number, ahead.hashes, ahead.rows)
         for block in fine.blocks.values():
             if block.aside:
-                hashes, rows = block.waiting()
-                keys, counts = np.unique(hashes, return_counts=True)
-                at = np.minimum(np.searchsorted(keys, self.hashes), len(keys) - 1)
-                exact = np.where(keys[at] == self.hashes, counts[at], 0).astype(np.float64)
-                self._exact(block.late, exact, hashes, rows)
+                self._loose(block.late, *block.waiting())
+
+    def _loose(self, zone: int, hashes: Hashes, rows: NDArray[np.int32]) -> None:
+        keys, counts = np.unique(hashes, return_counts=True)
+        at = np.minimum(np.searchsorted(keys, self.hashes), len(keys) - 1)
+        exact = np.where(keys[at] == self.hashes, counts[at], 0).astype(np.float64)
+        self._exact(zone, exact, hashes, rows)
 
     def _exact(self, zone: int, exact: NDArray[np.float64], hashes: Hashes, rows: NDArray[np.int32]) -> None:
         n = len(self.hashes)

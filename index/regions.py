@@ -1,5 +1,6 @@
 """Result types of the index."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -29,9 +30,19 @@ def check_window(window: Window) -> tuple[int, int]:
 
 
 class Guess(NamedTuple):
+    """A number with bounds. If it is not `known`, the bounds hold but are far apart, and the value is NaN.
+
+    >>> Guess(5.0, 4.0, 7.0).known, Guess(math.nan, 4.0, 700.0).known
+    (True, False)
+    """
+
     value: float
     lower: float
     upper: float
+
+    @property
+    def known(self) -> bool:
+        return not math.isnan(self.value)
 
 
 @dataclass(frozen=True)
@@ -139,12 +150,15 @@ class Description:
     keys: int
     cuts: dict[str, int]
     bytes: int
-    ceiling: int
+    ceiling: int  # maximum bytes; in a stream without a limit, without what tuples and keys add
     watermark: int | None
     horizons: tuple[int, ...]
     cells: NDArray[np.int64] | None = None  # tuples by zone and value bucket, zones as in `zones`; on request
     now: str = ""  # the current structure; with auto it may change
     why: str = ""  # the reason, if it was chosen
+    sketch_bytes: int = 0  # maximum, of sketches and filters
+    tuple_bytes: int = 0  # maximum that a tuple adds to them
+    key_bytes: int = 0  # maximum that a distinct key adds
 
     @property
     def told(self) -> str:

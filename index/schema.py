@@ -41,6 +41,11 @@ LONGEST_STRING = 1 << 15
 Batch: TypeAlias = Mapping[str, Any] | pa.Table | pa.RecordBatch
 
 
+def text_bytes(columns: Mapping[str, "Column"]) -> int:
+    """Bytes of the strings in these columns."""
+    return sum(column.text.nbytes for column in columns.values() if column.text is not None)
+
+
 def tuples_of(batch: Any) -> int:
     """The apparent number of tuples of a batch, valid or not."""
     if isinstance(batch, pa.Table | pa.RecordBatch):

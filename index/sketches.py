@@ -51,6 +51,8 @@ class _Sum:
                     self._add(zone.first, zone.last, fine.pool.counters[zone.slot], zone.count)
             if block.aside:
                 self._loose(*block.waiting())
+        for ahead in fine.ahead.zones():
+            self._loose(ahead.hashes, ahead.rows)
         if len(fine.open_rows):
             log, identity = self.state.log, self.state.identity
             self._loose(log.hashes(identity.key, fine.open_rows, self.state.seed), fine.open_rows)

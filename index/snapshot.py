@@ -50,6 +50,7 @@ class Snapshot:
             self.size = int(used[near].sum())
             self.whole = bool((inside | ~near).all())  # whether all of the `size` tuples belong
             self.everything = bool(inside.all())  # whether every tuple of the log belongs
+            self.in_memory = log.in_memory(self._starts)  # whether no tuple has to be read from disk
             self._earliest = int(earliest[near].min(initial=END))
             self._latest = int(latest[near].max(initial=BEGINNING))
             self.tuples = self._count(used, earliest, latest, inside, near & ~inside)

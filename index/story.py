@@ -25,6 +25,9 @@ def leaves(geometry: Geometry, granularity: int, start: int) -> int:
     >>> leaves(Geometry(granularity=60, rate=4, depth=3), 1, 1920)
     2040
     """
+    if granularity == geometry.levels:
+        assert geometry.keep is not None, "it never does"
+        return start + geometry.zone_length(granularity) + geometry.keep
     span, reach = geometry.spans[granularity - 1], geometry.reaches[granularity - 1]
     return (start // span + 1) * span + reach
 
@@ -48,17 +51,29 @@ def tell(state: SummaryState, zone: ZoneInfo) -> Story:
         lines = (*_calendar(state, zone, coarse), *_took(absorbed), _next(state, zone, zone.start))
         return Story(zone, lines, absorbed)
     length = state.identity.geometry.granularity
+    title = (
+        f"Zone {zone.zone} of G_1, the finest granularity: {many(zone.tuples, 'tuple')} from {instant(zone.start)}"
+        f" to {instant(zone.end - 1)}."
+    )
+    if zone.reason == "ahead":
+        return Story(zone, (title, _ahead(state)))
     block = state.fine.blocks[zone.start // length]
     return Story(
         zone,
         (
-            f"Zone {zone.zone} of G_1, the finest granularity: {many(zone.tuples, 'tuple')} from {instant(zone.start)}"
-            f" to {instant(zone.end - 1)}.",
+            title,
             _block(state, block),
             _begins(state, block, zone),
             _ends(state, block, zone),
             _next(state, zone, block.whole.start),
         ),
+    )
+
+
+def _ahead(state: SummaryState) -> str:
+    return (
+        f"They are ahead of the watermark: tuples from {instant(state.fine.limit)} on belong to no block yet, and get"
+        " their zones when the watermark is there."
     )
 
 
@@ -176,14 +191,19 @@ def _took(absorbed: tuple[Absorbed, ...]) -> tuple[str, ...]:
 
 def _next(state: SummaryState, zone: ZoneInfo, start: int) -> str:
     geometry, g = state.identity.geometry, zone.granularity
+    now = "" if state.watermark is None else f" The watermark is at {instant(state.watermark)}."
+    if g == geometry.levels:
+        if geometry.keep is None:
+            return f"It is retained.{now}"
+        at = leaves(geometry, g, start)
+        return (
+            f"It is removed when the watermark reaches {instant(at)}: the stream keeps {readable(geometry.keep)}.{now}"
+        )
     at = leaves(geometry, g, start)
     sums = " + ".join(f"T_{i}" for i in range(1, g + 1))
     rule = (
         f"when the watermark reaches {instant(at)}: then the horizon of G_{g} ({sums} ="
         f" {readable(geometry.reaches[g - 1])} back, in steps of T_{g}) has passed it"
     )
-    now = "" if state.watermark is None else f" The watermark is at {instant(state.watermark)}."
-    if g == geometry.depth:
-        return f"It expires {rule}.{now}"
     into = start // geometry.zone_length(g + 1)
     return f"It collapses into zone {into} of G_{g + 1} {rule}.{now}"

@@ -20,21 +20,22 @@ from promising.errors import (
     StorageError,
     StorageUnavailable,
     UnknownName,
-    WrongType,
 )
-from promising.index.admission import Retention, judge
+from promising.index.admission import Retention, check_keep, judge
 from promising.index.geometry import Geometry
-from promising.index.instants import FARTHEST
+from promising.index.instants import BEGINNING, FARTHEST
 from promising.index.journal import Journal
 from promising.index.kernels.seal import extent
 from promising.index.ledger import Ledger
 from promising.index.load_plan import LoadPlan
 from promising.index.loads import LOADS, check_load, find_load, load_name, rows_for, take_in
-from promising.index.log import CHUNK, TupleLog
+from promising.index.log import MOST_ROWS, TupleLog
+from promising.index.memory import Memory
 from promising.index.options import Options
 from promising.index.prepared_load import Attached, Load
+from promising.index.progress import Pace, Progress, check_max_jump, check_reached, check_watermark
 from promising.index.regions import Appended
-from promising.index.schema import Batch, Column, Schema, tuples_of
+from promising.index.schema import Batch, Column, Schema, text_bytes, tuples_of
 from promising.index.stream_image import creation, definition, definitions, restore, stream_image
 from promising.index.stream_summaries import StreamSummaries
 from promising.index.summary import SummaryState
@@ -53,9 +54,9 @@ def wall_clock() -> int:
 class Stream:
     """A named, typed, append-only sequence of tuples with one event-time column.
 
-    The watermark is the latest event time seen, less `lateness`; it never decreases. Each tuple is checked against the
-    watermark before it, in order of arrival, so the split into batches changes no answer; only zones of `G_1` may begin
-    elsewhere. One writer at a time; readers see the state between two batches.
+    The watermark is the latest event time seen less `lateness`, at most the clock; only `set_watermark` moves it back.
+    Each tuple is checked against the watermark before it, in order of arrival, so the split into batches changes no
+    answer; only zones of `G_1` may begin elsewhere. One writer at a time; readers see the state between two batches.
 
     All operations are in one class since they share the lock and the journal; the work is done by `admission`, `loads`,
     `stream_summaries` and `stream_image`.
@@ -74,9 +75,13 @@ class Stream:
     schema: column names and their types: int, float, string, bool or timestamp.
     time: the event-time column.
     lateness: distance of the watermark behind the latest event time, in microseconds.
+    keep: how long before the watermark tuples are retained, in microseconds; None: for ever. Whole zones are removed,
+        none longer than an eighth of it. Nothing else removes tuples.
     max_future: a tuple dated later than the clock by more than this is refused.
+    max_jump: a tuple further ahead of the watermark than this does not move it alone; see `Pace`. None: any does. The
+        first batch and loads always do.
     clock: returns the time, in microseconds since the epoch.
-    max_tuples, max_string_bytes: what the stream may retain; a batch that does not fit is refused.
+    max_tuples, max_string_bytes: what the stream may retain; a batch that does not fit is refused. None: it grows.
     seed: of the key hash; a secret of the installation. Summaries that are joined share it.
     """
 
@@ -87,39 +92,45 @@ class Stream:
         time: str,
         *,
         lateness: int = 0,
+        keep: int | None = None,
         max_future: int = 5 * MINUTE,
+        max_jump: int | None = None,
         clock: Callable[[], int] = wall_clock,
-        max_tuples: int = 1 << 22,
-        max_string_bytes: int = 1 << 30,
+        max_tuples: int | None = None,
+        max_string_bytes: int | None = None,
         seed: int = 0,
     ) -> None:
         for what, span in (("lateness", lateness), ("max_future", max_future)):
             if not isinstance(span, int) or not 0 <= span <= FARTHEST:
                 raise BadOptions(f"{what} must be whole microseconds, not negative, got {span!r}")
-        if not 1 <= max_tuples <= (1 << 31) - CHUNK:
-            raise BadOptions(f"max_tuples must be from 1 to {(1 << 31) - CHUNK:,}, got {max_tuples:,}")
-        if not isinstance(max_string_bytes, int) or max_string_bytes < 1:
+        check_max_jump(max_jump, lateness)
+        if max_tuples is not None and not 1 <= max_tuples <= MOST_ROWS:
+            raise BadOptions(f"max_tuples must be from 1 to {MOST_ROWS:,}, got {max_tuples:,}")
+        if max_string_bytes is not None and (not isinstance(max_string_bytes, int) or max_string_bytes < 1):
             raise BadOptions(f"max_string_bytes must be a positive whole number, got {max_string_bytes!r}")
         if not isinstance(seed, int) or not -(1 << 63) <= seed < 1 << 63:
             raise BadOptions("the seed must be a whole number of 64 bits, signed")
+        self.keep = check_keep(keep, lateness)
         self.name = name
         self.schema = Schema(dict(schema), time)
         self.lateness = lateness
         self.max_future = max_future
+        self.max_jump = max_jump
         self.max_tuples = max_tuples
         self.max_string_bytes = max_string_bytes
         self.clock = clock
         self.cpu: Callable[[], int] = work_ns  # returns the CPU nanoseconds that `STRUCTURE auto` measures
         self.seed = seed
-        self.watermark: int | None = None
+        self.progress = Progress()
         self.latest: int | None = None  # the latest event time accepted
-        self._floor: int | None = None  # older times have aged out, whatever the summaries
+        self._floor: int | None = None  # older times have been removed
         self._refused: dict[str, int] = {}
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
         self._ledger = Ledger()
         self._lock = RLock()
-        self._summaries = StreamSummaries(self._log, lateness, seed, self._lock, self)
+        self._summaries = StreamSummaries(self._log, lateness, seed, max_tuples is not None, self._lock, self)
+        self.memory: Memory | None = None  # what all streams may have in memory, if that is limited
         self.journal: Journal | None = None  # logs every change before it is made; None: in memory only
         self.broken = False  # whether a logged change was made only in part
         self.damages: list[str] = []  # losses on disk, a sentence each
@@ -154,7 +165,7 @@ class Stream:
             if not isinstance(collapse, tuple | list) or len(collapse) != 2:
                 raise BadCollapse(f"COLLAPSE is (rate, depth), not {collapse!r}")
             builder = self._summaries.builder
-            identity = builder.identity(name, key, Geometry(granularity, *collapse), structure, options)
+            identity = builder.identity(name, key, Geometry(granularity, *collapse, self.keep), structure, options)
             state = builder.filled(identity, options, self.watermark, self.oldest)
             with self._told(lambda j: j.created(definition(identity, options))):
                 summary = self._summaries.add(state, options)
@@ -188,7 +199,7 @@ class Stream:
     ) -> Appended:
         """Add tuples. A malformed batch raises a `BatchError` and changes nothing.
 
-        Tuples too old for every summary, or too far ahead of the clock, are omitted and counted by reason; with
+        Tuples older than the stream keeps, or too far ahead of the clock, are omitted and counted by reason; with
         `strict` they raise `TooOld` or `TooFarAhead` instead and nothing is added.
 
         producer, sequence: the sender, and the number of the batch, from 1 on; with them a batch is added exactly once.
@@ -225,9 +236,9 @@ class Stream:
         columns, times, least, greatest = self.schema.read(batch, self._summaries.keys)
         if len(times) > LARGEST_BATCH:
             raise BatchTooLarge(f"{len(times):,} tuples in one batch; {LARGEST_BATCH:,} is the most, so split it")
-        now, by = self.clock(), self._retention
+        by, pace = self._retention, self._pace(self.max_jump if self.accepted else None)
         judged = judge(
-            times, least, greatest, by, now=now, max_future=self.max_future, column=self.schema.time, strict=strict
+            times, least, greatest, by, pace, max_future=self.max_future, column=self.schema.time, strict=strict
         )
         taken, refused = judged.taken, judged.refused
         if taken is not None:
@@ -236,14 +247,41 @@ class Stream:
             if len(times):
                 least, greatest = extent(times)
         hashes = {}
+        progress = pace.after(times, greatest if len(times) else BEGINNING)
         if len(times):
-            self._log.check_room(len(times), columns, lambda: by.oldest(by.reached(greatest)))
+            assert progress.watermark is not None
+            reached = progress.watermark
+            self._log.check_room(len(times), columns, lambda: by.oldest(reached))
+            if self.memory is not None and self._log.begins(len(times)):
+                self._check_memory(len(times), len(times), text_bytes(columns))
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
         added = Appended(len(times), refused)
-        with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence)):
-            self._enter(columns, hashes, times, least, greatest)  # from here on nothing can be refused
+        with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence, progress)):
+            self._enter(columns, hashes, times, least, greatest, progress)  # from here on nothing can be refused
             self._note(added, producer, sequence)
         return added
+
+    def _check_memory(self, tuples: int, warm: int, strings: int) -> None:
+        """Refuse tuples that the memory of all streams does not suffice for; `warm` of them are not on disk."""
+        if self.memory is not None:
+            more = warm * self._log.row_bytes + strings + tuples * self._summaries.tuple_bytes
+            self.memory.claim(self, self._weight, more, tuples, durable=self.journal is not None)
+
+    def weigh(self) -> None:
+        """Report the bytes of tuples and postings in memory."""
+        if self.memory is not None:
+            with self._lock:
+                self.memory.hold(self, self._weight)
+
+    def leave(self) -> None:
+        """It is dropped: its memory counts no more."""
+        if self.memory is not None:
+            self.memory.hold(self, 0)
+            self.memory = None
+
+    @property
+    def _weight(self) -> int:
+        return self._log.nbytes + self._summaries.postings_bytes
 
     @contextmanager
     def _told(self, tell: Callable[[Journal], None]) -> Iterator[None]:
@@ -278,10 +316,12 @@ class Stream:
         times: NDArray[np.int64],
         least: int,
         greatest: int,
+        progress: Progress,
     ) -> None:
+        self._move(progress, len(times))
         if not len(times):
             return
-        self._reach(greatest, len(times))
+        self._saw(greatest)
         rows = self._log.write(columns, len(times))
         self._summaries.insert(hashes, rows, times, least, greatest)
 
@@ -294,13 +334,23 @@ class Stream:
     def _count(self, reason: str, tuples: int) -> None:
         self._refused[reason] = self._refused.get(reason, 0) + tuples
 
-    def again(self, columns: dict[str, Column], added: Appended, producer: str | None, sequence: int | None) -> None:
-        """Replay a logged batch, without admission."""
+    def again(
+        self,
+        columns: dict[str, Column],
+        added: Appended,
+        producer: str | None,
+        sequence: int | None,
+        progress: Progress | None,
+    ) -> None:
+        """Replay a logged batch, without admission or the clock. progress: after it; None in old logs."""
         with self._lock:
             times = columns[self.schema.time].values
             assert times is not None
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
-            self._enter(columns, hashes, times, *(extent(times) if len(times) else (0, 0)))
+            least, greatest = extent(times) if len(times) else (BEGINNING, BEGINNING)
+            if progress is None:
+                progress = Pace(self.progress, self.lateness, None).after(times, greatest)
+            self._enter(columns, hashes, times, least, greatest, progress)
             self._note(added, producer, sequence)
 
     # --- loads ---------------------------------------------------------------------------------------------------
@@ -308,7 +358,7 @@ class Stream:
     def load_plan(self) -> LoadPlan:
         """The description of this stream for an external loader."""
         with self._lock:
-            oldest = self.oldest
+            oldest, now = self.oldest, self.clock()
             return LoadPlan(
                 self.name,
                 dict(self.schema.types),
@@ -317,11 +367,13 @@ class Stream:
                 self.seed,
                 self.watermark,
                 self.lateness,
-                min(self.clock() + self.max_future, FARTHEST),
+                min(now + self.max_future, FARTHEST),
                 oldest,
                 self._log.room(oldest),
-                self._log.capacity,
+                self._log.limit,
                 self.definitions(now=True),
+                self.keep,
+                now,
             )
 
     def loaded(self, token: str, digest: int) -> Attached | None:
@@ -341,33 +393,85 @@ class Stream:
             if found is not None:
                 return found
             self._check_whole()
-            check_load(load, self.name, self._summaries.keys, self._retention, self._log)
-            watermark = self._retention.reached(load.latest)
-            with self._told(lambda j: j.advanced(watermark)):  # later tuples may need the room of what ages now
-                self._reach(load.latest, rows_for(load, self._log))
+            progress = self._pace(None).after(np.empty(0, np.int64), load.latest)
+            assert progress.watermark is not None
+            check_load(load, self.name, self._summaries.keys, self._retention, progress.watermark, self._log)
+            warm = [part for part in load.parts if part.run is None]
+            strings = sum(text_bytes(part.columns or {}) for part in warm)
+            self._check_memory(load.tuples, sum(map(len, warm)), strings)
+            with self._told(lambda j: j.advanced(progress)):  # later tuples may need the room of what ages now
+                self._move(progress, rows_for(load, self._log))
+                self._saw(load.latest)
                 take_in(load, self._log, self._summaries.by_name, self.seed)
                 self._note(Appended(load.tuples, dict(load.refused)), load_name(load.token), load.digest)
+            self.weigh()
             return Attached(load.tuples, dict(load.refused))
 
     # --- watermark -----------------------------------------------------------------------------------------------
 
     @property
+    def watermark(self) -> int | None:
+        """None before the first tuple."""
+        return self.progress.watermark
+
+    @property
+    def time(self) -> int | None:
+        """The end of windows: the latest event time that counts, at most the clock; None before the first tuple."""
+        return self.progress.now
+
+    @property
     def _retention(self) -> Retention:
-        return Retention(self.watermark, self.lateness, self._summaries.geometries, self._floor)
+        return Retention(self.keep, self._summaries.geometries, self._floor)
+
+    def _pace(self, jump: int | None) -> Pace:
+        return Pace(self.progress, self.lateness, jump, self.clock())
+
+    def set_keep(self, keep: int | None) -> int:
+        """Retain tuples this long before the watermark; None: for ever. Returns how many tuples were removed.
+
+        Summaries are rebuilt, as their zones depend on it. What was removed before does not return.
+        """
+        with self._lock:
+            check_keep(keep, self.lateness)
+            before = self.kept
+            after = self._retention._replace(keep=keep, geometries=self._summaries.kept(keep))
+            floor = self._floor if self.watermark is None else after.oldest(self.watermark)
+            states = self._summaries.reshaped(keep, self.watermark, floor)
+            with self._told(lambda j: j.altered({"keep": keep})):
+                self.keep = keep
+                self._summaries.reshape(states)
+                self._move(self.progress)
+            removed = before - self.kept
+        self.wait()
+        return removed
+
+    def would_age(self, watermark: int) -> int:
+        """How many tuples `set_watermark` would remove."""
+        with self._lock:
+            return max(self.kept - self._log.count_from(self._retention.oldest(watermark)), 0)
+
+    def would_remove(self, keep: int | None) -> int:
+        """How many tuples `set_keep` would remove."""
+        with self._lock:
+            check_keep(keep, self.lateness)
+            if self.watermark is None:
+                return 0
+            after = self._retention._replace(keep=keep, geometries=self._summaries.kept(keep))
+            return self.kept - self._log.count_from(after.oldest(self.watermark))
 
     @property
     def oldest(self) -> int | None:
-        """Tuples before this have aged out of every summary; None while nothing has."""
-        return self._floor if self.watermark is None else self._retention.oldest(self.watermark)
+        """Tuples before this have been removed; None while nothing has."""
+        return self._floor
 
-    def _reach(self, latest: int, tuples: int) -> None:
-        """Advance to the watermark after tuples up to `latest`, and make room for so many."""
-        self._advance(self._retention.reached(latest), tuples)
+    def _saw(self, latest: int) -> None:
         self.latest = latest if self.latest is None else max(self.latest, latest)
 
-    def _advance(self, watermark: int, tuples: int = 0) -> None:
-        """Advance to a watermark, and make room for so many tuples."""
-        self.watermark = watermark
+    def _move(self, progress: Progress, tuples: int = 0) -> None:
+        """Advance, and make room for so many tuples."""
+        self.progress, watermark = progress, progress.watermark
+        if watermark is None:
+            return
         self._summaries.advance(watermark)
         oldest = self._floor = self._retention.oldest(watermark)
         if oldest is not None:
@@ -375,16 +479,65 @@ class Stream:
             for rows in gone:
                 self._summaries.forget(rows)
             self._log.recycle(gone)
+            if gone:
+                self.weigh()
 
     def advance(self, watermark: int) -> None:
-        """Say that nothing before `watermark` is expected any more. It never moves back."""
-        if not isinstance(watermark, int | np.integer) or not -FARTHEST <= watermark <= FARTHEST:
-            raise WrongType(f"watermark {watermark!r} is no date; times are whole microseconds")
+        """Say that nothing before `watermark` is expected any more. It moves neither back nor beyond the clock."""
+        reached = check_watermark(watermark)
         with self._lock:
-            reached = int(watermark) if self.watermark is None else max(int(watermark), self.watermark)
-            with self._told(lambda j: j.advanced(reached)):
-                self._advance(reached)
+            pace = self._pace(self.max_jump)
+            check_reached(reached, pace.now)
+            self._advance(pace.after(np.empty(0, np.int64)).advanced(reached))
         self.wait()
+
+    def _advance(self, progress: Progress) -> None:
+        with self._told(lambda j: j.advanced(progress)):
+            self._move(progress)
+
+    def advance_again(self, watermark: int, progress: Progress | None) -> None:
+        """Replay a logged advance, whatever the clock. progress: after it; None in old logs."""
+        with self._lock:
+            self._move(self.progress.advanced(watermark) if progress is None else progress)
+
+    def set_watermark(self, watermark: int) -> None:
+        """Set the watermark, forward or back, but not beyond the clock; from then on only new tuples move it.
+
+        Set back, every summary is rebuilt from the stored tuples: tuples that have been released stay so. Standing
+        queries must be restarted.
+        """
+        wanted = check_watermark(watermark)
+        with self._lock:
+            check_reached(wanted, self.clock())
+            if self.watermark is None or wanted >= self.watermark:
+                self._advance(Progress.at(wanted))
+            else:
+                self._set_back(wanted)
+        self.wait()
+
+    def _set_back(self, watermark: int) -> None:
+        floor = self._retention._replace(floor=None).oldest(watermark)
+        states = self._summaries.refilled(watermark, floor)
+        with self._told(lambda j: j.altered({"watermark": watermark})):
+            self.progress, self._floor = Progress.at(watermark), floor
+            self._summaries.reshape(states)
+
+    def set_max_jump(self, max_jump: int | None) -> None:
+        """Change MAX JUMP; None turns it off. Times that are doubted are judged anew with the next batch."""
+        check_max_jump(max_jump, self.lateness)
+        with self._lock, self._told(lambda j: j.altered({"max_jump": max_jump})):
+            self.max_jump = max_jump
+        self.wait()
+
+    def alter(self, settings: dict[str, Any]) -> None:
+        """Replay a logged change of settings, whatever the clock."""
+        with self._lock:
+            if "keep" in settings:
+                self.set_keep(settings["keep"])
+            if "watermark" in settings:
+                self._set_back(settings["watermark"])
+            if "max_jump" in settings:
+                self.set_max_jump(settings["max_jump"])
 
     # --- to disk and back ----------------------------------------------------------------------------------------
 
@@ -394,8 +547,13 @@ class Stream:
             self._check_whole()
             figures = {
                 "watermark": self.watermark,
+                "counted": self.progress.counted,
+                "time": self.progress.time,
+                "doubted": list(self.progress.doubted),
+                "max_jump": self.max_jump,
                 "latest": self.latest,
                 "floor": self._floor,
+                "keep": self.keep,
                 "refused": dict(self._refused),
                 "accepted": self.accepted,
             }
@@ -409,8 +567,12 @@ class Stream:
     def restore(self, image: dict[str, Any]) -> None:
         """Restore a new stream, without a journal, from `image`."""
         with self._lock:
-            self.watermark, self.latest, self._floor = image["watermark"], image["latest"], image["floor"]
+            self.latest, self._floor = image["latest"], image["floor"]
+            counted, time = image.get("counted", self.latest), image.get("time", self.latest)  # absent in old images
+            self.max_jump = image.get("max_jump")
+            self.progress = Progress(image["watermark"], counted, time, tuple(image.get("doubted", ())))
             self._refused, self.accepted = dict(image["refused"]), image["accepted"]
+            self.keep = image.get("keep")  # without: of a version that kept everything
             restore(image, self._ledger, self._log, self._summaries)
 
     def remake(self, made: dict[str, Any]) -> SummaryIndex:
@@ -436,7 +598,7 @@ class Stream:
 
     @property
     def count(self) -> int:
-        """Tuples in the log, including those that have aged out but whose chunk is still in use."""
+        """Tuples in the log, including those that are no longer kept but whose chunk is still in use."""
         with self._lock:
             return len(self._log)
 

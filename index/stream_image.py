@@ -24,6 +24,7 @@ def definition(identity: Identity, options: Options, now: bool = False) -> dict[
         "collapse": [geometry.rate, geometry.depth],
         "structure": AUTO if identity.auto and not now else identity.sizes.structure,
         "options": asdict(options),
+        "keep": geometry.keep,
     }
 
 

@@ -13,7 +13,7 @@ from promising.index.geometry import Geometry
 from promising.index.log import TupleLog
 from promising.index.options import AUTO, Options
 from promising.index.postings import Postings
-from promising.index.summary import SummaryState, forget
+from promising.index.summary import Identity, SummaryState, forget
 from promising.index.summary_builder import SummaryBuilder
 from promising.index.summary_index import Home, SummaryIndex
 from promising.index.unindexed import BareState
@@ -22,8 +22,8 @@ from promising.index.unindexed import BareState
 class StreamSummaries:
     """The caller holds the stream's lock. keys: the summarised columns. geometries: how far back they reach."""
 
-    def __init__(self, log: TupleLog, lateness: int, seed: int, lock: RLock, home: Home) -> None:
-        self.builder = SummaryBuilder(log, lateness, seed)
+    def __init__(self, log: TupleLog, lateness: int, seed: int, limited: bool, lock: RLock, home: Home) -> None:
+        self.builder = SummaryBuilder(log, lateness, seed, log.limit if limited else None)
         self.by_name: dict[str, SummaryIndex] = {}
         self.keys: frozenset[str] = frozenset()
         self.geometries: frozenset[Geometry] = frozenset()
@@ -32,6 +32,18 @@ class StreamSummaries:
         self._log = log
         self._lock = lock
         self._home = home
+
+    @property
+    def tuple_bytes(self) -> int:
+        """Bytes that a tuple adds to all summaries, without its key."""
+        return sum(8 for summary in self.by_name.values() if isinstance(summary.state, SummaryState))
+
+    @property
+    def postings_bytes(self) -> int:
+        """Bytes of postings and cells."""
+        states = (summary.state for summary in self.by_name.values())
+        tuples = len(self._log)
+        return sum(s.postings.nbytes(2 * tuples) for s in states if isinstance(s, SummaryState))
 
     def add(self, state: SummaryState | BareState, options: Options) -> SummaryIndex:
         """Add or replace a summary."""
@@ -51,14 +63,42 @@ class StreamSummaries:
         self.geometries = frozenset(summary.state.identity.geometry for summary in self.by_name.values())
 
     def changed(self, summary: SummaryIndex, structure: str, watermark: int | None) -> SummaryState | BareState:
-        """The state of a `STRUCTURE auto` summary in another structure, rebuilt from the stored tuples.
+        """The state of a `STRUCTURE auto` summary in another structure, rebuilt from the stored tuples."""
+        identity = self.builder.restructured(summary.state.identity, structure, summary.options)
+        return self._rebuilt(summary, identity, watermark, summary.state.floor)
+
+    def refilled(self, watermark: int, floor: int | None) -> list[SummaryState | BareState]:
+        """The states of all summaries, in their order, at another watermark; for `reshape`."""
+        return [self._rebuilt(s, s.state.identity, watermark, floor) for s in self.by_name.values()]
+
+    def kept(self, keep: int | None) -> frozenset[Geometry]:
+        """The geometries for a stream that keeps this long."""
+        return frozenset(self.builder.kept(s.state.identity, keep, s.options).geometry for s in self.by_name.values())
+
+    def reshaped(self, keep: int | None, watermark: int | None, floor: int | None) -> list[SummaryState | BareState]:
+        """The states of all summaries, in their order, for a stream that keeps this long; for `reshape`."""
+        return [
+            self._rebuilt(summary, self.builder.kept(summary.state.identity, keep, summary.options), watermark, floor)
+            for summary in self.by_name.values()
+        ]
+
+    def reshape(self, states: list[SummaryState | BareState]) -> None:
+        for summary, state in zip(self.by_name.values(), states, strict=True):
+            summary.replace(state)
+        self._changed()
+
+    def _rebuilt(
+        self, summary: SummaryIndex, identity: Identity, watermark: int | None, floor: int | None
+    ) -> SummaryState | BareState:
+        """The state of a summary with another identity, rebuilt from the stored tuples.
 
         Readers of the old postings keep them: those receive no new tuples, but releases, while they are referenced. On
         an error nothing changes.
         """
         old = summary.state
-        identity = self.builder.restructured(old.identity, structure, summary.options)
-        state = self.builder.filled(identity, summary.options, watermark, old.floor, summary.issued)
+        issued = old.fine.issued if isinstance(old, SummaryState) else summary.issued
+        state = self.builder.filled(identity, summary.options, watermark, floor, issued)
+        summary.issued = issued
         ever = old.count + old.expired
         if isinstance(state, BareState):
             state.accepted = ever

@@ -29,15 +29,16 @@ class Identity:
 class SummaryState:
     """The write side: `advance`, then `insert`. `oldest` is the least time retained; `expired` counts the aged."""
 
-    def __init__(self, identity: Identity, options: Options, log: TupleLog, seed: int) -> None:
+    def __init__(self, identity: Identity, options: Options, log: TupleLog, seed: int, lateness: int) -> None:
         self.identity = identity
         self.options = options
         self.log = log
         self.seed = seed
+        self.lateness = lateness
         self.horizons: tuple[int, ...] = ()
         self.floor: int | None = None  # older times had aged out before the summary was created
         self.watermark: int | None = None
-        self._block: int | None = None  # block of T_1 with the watermark
+        self._due: tuple[int, int] | None = None  # block of T_1 with the watermark, and the oldest time kept
         self.expired = 0
         self.postings = Postings(log.capacity)
         geometry, sizes = identity.geometry, identity.sizes
@@ -56,17 +57,27 @@ class SummaryState:
     def advance(self, watermark: int) -> None:
         """Advance to a watermark, never backwards."""
         self.watermark = watermark
-        block = watermark // self.identity.geometry.granularity
-        if block == self._block:  # horizons move by whole blocks of T_1
-            return
-        self._block = block
+        geometry = self.identity.geometry
+        due = watermark // geometry.granularity, geometry.oldest(watermark)
+        if due != self._due:  # the other horizons move by whole blocks of T_1
+            self._due = due
+            self._collapse(watermark)
+        limit = self._limit(watermark)
+        if limit != self.fine.limit:
+            near = self.fine.reach(limit)
+            if len(near.rows):
+                self._place(*near, limit - 1)
+
+    def _limit(self, watermark: int) -> int:
+        """Tuples from here on are ahead: after the block of the latest tuple that the lateness allows for."""
+        length = self.identity.geometry.granularity
+        return ((watermark + self.lateness) // length + 1) * length
+
+    def _collapse(self, watermark: int) -> None:
         horizons = self.identity.geometry.horizons(watermark)
         self.horizons = horizons
         for zone in self.fine.collapse(horizons[0]):
-            if len(horizons) == 1:
-                self.expired += zone.count
-            else:
-                self.coarse.receive(zone, 2)
+            self.coarse.receive(zone, 2)
         self.expired += self.coarse.collapse(horizons)
 
     def insert(
@@ -78,6 +89,7 @@ class SummaryState:
         greatest: int,
     ) -> None:
         """Add tuples in the log, in order of arrival, dated `least` to `greatest`, at the watermark after them."""
+        self.postings.reserve(self.log.capacity)
         oldest = self.oldest
         if least >= max(self.horizons[0], oldest):
             self.fine.insert(hashes, rows, times, least, greatest, posted=False)
@@ -93,19 +105,22 @@ class SummaryState:
         recent = times >= max(self.horizons[0], oldest)
         if recent.any():
             self.fine.insert(hashes[recent], rows[recent], times[recent], self.horizons[0], greatest, posted=True)
-        above = self.horizons[0]
+        above, least = self.horizons[0], int(times.min())
         for granularity in range(2, len(self.horizons) + 1):
             horizon = self.horizons[granularity - 1]
             where = (times >= max(horizon, oldest)) & (times < above)
             if where.any():
                 self.coarse.insert(granularity, hashes[where], rows[where], times[where])
             above = horizon
+            if horizon <= least:
+                break
         self.expired += int((times < oldest).sum())
 
     def attach(
         self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], sums: list[Sum] | None
     ) -> None:
         """Add tuples in the log as `insert` does: whole zones by precomputed `sums`, others one by one."""
+        self.postings.reserve(self.log.capacity)
         self.postings.enter_all(hashes, rows)
         one_by_one = np.ones(len(times), np.bool_)
         for part in sums or ():
@@ -142,8 +157,11 @@ class SummaryState:
         """Restore from `image`, after the log."""
         self.floor, self.watermark, self.expired = image["floor"], image["watermark"], image["expired"]
         if self.watermark is not None:
-            self._block = self.watermark // self.identity.geometry.granularity
-            self.horizons = self.identity.geometry.horizons(self.watermark)
+            geometry = self.identity.geometry
+            self._due = self.watermark // geometry.granularity, geometry.oldest(self.watermark)
+            self.horizons = geometry.horizons(self.watermark)
+            self.fine.limit = self._limit(self.watermark)
+        self.postings.reserve(self.log.capacity)
         self.postings.restore(image["postings"], self.log.stretches())
         self.fine.restore(image["fine"])
         self.coarse.restore(image["coarse"])

@@ -1,9 +1,9 @@
 """Builds the state of a summary: empty, from stored tuples, or from an image."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from promising.errors import CeilingTooLow
+from promising.errors import BadGranularity, CeilingTooLow
 from promising.index.auto_structure import FIRST
 from promising.index.geometry import Geometry
 from promising.index.kernels.seal import extent
@@ -22,12 +22,13 @@ class SummaryBuilder:
     log: TupleLog
     lateness: int
     seed: int
+    max_tuples: int | None  # the limit of the stream, in whole chunks
 
     def identity(
         self, name: str, key: str, geometry: Geometry, structure: str, options: Options, now: str = FIRST
     ) -> Identity:
         """The identity of a summary; `now` is its current structure if it may change."""
-        given = (options, geometry, self.log.capacity, self.lateness)
+        given = (options, geometry, self.max_tuples, self.lateness)
         sizes = Sizes.auto(now, *given) if structure == AUTO else Sizes.of(structure, *given)
         return Identity(name, key, geometry, sizes, structure == AUTO)
 
@@ -35,9 +36,20 @@ class SummaryBuilder:
         """The identity of an auto summary with another structure."""
         return self.identity(identity.name, identity.key, identity.geometry, AUTO, options, structure)
 
+    def kept(self, identity: Identity, keep: int | None, options: Options) -> Identity:
+        """The identity of a summary whose stream keeps this long; raises `BadGranularity` if that is too short."""
+        now = identity.sizes.structure
+        try:
+            geometry = replace(identity.geometry, keep=keep)
+        except BadGranularity as problem:
+            raise BadGranularity(f"summary {identity.name!r}: {problem}") from None
+        structure = AUTO if identity.auto else now
+        return self.identity(identity.name, identity.key, geometry, structure, options, now)
+
     def defined(self, made: dict[str, Any]) -> tuple[Identity, Options]:
         options = Options(**made["options"])
-        geometry = Geometry(made["granularity"], *made["collapse"])
+        rate, depth = made["collapse"]
+        geometry = Geometry(made["granularity"], rate, depth, made.get("keep"))
         now = made.get("now", FIRST)
         return self.identity(made["name"], made["key"], geometry, made["structure"], options, now), options
 
@@ -47,7 +59,7 @@ class SummaryBuilder:
         if sizes.structure == "none":
             return BareState(identity, self.log, self.seed)
         try:
-            return SummaryState(identity, options, self.log, self.seed)
+            return SummaryState(identity, options, self.log, self.seed, self.lateness)
         except MemoryError:
             raise CeilingTooLow(
                 f"this machine cannot reserve the {sizes.ceiling:,} bytes these sizes need: lower buckets,"

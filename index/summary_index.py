@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from promising.errors import BadQuestion, CeilingTooLow, StorageError, UnknownName
 from promising.index.auto_structure import Auto
+from promising.index.kernels.seal import extent
 from promising.index.options import AUTO, Options, Sizes
 from promising.index.reader import Reader
 from promising.index.regions import (
@@ -59,9 +60,10 @@ class SummaryIndex:
         self._home = home
         self._lock: Any = lock
         self.dropped = False
-        self._take(state)
+        self.replace(state)
 
-    def _take(self, state: SummaryState | BareState) -> None:
+    def replace(self, state: SummaryState | BareState) -> None:
+        """Continue with another state of the same tuples. The stream's lock is held."""
         self.state = state
         self._reader: Reader | BareReader = BareReader(state) if isinstance(state, BareState) else Reader(state)
 
@@ -96,8 +98,8 @@ class SummaryIndex:
 
     @property
     def reach(self) -> int:
-        """Minimum age behind the watermark, in microseconds, up to which tuples are retained."""
-        return self.state.identity.geometry.reaches[-1]
+        """The span of GRANULARITY and COLLAPSE, in microseconds, by which the best of several summaries is chosen."""
+        return self.state.identity.geometry.asked
 
     @property
     def count(self) -> int:
@@ -203,16 +205,14 @@ class SummaryIndex:
 
     def change(self, structure: str, why: str | None = "it was asked for") -> None:
         """Change the structure. Answers do not change; regions found before become invalid."""
-        with self.reading() as old:
+        with self.reading():
             if self.auto is None:
                 raise BadQuestion(f"summary {self.name!r} was made with STRUCTURE {self.structure}, and keeps it")
             if structure == self.structure:
                 return
             kept, cold = self._kept()
-            if isinstance(old, SummaryState):
-                self.issued = old.fine.issued
             state, spent = self._timed(lambda: self._home.change(self, structure))
-            self._take(state)
+            self.replace(state)
             self.auto.changed(structure, kept, cold, spent, why)
 
     def reason(self, why: str | None) -> None:
@@ -253,13 +253,16 @@ class SummaryIndex:
         with self.reading():
             state, identity = self.state, self.state.identity
             bare = isinstance(state, BareState)
+            geometry = identity.geometry
+            deepest = 1 if isinstance(state, BareState) else state.coarse.deepest
+            shown = max(min(geometry.depth, geometry.levels), deepest)
             return Description(
                 name=identity.name,
                 key=identity.key,
                 structure=AUTO if identity.auto else identity.sizes.structure,
                 now=identity.sizes.structure,
                 why="" if self.auto is None else self.auto.why,
-                spans=identity.geometry.spans,
+                spans=tuple(geometry.granularity * geometry.rate**i for i in range(shown)),
                 zones=() if isinstance(state, BareState) else tuple(_zones(state)),
                 tuples=state.count,
                 expired=state.expired,
@@ -267,8 +270,11 @@ class SummaryIndex:
                 cuts={} if bare else dict(state.fine.cuts),  # type: ignore[union-attr]  # bare has none
                 bytes=state.nbytes,
                 ceiling=identity.sizes.ceiling,
+                sketch_bytes=identity.sizes.sketches,
+                tuple_bytes=identity.sizes.tuple_bytes,
+                key_bytes=identity.sizes.key_bytes,
                 watermark=state.watermark,
-                horizons=state.horizons,
+                horizons=state.horizons[:shown],
                 cells=_cells(state) if cells else None,
             )
 
@@ -282,7 +288,7 @@ class SummaryIndex:
             if isinstance(self.state, BareState):
                 now = "chosen STRUCTURE none for now" if self.auto is not None else "STRUCTURE none"
                 raise BadQuestion(f"summary {self.name!r} has {now}, and so no zones to tell of")
-            depth = self.state.identity.geometry.depth
+            depth = self.state.identity.geometry.levels
             if not isinstance(granularity, int) or not 1 <= granularity <= depth:
                 raise BadQuestion(f"summary {self.name!r} has granularities 1 to {depth}, not {granularity!r}")
             found = (z for z in _zones(self.state) if (z.granularity, z.zone) == (granularity, zone))
@@ -301,6 +307,9 @@ def _zones(state: SummaryState) -> list[ZoneInfo]:
         if block.aside:
             first, last = state.log.span(block.waiting()[1])
             out.append(ZoneInfo(1, block.late, first, last + 1, block.aside, "late"))
+    for ahead in state.fine.ahead.zones():
+        first, last = extent(ahead.times)
+        out.append(ZoneInfo(1, state.fine.ahead.number, first, last + 1, len(ahead.rows), "ahead"))
     if len(state.fine.open_rows):
         first, last = state.log.span(state.fine.open_rows)
         out.append(ZoneInfo(1, state.fine.number, first, last + 1, len(state.fine.open_rows), "open"))
@@ -323,6 +332,7 @@ def _cells(state: SummaryState | BareState) -> NDArray[np.int64]:
             out += [fine.pool.cells[zone.slot] for zone in block.zones]
             if block.aside:
                 out.append(_held(block.waiting()[0], sizes))
+        out += [_held(ahead.hashes, sizes) for ahead in fine.ahead.zones()]
         if len(fine.open_rows):
             out.append(_held(state.log.hashes(state.identity.key, fine.open_rows, state.seed), sizes))
         out += [zone.cells for zones in state.coarse.levels.values() for zone in zones.values()]

@@ -31,13 +31,23 @@ def rounded(span: int) -> str:
     return f"{number:,g} {name}" + ("s" if number != 1 else "")
 
 
+LEAST = -(1 << 63)
+LEAST_TEXT = "-290308-12-21T19:59:05.224192"
+"""The least of int64 as an instant: NumPy takes it for none."""
+
+
+def iso(time: int) -> str:
+    """An instant in ISO 8601, with microseconds; any int64."""
+    return LEAST_TEXT if time == LEAST else str(np.datetime64(time, "us"))
+
+
 def instant(time: int) -> str:
     """An instant, without trailing zeros; any int64.
 
     >>> instant(0), instant(1_512_302_400 * SECOND), instant(1_512_302_400 * SECOND + 60 * SECOND), instant(-1)
     ('1970-01-01', '2017-12-03 12:00', '2017-12-03 12:01', '1969-12-31 23:59:59.999999')
     """
-    text = str(np.datetime64(time, "us")).replace("T", " ")
+    text = iso(time).replace("T", " ")
     for nothing in (".000000", ":00", " 00:00"):
         if not text.endswith(nothing):
             break

@@ -7,9 +7,10 @@ Writing: `strict` (true: rows that are too old or too far ahead of the clock fai
 counted); `job` (a name for a batch job, which makes it idempotent: running it again adds only what is missing).
 
 Reading: `columns` (names separated by commas); `start` and `end` (event times, inclusive and exclusive: ISO 8601, by
-default in UTC); `keys` (values of columns, as JSON: `{"item_id": [7, 9]}`); `preference` (desc, asc, weighted: regions
-in order of promise, followed by the key if several have summaries: `desc item_id`); `limit` (rows to stop after). Only
-regions that can hold matching rows are read.
+default in UTC); `keys` (values of columns, as JSON: `{"item_id": [7, 9]}`); `limit` (rows to stop after); `preference`
+(desc, asc or weighted, followed by the key if several have summaries: `desc item_id`): with `limit`, the rows are those
+of `WITH PREFERENCE DESC SUMMARY.Estimate.Count(item_id) LIMIT n`, from the service; without, it decides what is read
+first, not which rows there are. Only regions that can hold matching rows are read.
 
 `pushdown` (true: the query's filters on times, integers and keys have the same effect) is for a DataFrame that is used
 for one query only: Spark 4.3 applies the filters of the first query to every other one, and so loses rows.

@@ -31,6 +31,8 @@ class Scanning(Protocol):
 
     def fetch(self, stream: str, first: int, last: int, columns: list[str]) -> Iterator[pa.Table]: ...
 
+    def query(self, sql: str) -> Any: ...
+
 
 Connect = Callable[[], AbstractContextManager[Scanning]]  # opens a session on the service, here or, pickled, in a task
 

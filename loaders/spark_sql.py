@@ -37,6 +37,13 @@ class _Query:
 
     def text(self) -> str:
         bound = self.bound
+        if bound.limit_by is not None:
+            raise Unsupported(
+                "LIMIT n BY is not offered on Spark: leave it out and number the rows with row_number(), or ask the"
+                " service",
+                bound.scope.sql,
+                offset_of(self.node.args["limit_by"]),
+            )
         if bound.limit is not None and bound.preference is not None and not bound.grouped:
             raise Unsupported(
                 "LIMIT takes the first rows in the order of the preference, and Spark's rows come in none: leave LIMIT"

@@ -1,6 +1,7 @@
 """Reads a stream into a DataFrame: filters are pushed down to regions, and promising regions are read first.
 
-The service plans what to read; tasks read cold row groups from files, and ask it only for tuples in its memory.
+The service plans what to read; tasks read cold row groups from files, and ask it only for tuples in its memory. With a
+preference and a limit, one task asks the service for these rows: they are those of a SELECT with both clauses.
 
 Spark 4.3 retains the filters that a query pushed down with the loaded DataFrame, so another query on the same DataFrame
 silently loses rows. Hence pushdown is opt-in, for a DataFrame loaded for a single query; the options `start`, `end` and
@@ -84,6 +85,10 @@ class Share(InputPartition):
         return sum(piece.bytes for piece in self.pieces)
 
 
+class FirstRows(InputPartition):
+    """The rows of a preference up to a limit, from the service."""
+
+
 class Reader(DataSourceReader):
     def __init__(self, connect: Connect, question: Question, schema: StructType) -> None:
         self.connect = connect
@@ -92,8 +97,13 @@ class Reader(DataSourceReader):
         self.conditions = list(question.conditions)
 
     @property
+    def first(self) -> bool:
+        """Whether only the first rows of a preference are read."""
+        return self.question.preference is not None and self.question.limit is not None
+
+    @property
     def sql(self) -> str:
-        """The question as a statement; a condition too long for it is applied by the tasks."""
+        """The question as a statement; a condition too long for it, and a limit after it, are applied by the tasks."""
         asked = self.question
         columns = dict.fromkeys([*asked.names, *(condition.column for condition in self.conditions)])
         text = f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(asked.stream)}"
@@ -107,9 +117,13 @@ class Reader(DataSourceReader):
         if asked.preference is not None:
             direction, key = asked.preference
             text += f" WITH PREFERENCE {direction.upper()} SUMMARY.Estimate.Count({quoted(key)})"
+        if self.first and len(told) == len(self.conditions):
+            text += f" LIMIT {asked.limit}"
         return text
 
     def partitions(self) -> list[InputPartition]:
+        if self.first:
+            return [FirstRows(0)]
         with self.connect() as service:
             (planned,) = service.plan_scan(self.sql).scans
         scan = replace(planned, pieces=[], warm=[])
@@ -122,10 +136,10 @@ class Reader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, Share):  # Spark's own, if there is nothing to read
+        if not isinstance(partition, Share | FirstRows):  # Spark's own, if there is nothing to read
             return
         left = self.question.limit
-        for found in self._tables(partition):
+        for found in self._tables(partition) if isinstance(partition, Share) else self._first():
             table = found
             for condition in self.conditions:
                 table = table.filter(condition.kept(table))
@@ -144,6 +158,14 @@ class Reader(DataSourceReader):
             with self.connect() as service:
                 for first, last in share.warm:
                     yield from read_warm(service, share.scan, first, last)
+
+    def _first(self) -> Iterator[pa.Table]:
+        with self.connect() as service:
+            answer = service.query(self.sql)
+            try:
+                yield from (frame.rows for frame in answer.stream())
+            finally:
+                answer.close()
 
     def _batch(self, table: pa.Table) -> pa.RecordBatch:
         columns = []

@@ -202,6 +202,10 @@ class CeilingTooLow(DefinitionError):
     """The requested sizes need more memory than the ceiling."""
 
 
+class BadWatermark(DefinitionError):
+    """A watermark beyond the clock."""
+
+
 class DuplicateName(DefinitionError):
     """A summary of that name already exists."""
 

@@ -140,6 +140,9 @@ class Limits(_Group):
     slow_reader_seconds: float = Field(
         default=30.0, gt=0, description="A client that reads nothing for this long is disconnected."
     )
+    memory_bytes: int = Field(
+        default=0, ge=0, description="Tuples and postings in memory, all streams; 0: half of the machine's memory."
+    )
     max_connections: int = Field(default=4096, ge=1, description="Maximum connections.")
     idle_seconds: float = Field(default=600.0, gt=0, description="Idle time before a connection is closed.")
     workers: int = Field(

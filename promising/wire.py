@@ -1,5 +1,6 @@
 """Conversion between wire messages and Python objects, for the server and the clients."""
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +88,12 @@ def text_parts(text: str, most: int = PART) -> Iterator[str]:
 
 
 def bounded(guess: Guess) -> common_pb2.Bounded:
-    return common_pb2.Bounded(value=guess.value, lower=guess.lower, upper=guess.upper)
+    value = guess.value if guess.known else guess.lower
+    return common_pb2.Bounded(value=value, lower=guess.lower, upper=guess.upper, unknown=not guess.known)
 
 
 def guess(told: common_pb2.Bounded) -> Guess:
-    return Guess(told.value, told.lower, told.upper)
+    return Guess(math.nan if told.unknown else told.value, told.lower, told.upper)
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
@@ -224,6 +226,9 @@ def summary_to(described: Description, stream: str, buckets: int, zones: bool = 
         cuts=described.cuts,
         bytes=described.bytes,
         ceiling=described.ceiling,
+        sketch_bytes=described.sketch_bytes,
+        tuple_bytes=described.tuple_bytes,
+        key_bytes=described.key_bytes,
         horizons=[timestamp(t) for t in described.horizons],
         current_structure=STRUCTURES[described.now],
         structure_reason=described.why,
@@ -253,6 +258,9 @@ def description_from(told: summaries_pb2.Summary, cells: bool = False) -> Descri
         cuts=dict(told.cuts),
         bytes=told.bytes,
         ceiling=told.ceiling,
+        sketch_bytes=told.sketch_bytes,
+        tuple_bytes=told.tuple_bytes,
+        key_bytes=told.key_bytes,
         watermark=micros(told.watermark) if told.HasField("watermark") else None,
         horizons=tuple(micros(t) for t in told.horizons),
         cells=found,

@@ -6,11 +6,17 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 SECOND = 1_000_000
+EARLIEST, LATEST = -62_135_596_800 * SECOND, 253_402_300_800 * SECOND - 1
 
 
 def timestamp(micros: int) -> Timestamp:
     seconds, rest = divmod(int(micros), SECOND)
     return Timestamp(seconds=seconds, nanos=rest * 1000)
+
+
+def shown(micros: int) -> Timestamp:
+    """The nearest instant that the type is defined for, from year 1 to 9999: for libraries that check."""
+    return timestamp(min(max(micros, EARLIEST), LATEST))
 
 
 def micros(time: Timestamp) -> int:

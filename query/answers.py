@@ -21,7 +21,8 @@ class Progress:
 
     rows: rows of the answer so far.
     total: rows of the whole answer, with bounds; for aggregates, the tuples (or pairs) that go into them.
-    coverage: the fraction of `total` that the answer so far is based on, with bounds.
+    coverage: the fraction of `total` that the answer so far is based on, with bounds. Of a join either may be unknown
+        (`coverage.known`): its bounds hold but are more than a factor of 2 apart, and its value is NaN.
     complete: nothing is missing, so the rows are exact; a LIMIT that was reached counts as complete.
     cut: why the answer ended early: "budget", "limit", "cancelled", "error" (the error target was reached), "deadline"
         (of the service call was near), or None.

@@ -6,18 +6,18 @@ from typing import Any
 
 from sqlglot import exp
 
-from promising.errors import BadClause, NoSummary, StatementError, TypeMismatch, Unsupported
+from promising.errors import BadClause, NoSuchName, NoSummary, StatementError, TypeMismatch, Unsupported
 from promising.index.schema import KEY_TYPES
 from promising.index.summary_index import SummaryIndex, best_summary
 from promising.query.aggregate.aggregates import Aggregate, check
-from promising.query.bound import RESULT, Bound, Constants, JoinKey, Order, Source, Target
+from promising.query.bound import RESULT, Bound, Constants, JoinKey, LimitBy, Order, Source, Target
 from promising.query.budgets import LONGEST_BUDGET
 from promising.query.catalog import Catalog
 from promising.query.preference import BoundPreference, Direction, EstimatedCount
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
 from promising.query.scalar.positions import offset_of
-from promising.query.scalar.scope import Input, Scope, StreamScope
+from promising.query.scalar.scope import Input, Scope, StreamScope, suggest
 from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 from promising.query.sql import generate, nodes
 
@@ -230,6 +230,7 @@ class Binder:
             bound.having = compile_predicate(having.this, scope)
         for term in order.expressions if order is not None else []:
             bound.order.append(self._ordered(term, bound, scope, compiled))
+        bound.limit_by = self._limit_by(scope, compiled)
 
     def _untyped(self, made: Compiled) -> Compiled:
         return typed_null(made)
@@ -298,6 +299,23 @@ class Binder:
             made = compile_expression(value, scope)
         return Order(made, bool(term.args.get("desc")), bool(term.args.get("nulls_first")))
 
+    def _limit_by(self, scope: Scope, named: dict[str, Compiled]) -> LimitBy | None:
+        node = self.node.args.get("limit_by")
+        if node is None:
+            return None
+        most = _whole(node.this)
+        if most is None or most < 1:
+            raise self.error(BadClause, "LIMIT n BY takes a whole number from 1 on, as in LIMIT 2 BY column", node)
+        columns = []
+        for term in node.expressions:
+            made = None if term.table else named.get(term.name.lower())
+            try:
+                columns.append(compile_expression(term, scope) if made is None else made)
+            except NoSuchName as problem:
+                hint = suggest(term.name, named) if not term.table and "did you mean" not in problem.problem else ""
+                raise self.error(NoSuchName, f"LIMIT n BY: {problem.problem}{hint}", term) from None
+        return LimitBy(min(most, 1 << 62), tuple(columns), tuple(node.expressions))
+
     def _refuse_aggregates(self, node: exp.Expression, where: str) -> None:
         for found in _aggregates(node):
             raise self.error(BadClause, f"an aggregate cannot stand in {where}", found)
@@ -333,10 +351,9 @@ class Binder:
         args = self.node.args
         limit = args.get("limit")
         if limit is not None:
-            given = limit.expression
-            if not isinstance(given, exp.Literal) or given.is_string or not given.this.isdigit():
+            bound.limit = _whole(limit.expression)
+            if bound.limit is None:
                 raise self.error(BadClause, "LIMIT takes a whole number, not negative", limit)
-            bound.limit = int(given.this)
         bound.window = self._window()
         bound.budget = self._span("budget", "BUDGET")
         if bound.budget is not None and bound.budget < 0:
@@ -568,6 +585,12 @@ def _number(node: exp.Expression | None) -> float | None:
         return sign * float(node.this)
     except ValueError:
         return None
+
+
+def _whole(node: exp.Expression) -> int | None:
+    if not isinstance(node, exp.Literal) or node.is_string or not node.this.isdigit():
+        return None
+    return int(node.this)
 
 
 def _constant(node: exp.Expression, kind: str) -> int | str | None:

@@ -47,6 +47,15 @@ class Order:
 
 
 @dataclass(frozen=True)
+class LimitBy:
+    """At most `most` rows, 1 or more, of each combination of values of `columns`; `terms` is their source."""
+
+    most: int
+    columns: tuple[Compiled, ...]
+    terms: tuple[exp.Expression, ...]
+
+
+@dataclass(frozen=True)
 class Target:
     """Stop when every aggregate has at most this relative error, with this confidence."""
 
@@ -81,6 +90,7 @@ class Bound:
     """For each output, the number of its aggregate; None for any other expression."""
     having: Compiled | None = None
     order: list[Order] = field(default_factory=list)
+    limit_by: LimitBy | None = None
     limit: int | None = None
     preference: BoundPreference | None = None
     window: int | None = None

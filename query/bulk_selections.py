@@ -49,7 +49,7 @@ def shared(bounds: Sequence[Bound]) -> Iterator[tuple[int, pa.Table]]:
 def _range(bound: Bound, scope: Scope) -> Range | None:
     """The range of a plain selection, on the column with the most range conditions."""
     special = bound.grouped or bound.order or bound.preference is not None or bound.budget is not None
-    if bound.join is not None or special:
+    if bound.join is not None or special or bound.limit_by is not None:
         return None
     found: dict[Input, Range] = {}
     for number, condition in enumerate(bound.conditions):

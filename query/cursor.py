@@ -1,5 +1,6 @@
 """Runs a plan in slices within a CPU budget, emits frames, and can be suspended and resumed."""
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -12,6 +13,8 @@ from promising.query import cardinality
 from promising.query.aggregate.estimators import Estimated
 from promising.query.answers import Cut, Frame, Progress
 from promising.query.bound import Bound
+from promising.query.join_cardinality import JoinCardinality
+from promising.query.operators.guided import Guided
 from promising.query.operators.operator import Guess
 from promising.query.planner import Plan, plan
 from promising.query.result_sinks import Aggregated, Plain, Shown
@@ -29,6 +32,7 @@ CLOSING = 500  # rough nanoseconds per group and aggregate in the last frame
 SORTING = 120  # and per value that an aggregate retains
 HOLDING = ("median", "quantile", "count_distinct")
 FEWEST = 30  # sampled rows of a group before its error estimate is trusted
+KNOWN = 2.0  # upper / lower up to which the size of a join is reported as a number
 SAMPLED = 16  # sampling ends when one in this many candidates is drawn
 
 
@@ -142,7 +146,9 @@ class Cursor:
 
     def _foretell(self, found: Estimated) -> None:
         """Before any tuple is read: the count that the summaries predict."""
-        value, lower, upper = (round(x) for x in cardinality.answer_rows(self.bound, self.sizes))
+        joined = self.plan.joined
+        expected = cardinality.answer_rows(self.bound, self.sizes) if joined is None else joined.rows()
+        value, lower, upper = (round(x) for x in expected)
         for number, aggregate in enumerate(self.bound.aggregates):
             if aggregate.function == "count" and aggregate.kind is None:
                 for bounds, told in ((found.value, value), (found.lower, lower), (found.upper, upper)):
@@ -253,9 +259,10 @@ class Cursor:
 
     @property
     def sizes(self) -> Guess:
-        """Total candidates, estimated from the summaries."""
+        """Total candidates, estimated."""
         if self._sizes is None:
-            self._sizes = cardinality.candidates(self.bound, self.plan.snapshots)
+            joined = self.plan.joined
+            self._sizes = cardinality.candidates(self.bound, self.plan.snapshots) if joined is None else joined.pairs()
         return self._sizes
 
     def progress(self, cut: Cut | None = None, token: str | None = None) -> Progress:
@@ -268,6 +275,8 @@ class Cursor:
             coverage = _share(seen, whole) if not complete else Guess(1.0, 1.0, 1.0)
         else:
             coverage = Guess(1.0, 1.0, 1.0) if complete else _share(float(result.count), total)
+        if self.plan.joined is not None and not complete:
+            total, coverage = _if_known(total), coverage if coverage.upper == 0 else _if_known(coverage)
         ran = [operator] if sampler is None else [operator, sampler]
         return Progress(
             rows=result.count,
@@ -308,9 +317,12 @@ class Cursor:
             lower = max(rate - reach, 0.0) * whole.lower
             return Guess(whole.value * share, lower, min(rate + reach, 1.0) * whole.upper)
         if complete and not self._limited:
-            return Guess(matched, matched, matched)
+            rows = matched if bound.limit_by is None or bound.grouped else float(self.plan.result.count)
+            return Guess(rows, rows, rows)
         left = worker.remaining()
-        if left is None:
+        if self.plan.joined is not None:
+            value, lower, upper = self._joined(self.plan.joined, left)
+        elif left is None:
             value, lower, upper = cardinality.answer_rows(bound, self.sizes)
             lower = max(lower, matched)
         else:
@@ -318,11 +330,33 @@ class Cursor:
             value = matched + left.value * min(rate, 1.0)
             lower = matched + (0.0 if bound.predicates else left.lower)
             upper = matched + left.upper
-            if bound.join is not None and left.upper > left.value:
-                upper = max(min(upper, self.sizes.upper), value, matched)
+        if bound.limit_by is not None and not bound.grouped:  # how many rows a value has is not known beforehand
+            rows = float(self.plan.result.count)
+            rate = rows / worker.done if worker.done else 1.0
+            value, lower = rows + (upper if left is None else left.value) * min(rate, 1.0), rows
+            if left is not None and isinstance(worker, Guided) and worker.limit is not None:
+                upper = min(upper, rows + bound.limit_by.most * (worker.entries - worker.rank + 1.0))
+                value = upper if worker.limit.every else min(value, upper)
         if bound.limit is not None and not bound.grouped:
             value, lower, upper = (min(x, float(bound.limit)) for x in (value, lower, upper))
         return Guess(max(value, lower), lower, max(upper, lower, value))
+
+    def _joined(self, joined: JoinCardinality, left: Guess | None) -> Guess:
+        """Total rows of a join: exact once all keys are listed with exact counts and no condition is left to fail."""
+        matched = float(self._matched)
+        most = math.prod(s.tuples.upper for s in self.plan.snapshots) if left is None else matched + left.upper
+        if left is not None and left.lower == left.upper and not joined.conditions:
+            return Guess(most, most, most)
+        value, lower, upper = (min(x, most) for x in joined.rows())
+        if matched > upper:  # one estimate in twenty is refuted like this: then only what is certain remains
+            return Guess(matched, matched, most)
+        return Guess(max(value, matched), max(lower, matched), upper)
+
+
+def _if_known(guess: Guess) -> Guess:
+    """The same, or unknown if the bounds are too far apart for its value to mean anything."""
+    known = guess.upper <= KNOWN * guess.lower
+    return guess if known else guess._replace(value=math.nan)
 
 
 def _share(part: float, whole: Guess) -> Guess:

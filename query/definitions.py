@@ -1,7 +1,7 @@
 """Statements that define and describe: CREATE, ALTER, DROP, SHOW, DESCRIBE."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,12 @@ from promising.errors import (
     StorageUnavailable,
 )
 from promising.index import Options, Stream
+from promising.index.memory import Memory
+from promising.index.time_text import instant, readable
 from promising.query.answers import Done
 from promising.query.catalog import Catalog, ContinuousQuery, SummaryEntry
 from promising.query.error_places import placed
+from promising.query.scalar.casts import read_literal
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import suggest
 from promising.query.scalar.types import kind_of_type
@@ -43,12 +46,19 @@ class Definitions:
     """Executes statements on a catalog; one that fails changes nothing. A store is changed before the catalog."""
 
     def __init__(
-        self, catalog: Catalog, standing: Engine, clock: Callable[[], int], seed: int, store: "Store | None" = None
+        self,
+        catalog: Catalog,
+        standing: Engine,
+        clock: Callable[[], int],
+        seed: int,
+        store: "Store | None" = None,
+        memory: Memory | None = None,
     ) -> None:
         self.catalog = catalog
         self.tables = Tables(catalog, standing, store)
         self.standing = standing
         self.store = store
+        self.memory = memory
         self.clock = clock
         self.seed = seed
 
@@ -66,8 +76,12 @@ class Definitions:
                 return self.tables.change(node, sql)
             if isinstance(node, nodes.AlterQuery):
                 return self._alter_query(node, sql)
+            if isinstance(node, nodes.AlterStream):
+                return self._alter_stream(node, sql)
             if isinstance(node, nodes.Drop):
                 return self._drop(node, sql)
+            if isinstance(node, nodes.Explain):
+                return self._removal(node.this, sql)
             if isinstance(node, nodes.Show):
                 return self._show(node)
             assert isinstance(node, nodes.Describe)
@@ -102,13 +116,16 @@ class Definitions:
         options = _options(node, STREAM_OPTIONS, sql)
         if "max_future_seconds" in options:
             options["max_future"] = round(options.pop("max_future_seconds") * 1_000_000)
-        given = (node.args.get("options") or [lateness or time])[0]
+        given = (node.args.get("options") or [node.args.get("keep") or lateness or time])[0]
         with placed(sql, lateness or time, {BadOptions: given}):
             options["lateness"] = 0 if lateness is None else lateness.micros
+            options["max_jump"] = _jump(node)
+            options["keep"] = _kept(node)
             if self.store is not None:
                 made = self.store.create_stream(name, types, found[0], **options)
             else:
                 made = Stream(name, types, found[0], clock=self.clock, seed=self.seed, **options)
+                made.memory = self.memory
         self.catalog.streams[key] = made
         return Done(f"stream {name} created", True)
 
@@ -137,7 +154,6 @@ class Definitions:
             BadOptions: given,
             CeilingTooLow: given,
         }
-        before = stream.kept
         try:
             with placed(sql, node.args["rate"] if rate < 2 else node.args["depth"], places):
                 stream.create_summary(
@@ -152,9 +168,10 @@ class Definitions:
             made = stream.summaries.get(name)
             if made is not None:  # even if not yet known to be durable
                 self.catalog.summaries[key] = SummaryEntry(stream.name, made)
-        gone = before - stream.kept
-        aged = f"; {gone:,} tuples were older than it keeps, and are gone" if gone else ""
-        return Done(f"summary {name} created on {stream.name} ({found[0]}){aged}", True)
+        assert made is not None
+        sizes = made.state.identity.sizes
+        most = f"{sizes.sketches / 1e6:,.1f} MB of sketches, {sizes.tuple_bytes} bytes a tuple, {sizes.key_bytes} a key"
+        return Done(f"summary {name} created on {stream.name} ({found[0]}): at most {most}", True)
 
     def _create_query(self, node: nodes.CreateContinuousQuery, sql: str) -> Done:
         if (done := self._there(node, "query")) is not None:
@@ -176,9 +193,12 @@ class Definitions:
 
     def stand_again(self) -> None:
         """Restart the queries of a store. One that fails to start raises its error when used."""
-        for query in self.catalog.queries.values():
+        self._start(self.catalog.queries.values())
+
+    def _start(self, queries: Iterable[ContinuousQuery]) -> None:
+        for query in queries:
             try:
-                made = bind_standing(parse(query.statement), query.statement, self.catalog)
+                made = bind_standing(parse(query.statement), query.statement, self.catalog, stored=True)
                 self.standing.create(query.name, made, query.number)
             except PromisingError as problem:
                 self.standing.broken(query.name, query.statement, problem)
@@ -195,8 +215,8 @@ class Definitions:
             standing_budget(span, sql)
         stood = parse(query.statement)
         statement = generate(budgeted(stood, span))
-        before = bind_standing(stood, query.statement, self.catalog)
-        made = bind_standing(parse(statement), statement, self.catalog)
+        before = bind_standing(stood, query.statement, self.catalog, stored=True)
+        made = bind_standing(parse(statement), statement, self.catalog, stored=True)
         number = secrets.token_hex(8)
         try:
             self._stand(query.name, made, number)
@@ -208,6 +228,92 @@ class Definitions:
         self.catalog.queries[name.lower()] = ContinuousQuery(query.name, statement, made.reads, number)
         return Done(f"query {query.name} has {'no budget' if span is None else 'another budget'}", True)
 
+    def _alter_stream(self, node: nodes.AlterStream, sql: str) -> Done:
+        if node.args.get("watermark") is not None:
+            return self._set_watermark(node, sql)
+        if node.args.get("max_jump") is not None:
+            return self._set_max_jump(node, sql)
+        stream, keep = self._keep_of(node, sql)
+        with placed(sql, node.args["keep"]):
+            removed = stream.set_keep(keep)
+        kept = "all tuples" if keep is None else f"tuples for {readable(keep)}"
+        return Done(f"stream {stream.name} keeps {kept}; {_rows(removed)} removed", True)
+
+    def _set_max_jump(self, node: nodes.AlterStream, sql: str) -> Done:
+        stream, jump = self.catalog.stream(node.this, sql), _jump(node)
+        with placed(sql, node.args["max_jump"]):
+            stream.set_max_jump(jump)
+        return Done(f"stream {stream.name} has MAX JUMP {'OFF' if jump is None else readable(jump)}", True)
+
+    def _set_watermark(self, node: nodes.AlterStream, sql: str) -> Done:
+        """Set the watermark of a stream. If that is back, its continuous queries start anew at that time."""
+        stream, wanted = self._watermark_of(node, sql)
+        before, kept = stream.watermark, stream.kept
+        with placed(sql, node.args["watermark"]):
+            stream.set_watermark(wanted)
+        removed = max(kept - stream.kept, 0)
+        if before is not None and wanted < before:
+            self._restart(self.catalog.readers(stream.name))
+        was = "" if before is None else f", was {instant(before)}"
+        return Done(f"stream {stream.name} has its watermark at {instant(wanted)}{was}; {_rows(removed)} removed", True)
+
+    def _watermark_of(self, node: nodes.AlterStream, sql: str) -> tuple[Stream, int]:
+        literal = node.args["watermark"]
+        wanted = read_literal(literal.this, "timestamp")
+        if wanted is None:
+            raise BadClause(
+                f"WATERMARK {literal.this!r} is no instant; write one such as '2024-05-01 12:00:00', in UTC",
+                sql,
+                offset_of(literal),
+            )
+        return self.catalog.stream(node.this, sql), wanted.value
+
+    def _restart(self, names: list[str]) -> None:
+        """Start queries anew, together: none of them may keep a stream at a later time."""
+        with self.standing.lock:
+            for name in names:
+                self.standing.drop(name)
+            self._start(self.catalog.queries[name.lower()] for name in names)
+
+    def _keep_of(self, node: nodes.AlterStream, sql: str) -> tuple[Stream, int | None]:
+        """The stream, and how long it is to keep tuples: at least as long as the windows of continuous queries."""
+        stream, keep = self.catalog.stream(node.this, sql), _kept(node)
+        for query in self.catalog.queries.values():
+            if keep is None or stream.name.lower() not in query.reads:
+                continue
+            windows = [one.args["window"] for one in parse(query.statement).walk() if one.args.get("window")]
+            longest = max((span.micros for span in windows), default=0)
+            if longest > keep:
+                raise BadClause(
+                    f"KEEP {readable(keep)} is shorter than the WINDOW of query {query.name}, {readable(longest)};"
+                    f" keep at least that, or drop the query first",
+                    sql,
+                    offset_of(node.args["keep"]),
+                )
+        return stream, keep
+
+    def _removal(self, node: exp.Expression, sql: str) -> pa.Table:
+        """How many stored rows a DROP or an ALTER STREAM would remove."""
+        rows = 0
+        if isinstance(node, nodes.AlterStream) and node.args.get("watermark") is not None:
+            stream, wanted = self._watermark_of(node, sql)
+            rows = stream.would_age(wanted)
+        elif isinstance(node, nodes.AlterStream) and node.args.get("keep") is not None:
+            stream, keep = self._keep_of(node, sql)
+            with placed(sql, node.args["keep"]):
+                rows = stream.would_remove(keep)
+        elif isinstance(node, nodes.Drop) and self._found(node, sql):
+            rows = self._rows_of(node.args["kind"].lower(), node.this.name)
+        return pa.table({"rows_removed": pa.array([rows], pa.int64())})
+
+    def _rows_of(self, kind: str, name: str) -> int:
+        """The stored rows that go with an object: those of a stream or table."""
+        if kind == "stream" and (stream := self.catalog.streams.get(name.lower())) is not None:
+            return stream.kept
+        if kind == "table" and (table := self.catalog.tables.get(name.lower())) is not None:
+            return len(table)
+        return 0
+
     def _stand(self, name: str, made: Standing, number: str) -> None:
         """Replace the running query of this name."""
         with self.standing.lock:
@@ -216,21 +322,28 @@ class Definitions:
 
     # --- DROP ----------------------------------------------------------------------------------------------------
 
-    def _drop(self, node: nodes.Drop, sql: str) -> Done:
-        kind, name = node.args["kind"].lower(), node.this.name
+    def _found(self, node: nodes.Drop, sql: str) -> bool:
+        """Whether there is what a DROP names; without IF EXISTS, raises if there is not."""
+        kind = node.args["kind"].lower()
         known: dict[str, Any] = {
             "stream": self.catalog.streams,
             "summary": self.catalog.summaries,
             "table": self.catalog.tables,
             "query": self.catalog.queries,
         }[kind]  # type: ignore[assignment]  # by name
+        if node.this.name.lower() in known:
+            return True
+        if node.args.get("exists"):
+            return False
+        names: dict[str, Callable[[Any], str]] = {"summary": lambda s: str(s.index.name)}
+        shown = [names.get(kind, lambda s: str(s.name))(v) for v in known.values()]
+        raise self.catalog.missing(kind, node.this, sql, shown)
+
+    def _drop(self, node: nodes.Drop, sql: str) -> Done:
+        kind, name = node.args["kind"].lower(), node.this.name
         key = name.lower()
-        if key not in known:
-            if node.args.get("exists"):
-                return Done(f"there is no {kind} {name}", False)
-            names: dict[str, Callable[[Any], str]] = {"summary": lambda s: str(s.index.name)}
-            shown = [names.get(kind, lambda s: str(s.name))(v) for v in known.values()]
-            raise self.catalog.missing(kind, node.this, sql, shown)
+        if not self._found(node, sql):
+            return Done(f"there is no {kind} {name}", False)
         users = self.catalog.readers(name)
         below: list[str] = []
         if kind == "stream":
@@ -243,6 +356,7 @@ class Definitions:
                 sql,
                 offset_of(node.this),
             )
+        rows = self._rows_of(kind, name)
         if kind == "query":
             users = [self.catalog.queries[key].name]
         if kind == "summary":
@@ -263,8 +377,8 @@ class Definitions:
         if kind == "stream":
             for table in self.catalog.tables.values():
                 table.cap(self.catalog.streams[key].name, 0)  # the next stream of that name counts from 0
-            del self.catalog.streams[key]
-        return Done(f"{kind} {name} dropped", True)
+            self.catalog.streams.pop(key).leave()
+        return Done(f"{kind} {name} dropped" + (f", {_rows(rows)}" if kind in ("stream", "table") else ""), True)
 
     def _drop_summary(self, key: str) -> None:
         entry = self.catalog.summaries[key]
@@ -286,6 +400,7 @@ class Definitions:
                     "tuples": pa.array([s.kept for s in streams], pa.int64()),
                     "refused": pa.array([sum(s.refused.values()) for s in streams], pa.int64()),
                     "watermark": pa.array([s.watermark for s in streams], pa.timestamp("us")),
+                    "keep": pa.array([s.keep for s in streams], pa.duration("us")),
                     "bytes": pa.array([s.nbytes for s in streams], pa.int64()),
                     "summaries": pa.array([len(s.summaries) for s in streams], pa.int64()),
                 }
@@ -396,6 +511,22 @@ def _options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[
             kind = "whole number" if known[name] is int else "number"
             raise BadClause(f"option {name} takes a {kind}", sql, offset_of(option.this)) from None
     return out
+
+
+def _jump(node: exp.Expression) -> int | None:
+    """The microseconds after MAX JUMP; None: off."""
+    jump = node.args.get("max_jump")
+    return jump.micros if isinstance(jump, nodes.Span) else None
+
+
+def _kept(node: exp.Expression) -> int | None:
+    """The microseconds after KEEP; None: all."""
+    keep = node.args.get("keep")
+    return keep.micros if isinstance(keep, nodes.Span) else None
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row" + ("" if count == 1 else "s")
 
 
 def _whole(node: exp.Expression, what: str, sql: str) -> int:

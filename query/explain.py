@@ -109,7 +109,8 @@ def _regions(shown: EntryPlan) -> tuple[pa.Table, int, int]:
 def _lines(made: Explanation) -> list[str]:
     lines = [("  " * depth) + step for depth, step in enumerate(made.steps)]
     total = made.total
-    lines.append(f"expected rows: {total.value:,.0f}, between {total.lower:,.0f} and {total.upper:,.0f}")
+    value = f"{total.value:,.0f}" if total.known else "unknown"
+    lines.append(f"expected rows: {value}, between {total.lower:,.0f} and {total.upper:,.0f}")
     lines += [f"warning: {w}" for w in made.warnings]
     if made.regions.num_rows:
         lines += ["", "the most promising regions:", *_table(made.regions)]
@@ -124,7 +125,7 @@ def _lines(made: Explanation) -> list[str]:
 def _table(regions: pa.Table) -> list[str]:
     names = ["rank", "stream", "key", "granularity", "zone", "bucket", "estimate", "lower", "upper", "fade", "priority"]
     rows = [names]
-    for row in regions.slice(0, REGIONS).to_pylist():
+    for row in regions.slice(0, REGIONS).select(names).to_pylist():
         rows.append([f"{row[n]:,.6g}" if isinstance(row[n], float) else str(row[n]) for n in names])
     widths = [max(len(r[i]) for r in rows) for i in range(len(names))]
     out = ["  ".join(c.rjust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
@@ -142,11 +143,12 @@ def _analysis(made: Explanation, progress: Progress) -> list[str]:
         "cancelled": "it was cancelled",
         "deadline": "the deadline was near",
     }[progress.cut]
+    share = f"{progress.coverage.value:.1%}" if progress.coverage.known else "unknown"
     out = [
         f"emitted: {progress.rows:,} rows from {progress.read:,} tuples read, in {progress.cpu_seconds * 1e3:,.1f} ms"
         " of CPU time",
         f"visited: granularities {', '.join(map(str, progress.granularities)) or 'none'};"
-        f" coverage {progress.coverage.value:.1%} ({progress.coverage.lower:.1%} to {progress.coverage.upper:.1%})",
+        f" coverage {share} ({progress.coverage.lower:.1%} to {progress.coverage.upper:.1%})",
     ]
     if progress.entries:
         out.append(

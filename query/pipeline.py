@@ -1,6 +1,6 @@
 """Evaluates conditions and expressions on slices of candidates."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ class Pipeline:
     def __init__(self, bound: Bound, snapshots: list[Snapshot]) -> None:
         self.bound = bound
         self.snapshots = snapshots
+        self._sources = dict(enumerate(snapshots))
         self._touched = [0 for _ in snapshots]
         self._reached = [s.reached for s in snapshots]
 
@@ -28,28 +29,12 @@ class Pipeline:
     def passed(self, batch: Batch) -> Batch:
         """Candidates that meet every condition; each is evaluated only on those that met the previous ones."""
         self._touch(batch)
-        for predicate in self.bound.predicates:
-            if not len(batch):
-                break
-            found = predicate.evaluate(self._fetch(predicate.inputs, batch), len(batch))
-            kept = found.cast(pa.bool_()).fill_null(False).to_numpy(zero_copy_only=False)
-            if not kept.all():
-                batch = batch.where(kept)
-        return batch
+        return passing(self.bound.predicates, self._sources, batch)
 
     def compute(self, expressions: Sequence[Compiled | None], batch: Batch) -> list[pa.Array | None]:
         wanted = {i for e in expressions if e is not None for i in e.inputs}
-        columns = self._fetch(wanted, batch)
+        columns = _fetch(wanted, self._sources, batch)
         return [None if e is None else e.evaluate(columns, len(batch)) for e in expressions]
-
-    def _fetch(self, inputs: Iterable[Input], batch: Batch) -> dict[Input, pa.Array]:
-        out: dict[Input, pa.Array] = {}
-        for number, (snapshot, rows) in enumerate(zip(self.snapshots, batch.rows, strict=True)):
-            mine = [i for i in inputs if i.source == number]
-            if mine:
-                with snapshot.holding():
-                    out |= {i: snapshot.column(i.name, rows) for i in mine}
-        return out
 
     def _touch(self, batch: Batch) -> None:
         """Record the granularities read, until all have been seen."""
@@ -57,3 +42,25 @@ class Pipeline:
             if self._touched[number] != self._reached[number] and len(rows):
                 with snapshot.holding():
                     self._touched[number] |= snapshot.touched(rows)
+
+
+def passing(predicates: Iterable[Compiled], sources: Mapping[int, Snapshot], batch: Batch) -> Batch:
+    """Candidates that meet every condition; `sources` has a snapshot for each column of the batch, by its number."""
+    for predicate in predicates:
+        if not len(batch):
+            break
+        found = predicate.evaluate(_fetch(predicate.inputs, sources, batch), len(batch))
+        kept = found.cast(pa.bool_()).fill_null(False).to_numpy(zero_copy_only=False)
+        if not kept.all():
+            batch = batch.where(kept)
+    return batch
+
+
+def _fetch(inputs: Iterable[Input], sources: Mapping[int, Snapshot], batch: Batch) -> dict[Input, pa.Array]:
+    out: dict[Input, pa.Array] = {}
+    for (number, snapshot), rows in zip(sources.items(), batch.rows, strict=True):
+        mine = [i for i in inputs if i.source == number]
+        if mine:
+            with snapshot.holding():
+                out |= {i: snapshot.column(i.name, rows) for i in mine}
+    return out

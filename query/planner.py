@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,13 @@ from promising.index import SummaryIndex
 from promising.index.instants import BEGINNING, END
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
-from promising.query import cardinality
 from promising.query.bound import Bound, JoinKey
+from promising.query.join_cardinality import JoinCardinality
 from promising.query.key_rows import Hasher, Hashes, Keys
 from promising.query.operators.entry_plan import EntryPlan, Side
 from promising.query.operators.guided import Guided
 from promising.query.operators.hash_join import HashJoin
+from promising.query.operators.key_limit import KeyLimit
 from promising.query.operators.operator import Operator, Pace, Sampler
 from promising.query.operators.random_order import Drawing
 from promising.query.operators.stream_scan import RandomScan, Scan
@@ -51,6 +53,7 @@ class Plan:
     result: Plain | Sorted | Aggregated
     pipeline: Pipeline
     steps: list[Step]
+    joined: JoinCardinality | None  # of two streams
     warnings: list[str] = field(default_factory=list)
 
     def words(self) -> list[str]:
@@ -94,11 +97,27 @@ class _Planner:
         else:
             result = Plain(bound, pipeline)
             self._tell("rows" + (f", {bound.limit} at most" if bound.limit is not None else ""))
+        if bound.limit_by is not None:
+            columns = (part for term in bound.limit_by.terms for part in (", ", term))
+            self._tell(f"at most {bound.limit_by.most} of each ", *islice(columns, 1, None))
         if bound.conditions:
             first, *more = bound.conditions
             self._tell("keep where ", first, *(part for c in more for part in (" and ", c)))
+        self.joined = None if bound.join is None else self._joined(bound.join)
         sampler, worker = self._operators()
-        return Plan(bound, self.snapshots, worker, sampler, result, pipeline, self.steps, warnings)
+        if isinstance(result, Plain) and isinstance(worker, Guided):
+            result.by_key = worker.limit = self._key_limit(worker.plan.sides)
+        return Plan(bound, self.snapshots, worker, sampler, result, pipeline, self.steps, self.joined, warnings)
+
+    def _joined(self, key: JoinKey) -> JoinCardinality:
+        hashers = [self._hasher(side, key.attributes[side]) for side in range(2)]
+        return JoinCardinality(self.bound, self.snapshots, hashers, self._restricted(), self.budget, self.seed)
+
+    def _restricted(self) -> Hashes | None:
+        """Hashes of the only keys that can be in the answer."""
+        if self.bound.constants is None:
+            return None
+        return hash_keys(self.bound.constants.values, self.snapshots[0].stream.seed).view(np.int64)
 
     def _tell(self, *step: str | exp.Expression) -> None:
         self.steps.append(step)
@@ -159,8 +178,10 @@ class _Planner:
         keys = found[looked_up]
         probe = 1 - looked_up
         if len(known) == 2 and all(k is not None and k.exact for k in found):
-            pairs = cardinality.candidates(self.bound, self.snapshots).value
-            if pairs > CROWDED * min(sizes):  # then each key's tuples are read once, not once per partner
+            assert self.joined is not None
+            if self.joined.pairs().value > CROWDED * min(
+                sizes
+            ):  # then each key's tuples are read once, not once per partner
                 return self._promising(None)
         if keys is not None:
             summary = key.summaries[looked_up]
@@ -199,7 +220,7 @@ class _Planner:
             sides.append(Side(snapshot, hasher, attribute, summary, keys))
         restrict = None
         if bound.constants is not None and (bound.join is not None or bound.constants.attribute == sides[0].attribute):
-            restrict = hash_keys(bound.constants.values, self.snapshots[0].stream.seed).view(np.int64)
+            restrict = self._restricted()
             self._tell("only keys with ", bound.constants.condition)
         self._say(preference, sides)
         lines = min((s.keys.postings.lines for s in sides if s.keys is not None), default=0)
@@ -215,6 +236,18 @@ class _Planner:
         value_of, extra = self._value_of(preference, sides)
         plan = EntryPlan(sides, preference, restrict=restrict, value_of=value_of, extra=extra)
         return Guided(plan, self.pace, hurry=hurry)
+
+    def _key_limit(self, sides: list[Side]) -> KeyLimit | None:
+        """LIMIT n BY, if it is by the integer key of the entries."""
+        by, join = self.bound.limit_by, self.bound.join
+        found = by.columns[0].column if by is not None and len(by.columns) == 1 else None
+        if by is None or found is None or found.kind != "int" or sides[found.source].attribute != found.name:
+            return None
+        if join is not None and join.values[0].kind != join.values[1].kind:  # then keys are compared as floats
+            return None
+        self._tell("a key ends when it has had its rows")
+        side, every = sides[found.source], not self.bound.predicates
+        return KeyLimit(found.source, side.snapshot, side.hasher, by.most, every=every)
 
     def _say(self, preference: BoundPreference | None, sides: list[Side]) -> None:
         what: Step = ("select",) if self.bound.join is None else ("join on ", self.bound.join.condition)
@@ -344,14 +377,17 @@ def value_hasher(snapshot: Snapshot, value: Compiled, *, as_float: bool) -> Hash
 
 
 def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
-    """Snapshots of all streams at one instant. The window ends at the latest tuple or watermark of any stream."""
+    """Snapshots of all streams at one instant: the window reaches back from the latest time of any of them.
+
+    Tuples ahead of that time belong to every window.
+    """
     streams = {s.stream.name: s.stream for s in bound.sources}
     with ExitStack() as held:
         for name in sorted(streams):
             held.enter_context(streams[name].reading())
-        seen = [t for s in streams.values() for t in (s.latest, s.watermark) if t is not None]
-        end = max(seen) + 1 if seen else END
-        start = BEGINNING if bound.window is None or not seen else end - bound.window
+        now = max((s.time for s in streams.values() if s.time is not None), default=None)
+        end = END if now is None else max(now, *(now if s.latest is None else s.latest for s in streams.values())) + 1
+        start = BEGINNING if bound.window is None or now is None else now + 1 - bound.window
         out = []
         for number, source in enumerate(bound.sources):
             summary = bound.join.summaries[number] if bound.join is not None else None
@@ -362,8 +398,8 @@ def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
                 summary = max(known, key=lambda s: (s.reach, s.name), default=None)
             out.append(Snapshot(source.stream, start, end, summary))
             oldest = source.stream.oldest
-            if bound.window is not None and oldest is not None and oldest > start:
-                covered = (end - oldest) / 1e6
+            if bound.window is not None and now is not None and oldest is not None and oldest > start:
+                covered = (now + 1 - oldest) / 1e6
                 warnings.append(
                     f"WINDOW reaches back {bound.window / 1e6:g} s; {source.stream.name} keeps tuples of the last"
                     f" {covered:g} s, and the answer covers those"

@@ -1,5 +1,6 @@
 """Sinks for rows: passed through, sorted, or aggregated."""
 
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ from promising.errors import Overflow
 from promising.query.aggregate.aggregates import Groups
 from promising.query.aggregate.estimators import Estimated, Sample, estimate
 from promising.query.bound import RESULT, Bound
+from promising.query.limit_by import RowLimit, first_places
+from promising.query.operators.key_limit import KeyLimit
 from promising.query.operators.operator import Batch, Operator, Sampler
 from promising.query.order import sorted_places
 from promising.query.pipeline import Pipeline
@@ -31,7 +34,7 @@ def schema(bound: Bound) -> pa.Schema:
 
 
 class Plain:
-    """Rows in order of arrival, up to the LIMIT."""
+    """Rows in order of arrival, up to the limits."""
 
     def __init__(self, bound: Bound, pipeline: Pipeline) -> None:
         self.bound = bound
@@ -39,10 +42,14 @@ class Plain:
         self.count = 0
         self.schema = schema(bound)
         self._fresh: list[pa.Table] = []
+        self._by = None if bound.limit_by is None else RowLimit(bound.limit_by)
+        self.by_key: KeyLimit | None = None  # instead of `_by`, if entries of the operator are its values
 
     @property
     def nbytes(self) -> int:
-        return sum(t.nbytes for t in self._fresh)
+        by = self._by if self.by_key is None else self.by_key.rows
+        fresh: int = sum(t.nbytes for t in self._fresh)
+        return fresh + (0 if by is None else by.nbytes)
 
     @property
     def full(self) -> bool:
@@ -52,7 +59,13 @@ class Plain:
         """Add candidates; returns how many met the conditions."""
         batch = self.pipeline.passed(batch)
         found = len(batch)
-        if self.bound.limit is not None and found > self.bound.limit - self.count:
+        if found and self.by_key is not None:
+            batch = batch.where(self.by_key.admit(batch.rows))
+        elif found and self._by is not None:
+            assert self.bound.limit_by is not None
+            columns = self.pipeline.compute(self.bound.limit_by.columns, batch)
+            batch = batch.where(self._by.admit(columns, found))
+        if self.bound.limit is not None and len(batch) > self.bound.limit - self.count:
             batch = Batch(tuple(r[: self.bound.limit - self.count] for r in batch.rows))
         if len(batch):
             columns = self.pipeline.compute(self.bound.outputs, batch)
@@ -71,13 +84,18 @@ class Plain:
 
 
 class Sorted:
+    """Rows in the order of ORDER BY. Those beyond the limits are evicted whenever as many again have been added."""
+
     def __init__(self, bound: Bound, pipeline: Pipeline) -> None:
         self.bound = bound
         self.pipeline = pipeline
         self.schema = schema(bound)
         self.full = bound.limit == 0
-        self._kept: list[tuple[list[pa.Array], list[pa.Array]]] = []  # sort keys, outputs
+        by = () if bound.limit_by is None else bound.limit_by.columns
+        self._wanted = [[o.value for o in bound.order], list(by), list(bound.outputs)]
+        self._kept: list[list[list[pa.Array]]] = []  # sort keys, values of LIMIT n BY, outputs
         self._held = 0
+        self._settled = bound.limit or 0  # rows after the last eviction
 
     @property
     def nbytes(self) -> int:
@@ -94,27 +112,27 @@ class Sorted:
     def add(self, batch: Batch) -> int:
         batch = self.pipeline.passed(batch)
         if len(batch):
-            wanted = [o.value for o in self.bound.order] + list(self.bound.outputs)
-            made = self.pipeline.compute(wanted, batch)
-            keys = len(self.bound.order)
-            self._kept.append((made[:keys], made[keys:]))
+            made = iter(self.pipeline.compute([e for part in self._wanted for e in part], batch))
+            self._kept.append([list(islice(made, len(part))) for part in self._wanted])
             self._held += len(batch)
-            if self.bound.limit is not None and self._held > 2 * self.bound.limit + CROWDED:
+            limited = self.bound.limit is not None or self.bound.limit_by is not None
+            if limited and self._held > 2 * self._settled + CROWDED:
                 self._merge()
         return len(batch)
 
     def _merge(self) -> list[pa.Array]:
-        """Sort all rows and evict those beyond the LIMIT."""
+        """Sort all rows and evict those beyond the limits: no row added later can bring one of them back."""
         if not self._kept:
             return [pa.array([], f.type) for f in self.schema]
-        keys, outputs = (
-            [pa.concat_arrays(c) for c in zip(*part, strict=True)] for part in zip(*self._kept, strict=True)
-        )
-        places = pa.array(sorted_places(keys, self.bound.order)[: self.bound.limit])
-        keys, outputs = [k.take(places) for k in keys], [o.take(places) for o in outputs]
-        self._kept = [(keys, outputs)]
-        self._held = len(places)
-        return outputs
+        parts = [[pa.concat_arrays(c) for c in zip(*part, strict=True)] for part in zip(*self._kept, strict=True)]
+        order = sorted_places(parts[0], self.bound.order)
+        if self.bound.limit_by is not None:
+            values = [column.take(pa.array(order)) for column in parts[1]]
+            order = order[first_places(self.bound.limit_by, values, len(order))]
+        places = pa.array(order[: self.bound.limit])
+        self._kept = [[[column.take(places) for column in part] for part in parts]]
+        self._held = self._settled = len(places)
+        return self._kept[0][2]
 
     def take(self) -> Shown:
         return Shown(pa.Table.from_arrays(self._merge(), schema=self.schema))
@@ -191,7 +209,7 @@ class Aggregated:
         )
 
     def shown(self, found: Estimated) -> Shown:
-        """Apply HAVING, ORDER BY, LIMIT and the select list to the aggregates."""
+        """Apply HAVING, ORDER BY, LIMIT n BY, LIMIT and the select list to the aggregates."""
         bound = self.bound
         rows = len(found.value[0]) if found.value else (len(found.keys[0]) if found.keys else 1)
         columns = {
@@ -212,6 +230,11 @@ class Aggregated:
             order = sorted_places(keys, bound.order)
             columns = {i: a.take(pa.array(order)) for i, a in columns.items()}
             places = places[order]
+        if bound.limit_by is not None:
+            values = [c.evaluate(columns, len(places)) for c in bound.limit_by.columns]
+            first = first_places(bound.limit_by, values, len(places))
+            columns = {i: a.take(pa.array(first)) for i, a in columns.items()}
+            places = places[first]
         places = places[: bound.limit]
         columns = {i: a.slice(0, len(places)) for i, a in columns.items()}
         outputs = [o.evaluate(columns, len(places)) for o in bound.outputs]

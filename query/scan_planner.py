@@ -68,6 +68,8 @@ class _Planner:
         expected = cardinality.candidates(bound, snapshots).value
         share, hashes = 1.0, None
         keys = self._keys(snapshots)
+        if self.share < 1:
+            self._refuse_order()
         if keys is None and self.share < 1:
             raise NoSummary(
                 "a share of an answer is told by keys: join on columns that have summaries, or name one in WITH"
@@ -149,13 +151,27 @@ class _Planner:
                 parts.append(part)
         return np.concatenate([np.empty(0, np.int64), *parts])
 
+    def _refuse_order(self) -> None:
+        """A share consists of whole keys: refuse a preference that ranks anything else."""
+        preference = self.preference
+        if preference is None:
+            return
+        if preference.direction == "WEIGHTED":
+            raise Unsupported("WEIGHTED draws at random, and has no first share: use DESC or ASC", self.sql, 0)
+        if preference.side is not None or preference.fade < 1:
+            what = "reads columns" if preference.side is not None else "has a FADE FACTOR"
+            raise Unsupported(
+                f"a share takes whole keys, and a preference that {what} ranks parts of them: rank by"
+                " SUMMARY.Estimate.Count of the key alone",
+                self.sql,
+                0,
+            )
+
     def _priority(self, counts: list[Counts], expected: NDArray[np.float64]) -> NDArray[np.float64]:
         """In which order keys are taken: as the preference says; else the most output first."""
         preference = self.preference
-        if preference is None or preference.side is not None:
+        if preference is None:
             return expected
-        if preference.direction == "WEIGHTED":
-            raise Unsupported("WEIGHTED draws at random, and has no first share: use DESC or ASC", self.sql, 0)
         known: dict[tuple[int, str | None], Counts] = {
             (e.side, e.attribute): counts[e.side] for e in preference.estimates
         }
@@ -184,6 +200,7 @@ def _used(bound: Bound, side: int) -> list[str]:
     joined = () if bound.join is None else bound.join.values
     parts = [*bound.outputs, *bound.predicates, *bound.group_keys, *bound.arguments, *joined]
     parts += [order.value for order in bound.order]
+    parts += () if bound.limit_by is None else bound.limit_by.columns
     names = {i.name for part in parts if part is not None for i in part.inputs if i.source == side}
     return [name for name in bound.sources[side].stream.schema.types if name in names]
 

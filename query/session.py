@@ -14,6 +14,7 @@ from promising.errors import BadPackage, BadQuestion, Unsupported
 from promising.index import Appended, Description, Regions, Story, Stream
 from promising.index.arrivals import fetch
 from promising.index.load_plan import LoadPlan
+from promising.index.memory import Memory
 from promising.index.prepared_load import Attached
 from promising.index.scan_plan import ScanPlan
 from promising.index.schema import Batch
@@ -54,6 +55,7 @@ class Session:
     clock: microseconds since the epoch; used only to detect tuples from the future.
     cpu: CPU time of the calling thread in nanoseconds; measures budgets.
     seed: of the key hash, a secret of the installation; None picks one.
+    memory_bytes: of tuples and postings of all streams, without a store (which has its own); None for no limit.
     written: rewrites the statement of a scan for its reader; None leaves it unchanged.
     """
 
@@ -65,6 +67,7 @@ class Session:
         seed: int | None = None,
         store: "Store | None" = None,
         written: Written | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         pa.array(np.empty(0))  # Arrow imports pandas for its first array: not on the budget of a query
         self._cpu = cpu
@@ -75,8 +78,9 @@ class Session:
             self.catalog.fill(store.streams, store.queries, store.tables)
             seed = store.seed
         seed = secrets.randbits(63) if seed is None else seed
+        memory = None if memory_bytes is None else Memory(memory_bytes)
         self.standing = Engine()  # the running continuous queries
-        self._definitions = Definitions(self.catalog, self.standing, clock, seed, store)
+        self._definitions = Definitions(self.catalog, self.standing, clock, seed, store, memory)
         self._definitions.stand_again()
         self._shelf = Shelf(clock, secrets.token_bytes(32))
 
@@ -101,7 +105,7 @@ class Session:
         began = self._cpu() if began is None else began
         if isinstance(node, exp.Query):
             return self._answer(node, sql, None, None, began).run()
-        if isinstance(node, nodes.Explain):
+        if isinstance(node, nodes.Explain) and not node.removal:
             return _last(self._explain(node, sql, None, None, began))
         return self._definitions.run(node, sql)
 
@@ -243,6 +247,8 @@ class Session:
     def _explain(
         self, node: nodes.Explain, sql: str, budget: Budget, seed: int | None, began: int, most: Budget = None
     ) -> Iterator[Explanation | None]:
+        if node.removal:
+            raise Unsupported("what a statement would remove is a table, which execute returns", sql, 0)
         if isinstance(node.this, nodes.CreateContinuousQuery):
             made = bind_standing(node.this.args["query"], sql, self.catalog)
             return iter([explain_standing(made, self.standing.mode)])

@@ -80,9 +80,9 @@ class Contender:
     """A stream with one summary, and what it has needed so far, in nanoseconds."""
 
     def __init__(self, structure: str, retained: int) -> None:
-        self.stream = Stream("store1", SCHEMA, "ts", clock=lambda: FAR, max_tuples=1 << 20, seed=1)
+        self.stream = Stream("store1", SCHEMA, "ts", keep=4 * retained, clock=lambda: FAR, max_tuples=1 << 20, seed=1)
         self.summary = self.stream.create_summary(
-            "by_item", "item_id", granularity=retained, collapse=(2, 2), structure=structure, options=Options()
+            "by_item", "item_id", granularity=retained // 2, collapse=(2, 2), structure=structure, options=Options()
         )
         self.spent = 0
         self.chosen: list[str] = []
@@ -132,7 +132,7 @@ def play(load: list[Phase], retained: int, seed: int) -> Iterator[tuple[Phase, d
 
 def run(effort: Effort, seeds: list[int]) -> Outcome:
     scale = 6 if effort.quick else 150
-    retained = 8 * SECOND if effort.quick else 40 * SECOND  # of G_1; G_2 is twice as long
+    retained = 8 * SECOND if effort.quick else 40 * SECOND  # a quarter of what is kept
     load = phases(scale)
     list(play(phases(2), 8 * SECOND, seeds[0]))  # compiles, and fills the caches
     took: list[list[dict[str, int]]] = [[] for _ in load]  # by phase and seed

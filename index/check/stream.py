@@ -8,6 +8,7 @@ from promising.index.check.postings import check_postings
 from promising.index.check.zones import ZoneCheck
 from promising.index.ledger import BATCHES, PRODUCERS, Ledger, check_number
 from promising.index.log import TupleLog
+from promising.index.progress import AGREEING
 from promising.index.stream import Stream
 from promising.index.summary import SummaryState
 from promising.index.summary_index import SummaryIndex
@@ -48,11 +49,17 @@ def _clock(stream: Stream, log: TupleLog) -> Iterator[str]:
     for reason, count in stream.refused.items():
         if count < 0:
             yield f"the stream has refused {count:,} tuples as {reason}"
-    watermark, latest, floor = stream.watermark, stream.latest, stream._floor
+    (watermark, counted, time, doubted), latest, floor = stream.progress, stream.latest, stream._floor
     if (latest is None) != (stream.accepted == 0):
         yield f"the latest time is {latest}, with {stream.accepted:,} tuples accepted"
-    if latest is not None and (watermark is None or watermark < latest - stream.lateness):
-        yield f"the watermark is {_at(watermark)}, behind the latest time {_at(latest)} by more than the lateness"
+    if latest is not None and (watermark is None or counted is None or time is None):
+        yield f"the watermark is {_at(watermark)}, with {stream.accepted:,} tuples accepted"
+    if time is not None and (watermark is None or watermark < time - stream.lateness):
+        yield f"the watermark is {_at(watermark)}, behind the stream's time {_at(time)} by more than the lateness"
+    if time is not None and (counted is None or counted < time):
+        yield f"the stream's time {_at(time)} is ahead of the latest time that counts {_at(counted)}"
+    if len(doubted) >= AGREEING or list(doubted) != sorted(set(doubted)):
+        yield f"the times {', '.join(map(_at, doubted))} cannot all be doubted"
     if floor is not None and (watermark is None or floor > watermark):
         yield f"the floor {_at(floor)} is ahead of the watermark {_at(watermark)}"
     summaries = stream.summaries.values()

@@ -91,6 +91,8 @@ class ZoneCheck:
         yield from self._pool()
         for number, block in self.state.fine.blocks.items():
             yield from self._block(number, block)
+        for ahead in self.state.fine.ahead.zones():
+            yield from self._ahead(*ahead)
         yield from check_open(self.state)
         open_block, rows = self.state.fine.open_block, self.state.fine.open_rows
         if len(rows) and open_block is not None:
@@ -177,12 +179,13 @@ class ZoneCheck:
     def _pool(self) -> Iterator[str]:
         fine, pool = self.state.fine, self.state.fine.pool
         groups = [group for block in fine.blocks.values() for group in block.groups]
-        if sorted([*groups, *pool._free]) != list(range(self.sizes.groups)):
+        if sorted([*groups, *pool._free]) != list(range(pool.groups)):
             yield ", G_1: the groups of zones in use and those free are not all there are, each once"
         zones = [zone for block in fine.blocks.values() for zone in block.zones]
         if fine._zones != len(zones):
             yield f", G_1: it counts {fine._zones:,} sealed zones, its blocks have {len(zones):,}"
         late = [block.late for block in fine.blocks.values() if block.aside]
+        late += [fine.ahead.number] * bool(len(fine.ahead))
         numbers = [*(zone.number for zone in zones), *late, fine.number]
         if len(set(numbers)) != len(numbers) or max(numbers) > fine._issued or min(numbers) < 1:
             yield ", G_1: two zones have one number, or one has a number that was never given out"
@@ -197,6 +200,8 @@ class ZoneCheck:
         where = f", G_1, block {number}"
         if (whole.number, whole.start) != (number, number * length):
             yield f"{where}: it calls itself block {whole.number} from {whole.start} on"
+        if number * length >= fine.limit:
+            yield f"{where}: it is ahead of the watermark by more than the lateness"
         if self.state.horizons and number * length < self.state.horizons[0]:
             yield f"{where}: it should have left G_1 at this watermark"
         if len(block.groups) != -(-len(block.zones) // GROUP):
@@ -270,11 +275,23 @@ class ZoneCheck:
         if len(rows) != block.aside or block.aside >= self.sizes.maxlength or block is self.state.fine.open_block:
             yield f"{where}: {block.aside:,} tuples are aside, which cannot be"
             return
+        times = block.aside_times[: block.aside]
+        yield from self._loose(where, hashes, rows, times, start, self._length(1))
+
+    def _ahead(self, hashes: NDArray[np.int64], rows: Rows, times: NDArray[np.int64]) -> Iterator[str]:
+        fine = self.state.fine
+        yield from self._loose(
+            f", G_1, zone {fine.ahead.number} (ahead)", hashes, rows, times, fine.limit, END - fine.limit
+        )
+
+    def _loose(
+        self, where: str, hashes: NDArray[np.int64], rows: Rows, times: NDArray[np.int64], start: int, length: int
+    ) -> Iterator[str]:
         try:
-            yield from self._members(where, Tuples(rows), Rebuilt(self.sizes), start, self._length(1))
+            yield from self._members(where, Tuples(rows), Rebuilt(self.sizes), start, length)
             there = (rows >= 0) & (rows < len(self.marks))
             wrong = int((hashes[there] != self._hashes(rows[there])).sum())
-            misdated = int((block.aside_times[: block.aside][there] != self.state.log.when(rows[there])).sum())
+            misdated = int((times[there] != self.state.log.when(rows[there])).sum())
         except DataDamaged as problem:
             yield self._lost(where, problem)
             return

@@ -40,7 +40,11 @@ class Cooling:
     def due(self, stream: Stream) -> bool:
         """Whether there is too much in memory, and some of it can be evicted."""
         with stream.reading() as log:
-            return log.warm - self._hot >= 2 * self._run and bool(self._chunks(stream, log))
+            return log.warm - self._kept(stream) >= 2 * self._run and bool(self._chunks(stream, log))
+
+    def _kept(self, stream: Stream) -> int:
+        """Tuples that stay in memory."""
+        return 0 if stream.memory is not None and stream.memory.pressed else self._hot
 
     def runs(self, stream: Stream, number: Callable[[], int]) -> Iterator[tuple[int, Entry]]:
         """Write and yield runs, with manifest entries, until no more can be evicted. number: of the next run."""
@@ -59,7 +63,8 @@ class Cooling:
             chunks = self._chunks(stream, log)
             if not chunks:
                 return None
-            if log.warm > self._hot + max(self._hot, BEHIND * self._run):
+            kept = self._kept(stream)
+            if log.warm > kept + max(kept, BEHIND * self._run):
                 self.abreast.clear()
             else:
                 self.abreast.set()
@@ -69,7 +74,9 @@ class Cooling:
         entry = self._cold.write(run, stream.schema.types, columns, zones, buckets, key)
         self._cold.open(run, entry)
         with stream.reading() as log:
-            return run, entry, log.cool(run, chunks)
+            cooled = log.cool(run, chunks)
+            stream.weigh()
+            return run, entry, cooled
 
     def _chunks(self, stream: Stream, log: TupleLog) -> list[Chunk]:
         """The next chunks to evict: a whole run, or as many as there are if one is overdue."""
@@ -80,8 +87,9 @@ class Cooling:
             for s in states
             if isinstance(s, SummaryState) or s.identity.auto  # which may have a G_1 again
         ]
-        found = log.coolable(min(left, default=END), self._hot, most)  # they have left G_1
-        overdue = log.warm >= self._hot + 2 * most * log.chunk
+        kept = self._kept(stream)
+        found = log.coolable(min(left, default=END), kept, most)  # they have left G_1
+        overdue = log.warm >= kept + 2 * most * log.chunk
         return found if len(found) == most or overdue else []
 
 

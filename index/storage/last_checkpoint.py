@@ -68,6 +68,8 @@ def _without(found: Restored, entry: Entry, log_is_whole: bool) -> None:
         found.damages.append(
             f"{none}: what it had up to record {entry['lsn']} of its log is lost, but for what is still in the log"
         )
+        if "keep" in entry:
+            found.stream.set_keep(entry["keep"])
         for made in entry["summaries"]:
             found.stream.remake(made)
     elif entry.get("loads"):  # the log has everything but loads
@@ -81,7 +83,9 @@ def _as_new(stream: Stream) -> Stream:
         stream.schema.types,
         stream.schema.time,
         lateness=stream.lateness,
+        keep=stream.keep,
         max_future=stream.max_future,
+        max_jump=stream.max_jump,
         clock=stream.clock,
         max_tuples=stream.max_tuples,
         max_string_bytes=stream.max_string_bytes,

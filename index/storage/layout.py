@@ -14,7 +14,7 @@ from promising.index.storage.image import read_image
 from promising.index.storage.manifest import Manifest
 from promising.index.storage.replay import Damage
 from promising.index.storage.segments import HEADER, Segment, first_of, name_of
-from promising.index.storage.store import MANIFEST, SETTINGS
+from promising.index.storage.store import MANIFEST, settings_of
 from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.stream_store import StreamStore
 from promising.index.storage.wal import Wal
@@ -198,7 +198,7 @@ def recovered(
 ) -> StreamStore:
     """A stream, recovered as at a start."""
     known = manifest.get("store", "store") or {}
-    given = {name: files.stream[name] for name in SETTINGS}
+    given = settings_of(files.stream)
     stream = Stream(files.name, dict(files.stream["types"]), files.stream["time"], seed=known["seed"], **given)
     kept = StreamStore(disk, manifest, root, files.id, stream, cold, options)
     kept.recover()

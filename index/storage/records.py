@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from promising.errors import DataDamaged
+from promising.index.progress import Progress
 from promising.index.regions import Appended
 from promising.index.schema import Column
 from promising.index.storage.checksums import Bytes
@@ -25,7 +26,8 @@ ADVANCE = 2
 CREATE_SUMMARY = 3
 DROP_SUMMARY = 4
 BEGIN = 5  # the first of a stream, so that a missing log is detected
-KINDS = (APPEND, ADVANCE, CREATE_SUMMARY, DROP_SUMMARY, BEGIN)
+ALTER = 6  # settings that change
+KINDS = (APPEND, ADVANCE, CREATE_SUMMARY, DROP_SUMMARY, BEGIN, ALTER)
 
 DTYPES: dict[str, np.dtype[Any]] = {"int64": np.dtype("<i8"), "float64": np.dtype("<f8"), "uint8": np.dtype("u1")}
 TEXT = "text"
@@ -33,13 +35,17 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Batch(NamedTuple):
-    """A batch as it was added to a stream. Arrays may be read-only views of the record."""
+    """A batch as it was added to a stream. Arrays may be read-only views of the record.
+
+    progress: of the stream after it; None in records that do not have it.
+    """
 
     columns: dict[str, Column]
     tuples: int
     added: Appended
     producer: str | None
     sequence: int | None
+    progress: Progress | None = None
 
 
 def pack_json(content: dict[str, Any]) -> list[Bytes]:
@@ -63,7 +69,12 @@ def unpack_json(payload: Bytes) -> dict[str, Any]:
 
 
 def pack_append(
-    columns: dict[str, Column], tuples: int, added: Appended, producer: str | None, sequence: int | None
+    columns: dict[str, Column],
+    tuples: int,
+    added: Appended,
+    producer: str | None,
+    sequence: int | None,
+    progress: Progress | None = None,
 ) -> list[Bytes]:
     """A batch as parts of one record; contiguous arrays are not copied."""
     arrays: list[Bytes] = []
@@ -89,6 +100,7 @@ def pack_append(
             "columns": heads,
             "duplicate": added.duplicate,
             "producer": producer,
+            **({} if progress is None else {"progress": list(progress)}),
             "refused": added.refused,
             "sequence": sequence,
             "tuples": tuples,
@@ -117,7 +129,9 @@ def unpack_append(payload: Bytes) -> Batch:
     if sequence is not None and (not isinstance(sequence, int) or isinstance(sequence, bool)):
         raise DataDamaged("a batch in the log has no number where it should")
     columns = _Arrays(view, start + length + -length % 8, tuples).columns(head.get("columns"))
-    return Batch(columns, tuples, Appended(_count(head, "accepted"), refused, duplicate), producer, sequence)
+    known = head.get("progress")
+    progress = None if known is None else Progress.of(known)
+    return Batch(columns, tuples, Appended(_count(head, "accepted"), refused, duplicate), producer, sequence, progress)
 
 
 def _add(arrays: list[Bytes], array: NDArray[Any]) -> None:

@@ -24,6 +24,7 @@ from promising.errors import (
     StoreInUse,
     UnknownName,
 )
+from promising.index.memory import Memory
 from promising.index.prepared_load import Attached
 from promising.index.storage.cold import Cold
 from promising.index.storage.cold_cache import Cache
@@ -41,8 +42,18 @@ TICK = 0.25  # seconds between two checks of what is due
 SYNCERS = 2  # threads that sync logs ahead
 SYNC = 1.0  # seconds after which a relaxed log is synced
 SETTINGS = ("lateness", "max_future", "max_tuples", "max_string_bytes")
+ONCE_DEFAULTS = {"max_tuples": 1 << 22, "max_string_bytes": 1 << 30}  # stored by versions whose streams did not grow
+LATER = ("keep", "max_jump")  # settings that older stores do not have
 
 logger = logging.getLogger("promising.storage")
+
+
+def settings_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a stream, from its entry in the manifest."""
+    found = {name: entry[name] for name in (*SETTINGS, *LATER) if name in SETTINGS or name in entry}
+    if not entry.get("grows"):  # a former default was a limit that nobody had set
+        found |= {name: None for name, value in ONCE_DEFAULTS.items() if found[name] == value}
+    return found
 
 
 class Store:
@@ -58,6 +69,7 @@ class Store:
         self._clock = clock
         self._options = StoreOptions()
         self._cache = Cache(0)
+        self._memory: Memory | None = None
         self._leaving: deque[StreamStore] = deque()  # dropped, with files to delete
         self._past: Counter[str] = Counter()  # of dropped streams
         self._kept: dict[str, StreamStore] = {}
@@ -110,6 +122,7 @@ class Store:
 
     def _start(self, seed: int | None, options: StoreOptions) -> None:
         self._options, self._cache = options, Cache(options.cache_bytes)
+        self._memory = None if options.memory_bytes is None else Memory(options.memory_bytes)
         if options.sync == "always" and options.sync_ahead:
             self._syncers = ThreadPoolExecutor(SYNCERS, "promising-sync")
         known = self._manifest.get("store", "store")
@@ -135,6 +148,8 @@ class Store:
             stream = Stream(entry["name"], dict(entry["types"]), entry["time"], **self._given(entry))
             kept = self._kept[entry["name"]] = self._keep(name, stream)
             kept.recover()
+            kept.stream.memory = self._memory
+            kept.stream.weigh()
             self.report += kept.report
         for name, entry in self._manifest.all("table").items():
             table = self._tables[entry["name"]] = TableStore(
@@ -160,7 +175,7 @@ class Store:
         thread.start()
 
     def _given(self, entry: dict[str, Any]) -> dict[str, Any]:
-        return {**{name: entry[name] for name in SETTINGS}, "clock": self._clock, "seed": self.seed}
+        return {**settings_of(entry), "clock": self._clock, "seed": self.seed}
 
     def _keep(self, name: str, stream: Stream) -> StreamStore:
         options = self._options
@@ -220,13 +235,14 @@ class Store:
         """Losses, by stream; only of damaged ones."""
         return {name: list(stream.damages) for name, stream in self.streams.items() if stream.damages}
 
-    def create_stream(self, name: str, types: dict[str, str], time: str, **settings: int) -> Stream:
+    def create_stream(self, name: str, types: dict[str, str], time: str, **settings: Any) -> Stream:
         """Create a stream. `settings` are those of `Stream`."""
         with self._guard:
             self._check_open()
             if name in self._kept:
                 raise DuplicateName(f"there is a stream {name!r} already")
             stream = Stream(name, types, time, clock=self._clock, seed=self.seed, **settings)
+            stream.memory = self._memory
             entry = {
                 "name": name,
                 "types": [[column, kind] for column, kind in types.items()],
@@ -235,6 +251,9 @@ class Store:
                 "max_future": stream.max_future,
                 "max_tuples": stream.max_tuples,
                 "max_string_bytes": stream.max_string_bytes,
+                "max_jump": stream.max_jump,
+                "keep": stream.keep,
+                "grows": True,
             }
             made = _unused(self._manifest, "stream")
             kept = self._keep(made, stream)

@@ -18,6 +18,8 @@ class StoreOptions:
     hot_tuples: per stream, in memory; older ones that have left `G_1` become cold.
     run_tuples: per cold file.
     cache_bytes: of decoded cold tuples.
+    memory_bytes: of tuples and postings in memory, all streams together; None for no limit. From three quarters on
+        tuples that have left `G_1` become cold, however few a stream has.
     cold: location of cold files, any URL that fsspec knows; None for the store's own directory.
     """
 
@@ -28,13 +30,16 @@ class StoreOptions:
     hot_tuples: int = 1 << 22
     run_tuples: int = 1 << 18
     cache_bytes: int = 256 << 20
+    memory_bytes: int | None = None
     cold: str | None = None
 
     def __post_init__(self) -> None:
         if self.sync not in ("always", "relaxed"):
             raise BadOptions(f"sync is always or relaxed, not {self.sync!r}")
-        for name in ("segment_bytes", "checkpoint_bytes", "hot_tuples", "run_tuples", "cache_bytes"):
+        for name in ("segment_bytes", "checkpoint_bytes", "hot_tuples", "run_tuples", "cache_bytes", "memory_bytes"):
             value = getattr(self, name)
+            if name == "memory_bytes" and value is None:
+                continue
             if not isinstance(value, int) or value < 0:
                 raise BadOptions(f"{name} must be a whole number, not negative, got {value!r}")
         if self.cold is not None and "://" not in self.cold:

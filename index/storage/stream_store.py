@@ -251,6 +251,7 @@ class StreamStore:
             "at": round(time.time(), 3),
             "runs": runs,
             "summaries": definitions,
+            "keep": image["keep"],
             "loads": loads or any(known.get("loads") for known in named.values()),
         }
         needed = {run for known in (entry, *kept.values()) for run in known["runs"]}

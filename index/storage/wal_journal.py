@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from promising.errors import StorageError, StorageUnavailable
+from promising.index.progress import Progress
 from promising.index.regions import Appended
 from promising.index.schema import Column
 from promising.index.storage import records
@@ -29,22 +30,32 @@ class WalJournal:
         self._asked = False
 
     def appended(
-        self, columns: dict[str, Column], tuples: int, added: Appended, producer: str | None, sequence: int | None
+        self,
+        columns: dict[str, Column],
+        tuples: int,
+        added: Appended,
+        producer: str | None,
+        sequence: int | None,
+        progress: Progress,
     ) -> None:
-        self._wal.append(records.APPEND, records.pack_append(columns, tuples, added, producer, sequence))
+        self._wal.append(records.APPEND, records.pack_append(columns, tuples, added, producer, sequence, progress))
         if self._syncers is not None and tuples >= AHEAD and not self._asked:
             self._asked = True
             with suppress(RuntimeError):  # the store is closing: waiters sync themselves
                 self._syncers.submit(self._sync)
 
-    def advanced(self, watermark: int) -> None:
-        self._wal.append(records.ADVANCE, records.pack_json({"watermark": watermark}))
+    def advanced(self, progress: Progress) -> None:
+        told = {"watermark": progress.watermark, "progress": list(progress)}
+        self._wal.append(records.ADVANCE, records.pack_json(told))
 
     def created(self, definition: dict[str, Any]) -> None:
         self._wal.append(records.CREATE_SUMMARY, records.pack_json(definition))
 
     def dropped(self, summary: str) -> None:
         self._wal.append(records.DROP_SUMMARY, records.pack_json({"name": summary}))
+
+    def altered(self, settings: dict[str, Any]) -> None:
+        self._wal.append(records.ALTER, records.pack_json(settings))
 
     def wait(self) -> None:
         self._wal.wait(self._wal.last)
@@ -65,7 +76,7 @@ class Gone:
     def _refuse(self, *_: object) -> None:
         raise StorageUnavailable(f"stream {self._stream!r} has been dropped")
 
-    appended = advanced = created = dropped = _refuse
+    appended = advanced = created = dropped = altered = _refuse
 
     def wait(self) -> None:
         """Nothing was logged."""
@@ -75,13 +86,16 @@ def make_again(stream: Stream, record: Record) -> None:
     """Replay one change, on a stream that has no journal yet."""
     if record.kind == records.APPEND:
         batch = records.unpack_append(record.payload)
-        stream.again(batch.columns, batch.added, batch.producer, batch.sequence)
+        stream.again(batch.columns, batch.added, batch.producer, batch.sequence, batch.progress)
         return
     told = records.unpack_json(record.payload)
     if record.kind == records.BEGIN:
         return
     if record.kind == records.ADVANCE:
-        stream.advance(told["watermark"])
+        known = told.get("progress")
+        stream.advance_again(told["watermark"], None if known is None else Progress.of(known))
+    elif record.kind == records.ALTER:
+        stream.alter(told)
     elif record.kind == records.CREATE_SUMMARY:
         if told["name"] not in stream.summaries:
             stream.remake(told)

@@ -1,5 +1,6 @@
 """Progress of an answer as text and as a bar."""
 
+import math
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -31,9 +32,11 @@ def bar(share: float, lower: float, upper: float, width: int = BAR) -> Text:
 def percent(share: float) -> str:
     """A share; only 1 is 100 %, and only 0 is 0 %.
 
-    >>> percent(0.99999), percent(1), percent(0.00001), percent(0), percent(0.423)
-    ('over 99.9 %', '100 %', 'under 0.1 %', '0 %', '42.3 %')
+    >>> percent(0.99999), percent(1), percent(0.00001), percent(0), percent(0.423), percent(math.nan)
+    ('over 99.9 %', '100 %', 'under 0.1 %', '0 %', '42.3 %', 'unknown')
     """
+    if math.isnan(share):
+        return "unknown"
     if share in (0.0, 1.0):
         return f"{share:.0%}".replace("%", " %")
     if not 0.001 <= share <= 0.999:
@@ -44,6 +47,8 @@ def percent(share: float) -> str:
 def covered(progress: "Progress") -> str:
     """Coverage, with its bounds where they differ."""
     value, lower, upper = progress.coverage
+    if not progress.coverage.known:
+        return "unknown"
     if percent(lower) == percent(upper):
         return percent(value)
     return f"{percent(value)} ({percent(lower)} to {percent(upper)})"
@@ -69,7 +74,9 @@ def verdict(progress: "Progress", aggregated: bool) -> str:
         how = f", {CUTS['limit']}" if progress.cut == "limit" else ""
         return f"{rows}{how}, complete; {spent}"
     value, lower, upper = progress.total
-    about = f"{value:,.0f}" if round(lower) == round(upper) else f"about {value:,.0f} ({lower:,.0f} to {upper:,.0f})"
     what = "tuples or pairs that go in" if aggregated else "rows in all"
     why = CUTS.get(progress.cut or "", "not complete")
+    if not progress.total.known:
+        return f"{rows}, {why} after {spent}: coverage unknown, at least {lower:,.0f} {what}"
+    about = f"{value:,.0f}" if round(lower) == round(upper) else f"about {value:,.0f} ({lower:,.0f} to {upper:,.0f})"
     return f"{rows}, {why} after {spent}: covers {covered(progress)} of {about} {what}"

@@ -15,6 +15,7 @@ from promising.cli.console import clean, out
 from promising.cli.context import Output
 from promising.cli.durations import short
 from promising.cli.text_output import print_columns, print_json, rich_columns
+from promising.index.time_text import LEAST_TEXT, iso
 
 ZERO = timedelta(0)
 
@@ -74,10 +75,7 @@ def write_table(output: Output, table: pa.Table) -> None:
 
 def write_lines(rows: pa.Table) -> None:
     """Write rows as JSON, one object per line."""
-    for place, field in enumerate(rows.schema):
-        if pa.types.is_timestamp(field.type):
-            rows = rows.set_column(place, field.name, _iso(rows.column(place)))
-    for row in rows.to_pylist():
+    for row in _with_texts(rows).to_pylist():
         print_json(row)
 
 
@@ -85,7 +83,23 @@ def _iso(column: pa.ChunkedArray) -> pa.Array:
     """Instants as text, in UTC. Neither Python nor Arrow can format all years."""
     micros = column.cast(pa.timestamp("us")).cast(pa.int64())
     text = np.datetime_as_string(pc.fill_null(micros, 0).to_numpy().astype("datetime64[us]"))
-    return pa.array(text.tolist(), pa.string(), mask=micros.is_null().to_numpy())
+    found = [LEAST_TEXT if one == "NaT" else one for one in text.tolist()]
+    return pa.array(found, pa.string(), mask=micros.is_null().to_numpy())
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as Python values; instants as text if Python lacks the year of one."""
+    try:
+        return list(table.to_pylist())
+    except (OverflowError, ValueError):
+        return list(_with_texts(table).to_pylist())
+
+
+def _with_texts(rows: pa.Table) -> pa.Table:
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type):
+            rows = rows.set_column(place, field.name, _iso(rows.column(place)))
+    return rows
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -168,4 +182,4 @@ def time_text(micros: int) -> str:
     >>> time_text(86_400_000_000), time_text(1_500_000)
     ('1970-01-02 00:00:00', '1970-01-01 00:00:01.500000')
     """
-    return str(np.datetime64(micros, "us")).replace("T", " ").removesuffix(".000000")
+    return iso(micros).replace("T", " ").removesuffix(".000000")

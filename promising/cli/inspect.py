@@ -1,7 +1,6 @@
 """`estimate`, `regions`, `describe`, `story`: the contents of summaries."""
 
 from dataclasses import asdict, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,9 +166,12 @@ def _window(start: int | None, end: int | None) -> tuple[int, int] | None:
 
 def _print_regions(table: "pa.Table") -> None:
     """Print regions in at most 90 columns."""
-    from promising.cli.formats import right  # noqa: PLC0415  # as above
+    import pyarrow as pa  # noqa: PLC0415  # as above
 
-    rows = table.to_pylist()
+    from promising.cli.formats import right, time_text  # noqa: PLC0415  # as above
+
+    starts, ends = (table[name].cast(pa.int64()).to_pylist() for name in ("start", "end"))
+    rows = table.drop_columns(["start", "end"]).to_pylist()
     columns = [
         ["key", *(clean(str(row["key"]), "") for row in rows)],
         ["region", *(clean(row["region"], "") for row in rows)],
@@ -177,8 +179,8 @@ def _print_regions(table: "pa.Table") -> None:
         ["estimate", *(f"{row['estimate']:.10g}" for row in rows)],
         ["bounds", *(f"{row['lower']:.10g} to {row['upper']:.10g}" for row in rows)],
         ["tuples", *(str(row["tuples"]) for row in rows)],
-        ["from", *(str(row["start"])[:19] for row in rows)],
-        ["for", *(short((row["end"] - row["start"]) // timedelta(microseconds=1)) for row in rows)],
+        ["from", *(time_text(start // 1_000_000 * 1_000_000) for start in starts)],
+        ["for", *(short(end - start) for start, end in zip(starts, ends, strict=True))],
     ]
     print_columns(columns, [right(table.schema.field("key").type), False, True, True, True, True, False, True])
 
@@ -262,7 +264,8 @@ def _print_summary(told: "Description", buckets: int) -> None:
     cuts = ", ".join(f"{number:,} {reason}" for reason, number in sorted(told.cuts.items(), key=lambda c: -c[1]))
     lines = [
         "",
-        f"structure {clean(told.told, '')}, {size(told.bytes)} of at most {size(told.ceiling)}; spans {spans}",
+        f"structure {clean(told.told, '')}, {size(told.bytes)}; at most {size(told.sketch_bytes)} of sketches,"
+        f" {told.tuple_bytes} bytes a tuple and {told.key_bytes} a key; spans {spans}",
         f"cuts so far: {cuts or 'none'}",
     ]
     newest = max((z for z in told.zones if z.granularity == told.zones[0].granularity), key=lambda z: z.end)

@@ -44,7 +44,7 @@ HELP = r"""Statements end with a semicolon and may have several lines.
   CREATE SUMMARY name ON stream (column) WITH GRANULARITY 60 SECONDS AND COLLAPSE (4, 5);
   SELECT ... FROM stream [, stream] [WHERE ...] [GROUP BY ...] [ORDER BY ...]
     [WITH PREFERENCE DESC | ASC | WEIGHTED SUMMARY.Estimate.Count(column)]
-    [WINDOW 1 HOURS] [BUDGET 100 MILLISECONDS] [WITH ERROR 0.05] [LIMIT n];
+    [WINDOW 1 HOURS] [BUDGET 100 MILLISECONDS] [WITH ERROR 0.05] [LIMIT n BY column] [LIMIT m];
   EXPLAIN [ANALYZE] SELECT ...;
   SHOW STREAMS | SUMMARIES | QUERIES;   DESCRIBE name;   DROP STREAM | SUMMARY | QUERY name;
 

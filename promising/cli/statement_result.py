@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from promising.cli.console import clean
 from promising.cli.context import Output, State
-from promising.cli.formats import write_table
+from promising.cli.formats import python_rows, write_table
 from promising.cli.text_output import print_json, print_text, write_facts
+from promising.index.regions import Guess
 from promising.query.answers import Done, Explanation
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ def explanation_facts(told: Explanation) -> dict[str, Any]:
     """A plan as one object."""
     return {
         "steps": told.steps,
-        "total": told.total._asdict(),
+        "total": _guess(told.total),
         "warnings": list(told.warnings),
-        "regions": told.regions.to_pylist(),
+        "regions": python_rows(told.regions),
         "considered": told.considered,
         "pruned": told.pruned,
         "listed": told.listed,
@@ -62,5 +63,10 @@ def explanation_facts(told: Explanation) -> dict[str, Any]:
 def _progress(told: Explanation) -> dict[str, Any]:
     assert told.progress is not None
     facts = asdict(told.progress)
-    facts.update(total=told.progress.total._asdict(), coverage=told.progress.coverage._asdict())
+    facts.update(total=_guess(told.progress.total), coverage=_guess(told.progress.coverage))
     return facts
+
+
+def _guess(guess: Guess) -> dict[str, float | None]:
+    """A number with bounds; null if it is unknown."""
+    return {"value": guess.value if guess.known else None, "lower": guess.lower, "upper": guess.upper}

@@ -9,6 +9,7 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -127,10 +128,11 @@ def _print_status(
             ["refused", *(f"{s['refused']:,}" for s in streams)],
             ["memory", *(size(s["bytes"]) for s in streams)],
             ["watermark", *("" if s["watermark"] is None else str(s["watermark"])[:19] for s in streams)],
+            ["keep", *("all" if s["keep"] is None else short(s["keep"] // timedelta(microseconds=1)) for s in streams)],
             ["summaries", *(clean(", ".join(s["summaries"]), "") for s in streams)],
         ]
         out().print()
-        print_columns(columns, [False, True, True, True, False, False])
+        print_columns(columns, [False, True, True, True, False, False, False])
         if standing:
             out().print()
             print_columns(*_standing_columns(standing))
@@ -293,7 +295,7 @@ def _facts(sample: StatusSample) -> dict[str, Any]:
                 "streams": list(q.streams),
                 "waiting": q.waiting,
                 "rows": None if q.progress is None else q.progress.rows,
-                "coverage": None if q.progress is None else q.progress.coverage.value,
+                "coverage": None if q.progress is None or not q.progress.coverage.known else q.progress.coverage.value,
                 "cpu_seconds": None if q.progress is None else q.progress.cpu_seconds,
             }
             for q in sample.queries

@@ -37,6 +37,10 @@ def create_stream(
     ],
     time: Annotated[str, typer.Option(metavar="COLUMN", help="Event time column.", show_default=False)],
     lateness: Annotated[int | None, span(micros, "Watermark delay behind the latest event time, such as 5m.")] = None,
+    max_jump: Annotated[
+        int | None, span(micros, "A tuple further ahead of the watermark does not move it alone, such as 1h.")
+    ] = None,
+    keep: Annotated[int | None, span(micros, "How long tuples are kept, such as 30d; without it, for ever.")] = None,
     if_not_exists: IfNotExists = False,
 ) -> None:
     """Create a stream.
@@ -50,11 +54,11 @@ def create_stream(
             raise typer.BadParameter(f"--column {given!r}: write a name and a type, such as 'price DOUBLE'")
         columns.append(f"{name_sql(found[1])} {found[2]}")
     late = f" LATENESS {as_sql(lateness)}" if lateness else ""
+    jump = f" MAX JUMP {as_sql(max_jump)}" if max_jump is not None else ""
+    kept = "" if keep is None else f" KEEP {as_sql(keep)}"
     exists = "IF NOT EXISTS " if if_not_exists else ""
-    _execute(
-        state(ctx),
-        f"CREATE STREAM {exists}{name_sql(name)} ({', '.join(columns)}) TIMESTAMP BY {name_sql(time)}{late}",
-    )
+    given = f"({', '.join(columns)}) TIMESTAMP BY {name_sql(time)}{late}{kept}{jump}"
+    _execute(state(ctx), f"CREATE STREAM {exists}{name_sql(name)} {given}")
 
 
 def create_summary(
@@ -115,4 +119,6 @@ def table_of(session: "RemoteSession", sql: str) -> "pa.Table":
 
 def rows_of(session: "RemoteSession", sql: str) -> list[dict[str, Any]]:
     """The rows of a SHOW or a DESCRIBE."""
-    return list(table_of(session, sql).to_pylist())
+    from promising.cli.formats import python_rows  # noqa: PLC0415  # Arrow: not for `--help`
+
+    return python_rows(table_of(session, sql))

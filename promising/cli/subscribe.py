@@ -115,7 +115,8 @@ def _show_changes(
 
 
 def _facts(delta: "Delta") -> dict[str, Any]:
-    from promising.index.time_text import instant  # noqa: PLC0415  # numpy: not for `--help`
+    from promising.cli.formats import python_rows  # noqa: PLC0415  # numpy: not for `--help`
+    from promising.index.time_text import instant  # noqa: PLC0415  # as above
     from promising.wire_changes import BEGINNING  # noqa: PLC0415  # as above
 
     return {
@@ -123,7 +124,7 @@ def _facts(delta: "Delta") -> dict[str, Any]:
         "reset": delta.reset,
         "inserts": [
             {"id": number, "end": _end(end), "row": row}
-            for number, end, row in zip(delta.ids.tolist(), delta.exp.tolist(), delta.inserts.to_pylist(), strict=True)
+            for number, end, row in zip(delta.ids.tolist(), delta.exp.tolist(), python_rows(delta.inserts), strict=True)
         ],
         "retractions": delta.retractions.tolist(),
         "shed": delta.shed,

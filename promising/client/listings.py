@@ -20,6 +20,7 @@ def list_streams() -> Ask[list[dict[str, Any]]]:
             "tuples": told.tuples,
             "refused": sum(told.refused.values()),
             "watermark": _instant(wire_times.micros(told.watermark)) if told.HasField("watermark") else None,
+            "keep": timedelta(microseconds=wire_times.span_micros(told.keep)) if told.HasField("keep") else None,
             "bytes": told.bytes,
             "summaries": sorted(told.summaries, key=str.lower),
         }

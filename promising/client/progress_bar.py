@@ -15,7 +15,7 @@ class Bar:
 
     def __init__(self, console: Console | None = None) -> None:
         console = Console(stderr=True) if console is None else console
-        columns = (BarColumn(), TextColumn("{task.percentage:>5.1f} %"), TextColumn("{task.description}"))
+        columns = (BarColumn(), TextColumn("{task.description}"))
         # Frames are frequent enough: drawing needs no thread.
         self._display = Display(
             *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
@@ -33,9 +33,11 @@ class Bar:
 
     def show(self, progress: Progress) -> None:
         """Draw the current progress."""
-        least, most = (100 * share for share in progress.coverage[1:])
-        said = f"covered, {least:.1f} to {most:.1f}; {progress.rows:,} rows, {progress.cpu_seconds:.2f} s of CPU time"
-        self._display.update(self._task, completed=progress.coverage.value, description=said)
+        share, least, most = (100 * share for share in progress.coverage)
+        known = progress.coverage.known
+        said = f"{share:5.1f} % covered, {least:.1f} to {most:.1f}" if known else "coverage unknown"
+        said += f"; {progress.rows:,} rows, {progress.cpu_seconds:.2f} s of CPU time"
+        self._display.update(self._task, completed=(share if known else least) / 100, description=said)
         self._display.refresh()
 
 

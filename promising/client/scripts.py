@@ -22,6 +22,13 @@ class Statement:
     whole: str
     start: int = 0
 
+    @property
+    def explained(self) -> str | None:
+        """The statement that counts what this one would remove; None if it removes nothing."""
+        found = _BEGINS.match(self.sql)
+        assert found is not None
+        return f"EXPLAIN {self.sql[found.start(1) :]}" if _first(self.sql) in ("DROP", "ALTER") else None
+
     def placed(self, problem: PromisingError) -> PromisingError:
         """An error of this statement, positioned in the whole text."""
         found = _PLACED.match(str(problem))

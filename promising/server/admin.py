@@ -115,7 +115,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 failure=found.problem or "",
             )
             if found.watermark > wire_changes.BEGINNING and not found.problem:
-                told.watermark.CopyFrom(wire_times.timestamp(found.watermark))
+                told.watermark.CopyFrom(wire_times.shown(found.watermark))
             if found.budget is not None:
                 told.budget.CopyFrom(wire_times.duration(found.budget))
         return response

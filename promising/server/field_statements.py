@@ -35,9 +35,11 @@ def create_stream(request: streams_pb2.CreateStreamRequest) -> str:
     if request.HasField("max_future"):
         options["max_future_seconds"] = _number(wire_times.seconds(request.max_future))
     lateness = f" LATENESS {_span(request.lateness)}" if request.HasField("lateness") else ""
+    jump = f" MAX JUMP {_span(request.max_jump)}" if request.HasField("max_jump") else ""
+    keep = f" KEEP {_span(request.keep)}" if request.HasField("keep") else ""
     return (
         f"CREATE STREAM {_if_not_exists(request.if_not_exists)}{_name(request.name, 'name')} ({', '.join(columns)})"
-        f" TIMESTAMP BY {_name(request.time_column, 'time_column')}{lateness}{_options(options)}"
+        f" TIMESTAMP BY {_name(request.time_column, 'time_column')}{lateness}{keep}{jump}{_options(options)}"
     )
 
 

@@ -46,7 +46,7 @@ class QueryService(Subscriptions):
         access.require(_role(node))
         if isinstance(node, exp.Query):
             raise Unsupported("Execute takes every statement but SELECT, which Query takes", request.sql, 0)
-        if isinstance(node, nodes.Explain):
+        if isinstance(node, nodes.Explain) and not node.removal:
             made = await self._explained(request.sql, node=node)
             return queries_pb2.ExecuteResponse(explanation=wire.explanation_to(made))
         found = await self._work.call(self._session.execute_parsed, node, request.sql)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import resource
 import signal
 import sys
@@ -15,7 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from promising.errors import BadSettings
 from promising.loaders.spark_sql import spark_sql
 from promising.query.session import Session
-from promising.server import logs, memory, reflection, store_lifecycle
+from promising.server import logs, memory, reflection, store_lifecycle, supervisor
 from promising.server.access import AccessInterceptor
 from promising.server.admin import AdminService, Fares, holdings, resident_bytes, stored, subscriptions
 from promising.server.context import ServerContext, Tally
@@ -49,7 +50,11 @@ class Service:
         check_safe(settings)
         self.settings = settings
         seed = None if settings.seed is None else settings.seed.get_secret_value()
-        self.session = Session(seed=seed, written=spark_sql) if session is None else session
+        self.session = (
+            Session(seed=seed, written=spark_sql, memory_bytes=store_lifecycle.memory_bytes(settings))
+            if session is None
+            else session
+        )
         self._keeps = session is None and settings.data is not None
         self.metrics = Metrics()
         limits = settings.limits
@@ -249,6 +254,8 @@ class Service:
 def serve(settings: Settings, ready: Callable[[int], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT, then drain. `ready` is called with the port when calls are accepted."""
     logs.setup(settings.log_level, sys.stderr)
+    # Before calls are accepted, SIGTERM ends the process at once: the first process of a container needs a handler.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     if missing := sum(not kernel.stored for kernel in every_kernel()):
         logs.event("compiling", kernels=missing)
     load_all()  # no call waits for a kernel
@@ -271,10 +278,12 @@ async def _serve(settings: Settings, ready: Callable[[int], None] | None) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
+    supervisor.ready()
     if ready is not None:
         ready(port)
     await ended.wait()
     logs.event("draining", seconds=settings.drain_seconds)
+    supervisor.stopping(settings.drain_seconds)
     await service.stop(settings.drain_seconds)
     logs.event("stopped")
 

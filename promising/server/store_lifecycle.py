@@ -5,6 +5,7 @@ import logging
 import time
 
 from promising.errors import BadOptions, BadSettings, PromisingError
+from promising.index.memory import half_of_machine
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
 from promising.loaders.spark_sql import spark_sql
@@ -34,6 +35,10 @@ async def opened(settings: Settings) -> Session:
         store.close()
         raise
     return Session(store=store, written=spark_sql)
+
+
+def memory_bytes(settings: Settings) -> int:
+    return settings.limits.memory_bytes or half_of_machine()
 
 
 def _tell(settings: Settings, store: Store, began: float) -> None:
@@ -74,6 +79,7 @@ def _open(settings: Settings) -> Store:
         segment_bytes=kept.segment_bytes,
         checkpoint_bytes=kept.checkpoint_bytes,
         hot_tuples=kept.hot_tuples,
+        memory_bytes=memory_bytes(settings),
         cache_bytes=kept.cache_bytes,
         cold=kept.cold,
     )

@@ -195,6 +195,10 @@ def _described(stream: Stream) -> streams_pb2.Stream:
         summaries=sorted(stream.summaries),
         damages=stream.damages,
     )
+    if stream.max_jump is not None:
+        made.max_jump.CopyFrom(wire_times.duration_of(stream.max_jump))
     if stream.watermark is not None:
-        made.watermark.CopyFrom(wire_times.timestamp(stream.watermark))
+        made.watermark.CopyFrom(wire_times.shown(stream.watermark))
+    if stream.keep is not None:
+        made.keep.CopyFrom(wire_times.duration_of(stream.keep))
     return made

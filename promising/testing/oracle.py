@@ -1,11 +1,12 @@
 """A brute-force oracle of a stream with one summary: stores every tuple, and answers every query by a scan.
 
-It shares no code with the index, takes one tuple at a time, and stores no derived state but the watermark: the zone of
-a tuple, and whether it has expired, is computed from its timestamp at each query.
+It shares no code with the index, takes one tuple at a time, and stores no derived state but the watermark and what
+moves it: the zone of a tuple, and whether it has expired, is computed from its timestamp at each query.
 
-Time, with `T_1` the granularity and `(n, m)` the collapse: `T_i = T_1 * n**(i-1)`, `S_i = T_1 + ... + T_i`, and
-`horizon_i = floor((watermark - S_i) / T_i) * T_i`. A timestamp is in the first `G_i` with `ts >= horizon_i`; before
-`horizon_m` it has expired.
+Time, with `T_1` the granularity and `n` the rate of the collapse: `T_i = T_1 * n**(i-1)`, `S_i = T_1 + ... + T_i`, and
+`horizon_i = floor((watermark - S_i) / T_i) * T_i`. A timestamp is in the first `G_i` with `ts >= horizon_i`. With KEEP
+the last granularity is the last `G_m` with zones of at most an eighth of it, and `horizon_m = floor((watermark - KEEP)
+/ T_(m-1)) * T_(m-1)`; a timestamp before that has expired. Without, nothing expires.
 """
 
 import operator
@@ -32,6 +33,7 @@ Window = tuple[int, int]
 
 TOO_OLD = "too_old"
 TOO_FAR_AHEAD = "too_far_ahead"
+LAST = 64  # granularities, where nothing expires
 
 
 class Oracle:
@@ -42,16 +44,16 @@ class Oracle:
     accepted tuples.
 
     >>> from promising.testing.clock import ManualClock
-    >>> oracle = Oracle("ts", "item", granularity=10, collapse=(2, 2), max_future=50, clock=ManualClock(100))
-    >>> oracle.append({"ts": [95, 40, 151, 120], "item": ["tea", "tea", "jam", "jam"], "price": [2.0, None, 3.0, 3.0]})
+    >>> oracle = Oracle("ts", "item", granularity=10, collapse=(2, 2), keep=80, max_future=50, clock=ManualClock(100))
+    >>> oracle.append({"ts": [95, 9, 151, 120], "item": ["tea", "tea", "jam", "jam"], "price": [2.0, None, 3.0, 3.0]})
     (2, {'too_old': 1, 'too_far_ahead': 1})
     >>> oracle.watermark, oracle.live()
-    (120, [0, 3])
+    (100, [0, 3])
     >>> oracle.zone_of(95), oracle.zone_of(120)
-    ((2, 9), (1, 12))
+    ((1, 9), (1, 12))
     >>> oracle.count("tea"), oracle.count("jam", window=(0, 120)), oracle.rows([0])
     (1, 0, [{'ts': 95, 'item': 'tea', 'price': 2.0}])
-    >>> oracle.advance(140)
+    >>> oracle.advance(180)
     >>> oracle.live(), oracle.expired
     ([3], 1)
     """
@@ -63,9 +65,11 @@ class Oracle:
         *,
         granularity: int,
         collapse: tuple[int, int],
+        keep: int | None = None,
         clock: Callable[[], int],
         lateness: int = 0,
         max_future: int = 300_000_000,
+        max_jump: int | None = None,
     ) -> None:
         rate, depth = collapse
         if granularity <= 0:
@@ -76,13 +80,17 @@ class Oracle:
         self.key = key
         self.granularity = granularity
         self.rate = rate
-        self.depth = depth
+        self.floor: int | None = None  # what was older when KEEP last changed has expired for good
+        self._keep(keep)
         self.lateness = lateness
         self.max_future = max_future
+        self.max_jump = max_jump
         self.clock = clock
         self.offered = 0
         self.refused: Counter[str] = Counter()
         self._watermark: int | None = None
+        self._counted: int | None = None  # the latest time that moves the watermark
+        self._doubted: set[int] = set()  # times that do not yet
         self._accepted: dict[int, Row] = {}
 
     # --- tuples in ---------------------------------------------------------------------------------------------
@@ -94,11 +102,13 @@ class Oracle:
         tuples is an error and changes nothing. `None` is null in the other columns.
         """
         rows = self._rows_of(columns)
-        latest = self.clock() + self.max_future
+        now = self.clock()
+        jump = self.max_jump if self._accepted else None  # the first batch may jump
         accepted = 0
+        self._follow(now, jump)
         refused: Counter[str] = Counter()
         for row in rows:
-            reason = self._offer(row, latest)
+            reason = self._offer(row, now, jump)
             if reason is None:
                 accepted += 1
             else:
@@ -106,18 +116,35 @@ class Oracle:
         self.refused.update(refused)
         return accepted, dict(refused)
 
-    def _offer(self, row: Row, latest: int) -> str | None:
+    def _offer(self, row: Row, now: int, jump: int | None) -> str | None:
         """Accept one tuple, or return the reason for refusing it. Only an accepted tuple moves the watermark."""
         arrival = self.offered
         self.offered += 1
         ts = row[self.time]
-        if ts > latest:
+        if ts > now + self.max_future:
             return TOO_FAR_AHEAD
         if not self._is_live(ts):
             return TOO_OLD
         self._accepted[arrival] = row
-        self.advance(ts - self.lateness)  # never back, so this is the maximum event time less the lateness
+        self._doubted.add(ts)
+        self._follow(now, jump)
         return None
+
+    def _follow(self, now: int, jump: int | None) -> None:
+        """Move the watermark as far as the clock and the tuples allow.
+
+        A time counts if it is not further than `jump` ahead of the watermark, or if two greater ones are doubted too.
+        """
+        while True:
+            if self._counted is not None:
+                self.advance(min(self._counted - self.lateness, now))
+            near = {t for t in self._doubted if jump is None or self._watermark is None or self._watermark + jump >= t}
+            if not near and len(self._doubted) >= 3:
+                near = {sorted(self._doubted)[-3]}
+            if not near:
+                return
+            self._counted = max([*near] + ([] if self._counted is None else [self._counted]))
+            self._doubted -= near
 
     def _rows_of(self, columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> list[Row]:
         for name in (self.time, self.key):
@@ -138,9 +165,33 @@ class Oracle:
             row[self.time] = operator.index(row[self.time])
         return rows
 
+    def set_watermark(self, watermark: int) -> None:
+        """Set it, even back; from then on only new tuples move it. Nothing has been released."""
+        self._watermark = self._counted = watermark
+        self._doubted.clear()
+
+    def punctuate(self, watermark: int) -> None:
+        """No tuple before `watermark`, which the clock has reached, is expected. It follows the clock first."""
+        self._follow(self.clock(), self.max_jump)
+        self.advance(watermark)
+
     def advance(self, watermark: int) -> None:
-        """Punctuation: no tuple before `watermark` is expected. A watermark never goes back."""
+        """Move the watermark there, but never back."""
         self._watermark = watermark if self._watermark is None else max(self._watermark, watermark)
+
+    def alter(self, keep: int | None) -> None:
+        """KEEP changes; what has expired stays so."""
+        self.floor = self.oldest
+        self._keep(keep)
+        self.floor = self.oldest
+
+    def _keep(self, keep: int | None) -> None:
+        self.keep = keep
+        self.levels = LAST  # the number of granularities
+        if keep is not None:
+            self.levels = 1 + sum(8 * self.granularity * self.rate**i <= keep for i in range(LAST))
+            if self.levels == 1:
+                raise BadGranularity(f"granularity {self.granularity} is more than an eighth of {keep}")
 
     # --- geometry ----------------------------------------------------------------------------------------------
 
@@ -158,15 +209,23 @@ class Oracle:
         return span
 
     def horizon(self, i: int) -> int | None:
-        """The first instant still in `G_1..G_i`; `None` while there is no watermark."""
+        """The first instant still in `G_1..G_i`; `None` while there is no watermark, or for the last without KEEP."""
         if self._watermark is None:
             return None
+        if i == self.levels:
+            step = self.span(i - 1)
+            return None if self.keep is None else (self._watermark - self.keep) // step * step
         reach = sum(self.span(j) for j in range(1, i + 1))
         return (self._watermark - reach) // self.span(i) * self.span(i)
 
+    @property
+    def oldest(self) -> int | None:
+        """The least time that has not expired; `None` if nothing has."""
+        return max((t for t in (self.horizon(self.levels), self.floor) if t is not None), default=None)
+
     def granularity_of(self, ts: int) -> int | None:
         """The current granularity of `ts`, from 1; `None` when `ts` is older than the last."""
-        for i in range(1, self.depth + 1):
+        for i in range(1, self.levels + 1):
             horizon = self.horizon(i)
             if horizon is None or ts >= horizon:
                 return i
@@ -187,7 +246,7 @@ class Oracle:
 
     def live(self) -> list[int]:
         """Arrivals of the accepted tuples that have not expired, ascending."""
-        oldest = self.horizon(self.depth)
+        oldest = self.oldest
         return [arrival for arrival, row in self._accepted.items() if oldest is None or row[self.time] >= oldest]
 
     @property
@@ -234,12 +293,12 @@ class Oracle:
         return [arrival for arrival in self.live() if start <= self._accepted[arrival][self.time] < end]
 
     def _is_live(self, ts: int) -> bool:
-        horizon = self.horizon(self.depth)
-        return horizon is None or ts >= horizon
+        oldest = self.oldest
+        return oldest is None or ts >= oldest
 
     def _check_granularity(self, i: int) -> None:
-        if not 1 <= i <= self.depth:
-            raise ValueError(f"granularities are 1..{self.depth}, not {i}")
+        if not 1 <= i <= self.levels:
+            raise ValueError(f"granularities are 1..{self.levels}, not {i}")
 
 
 def _as_list(values: Iterable[Any]) -> list[Any]:

@@ -25,25 +25,25 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19promising/v1/common.proto\x12\x0cpromising.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"6\n\x07\x42ounded\x12\r\n\x05value\x18\x01 \x01(\x01\x12\r\n\x05lower\x18\x02 \x01(\x01\x12\r\n\x05upper\x18\x03 \x01(\x01\"x\n\x06Window\x12.\n\x05start\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x88\x01\x01\x12,\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x01\x88\x01\x01\x42\x08\n\x06_startB\x06\n\x04_end\"%\n\x04Keys\x12\x0c\n\x04ints\x18\x01 \x03(\x03\x12\x0f\n\x07strings\x18\x02 \x03(\t\"*\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"(\n\x04\x44one\x12\x0f\n\x07message\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\"\xb0\x02\n\x08Progress\x12\x0c\n\x04rows\x18\x01 \x01(\x04\x12$\n\x05total\x18\x02 \x01(\x0b\x32\x15.promising.v1.Bounded\x12\'\n\x08\x63overage\x18\x03 \x01(\x0b\x32\x15.promising.v1.Bounded\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\x12\x1e\n\x03\x63ut\x18\x05 \x01(\x0e\x32\x11.promising.v1.Cut\x12\x13\n\x0b\x63pu_seconds\x18\x06 \x01(\x01\x12\x15\n\rgranularities\x18\x07 \x03(\r\x12\x0c\n\x04read\x18\x08 \x01(\x04\x12\x0f\n\x07\x65ntries\x18\t \x01(\x04\x12\x0c\n\x04rank\x18\n \x01(\x04\x12\x19\n\x0cresume_token\x18\x0b \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08warnings\x18\x0c \x03(\tB\x0f\n\r_resume_token*m\n\x03\x43ut\x12\x13\n\x0f\x43UT_UNSPECIFIED\x10\x00\x12\x0e\n\nCUT_BUDGET\x10\x01\x12\r\n\tCUT_LIMIT\x10\x02\x12\x11\n\rCUT_CANCELLED\x10\x03\x12\r\n\tCUT_ERROR\x10\x04\x12\x10\n\x0c\x43UT_DEADLINE\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19promising/v1/common.proto\x12\x0cpromising.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"G\n\x07\x42ounded\x12\r\n\x05value\x18\x01 \x01(\x01\x12\r\n\x05lower\x18\x02 \x01(\x01\x12\r\n\x05upper\x18\x03 \x01(\x01\x12\x0f\n\x07unknown\x18\x04 \x01(\x08\"x\n\x06Window\x12.\n\x05start\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x88\x01\x01\x12,\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x01\x88\x01\x01\x42\x08\n\x06_startB\x06\n\x04_end\"%\n\x04Keys\x12\x0c\n\x04ints\x18\x01 \x03(\x03\x12\x0f\n\x07strings\x18\x02 \x03(\t\"*\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"(\n\x04\x44one\x12\x0f\n\x07message\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\"\xb0\x02\n\x08Progress\x12\x0c\n\x04rows\x18\x01 \x01(\x04\x12$\n\x05total\x18\x02 \x01(\x0b\x32\x15.promising.v1.Bounded\x12\'\n\x08\x63overage\x18\x03 \x01(\x0b\x32\x15.promising.v1.Bounded\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\x12\x1e\n\x03\x63ut\x18\x05 \x01(\x0e\x32\x11.promising.v1.Cut\x12\x13\n\x0b\x63pu_seconds\x18\x06 \x01(\x01\x12\x15\n\rgranularities\x18\x07 \x03(\r\x12\x0c\n\x04read\x18\x08 \x01(\x04\x12\x0f\n\x07\x65ntries\x18\t \x01(\x04\x12\x0c\n\x04rank\x18\n \x01(\x04\x12\x19\n\x0cresume_token\x18\x0b \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08warnings\x18\x0c \x03(\tB\x0f\n\r_resume_token*m\n\x03\x43ut\x12\x13\n\x0f\x43UT_UNSPECIFIED\x10\x00\x12\x0e\n\nCUT_BUDGET\x10\x01\x12\r\n\tCUT_LIMIT\x10\x02\x12\x11\n\rCUT_CANCELLED\x10\x03\x12\r\n\tCUT_ERROR\x10\x04\x12\x10\n\x0c\x43UT_DEADLINE\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'promising.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CUT']._serialized_start=686
-  _globals['_CUT']._serialized_end=795
+  _globals['_CUT']._serialized_start=703
+  _globals['_CUT']._serialized_end=812
   _globals['_BOUNDED']._serialized_start=76
-  _globals['_BOUNDED']._serialized_end=130
-  _globals['_WINDOW']._serialized_start=132
-  _globals['_WINDOW']._serialized_end=252
-  _globals['_KEYS']._serialized_start=254
-  _globals['_KEYS']._serialized_end=291
-  _globals['_REFUSAL']._serialized_start=293
-  _globals['_REFUSAL']._serialized_end=335
-  _globals['_DONE']._serialized_start=337
-  _globals['_DONE']._serialized_end=377
-  _globals['_PROGRESS']._serialized_start=380
-  _globals['_PROGRESS']._serialized_end=684
+  _globals['_BOUNDED']._serialized_end=147
+  _globals['_WINDOW']._serialized_start=149
+  _globals['_WINDOW']._serialized_end=269
+  _globals['_KEYS']._serialized_start=271
+  _globals['_KEYS']._serialized_end=308
+  _globals['_REFUSAL']._serialized_start=310
+  _globals['_REFUSAL']._serialized_end=352
+  _globals['_DONE']._serialized_start=354
+  _globals['_DONE']._serialized_end=394
+  _globals['_PROGRESS']._serialized_start=397
+  _globals['_PROGRESS']._serialized_end=701
 # @@protoc_insertion_point(module_scope)

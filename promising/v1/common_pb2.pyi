@@ -65,22 +65,28 @@ class Bounded(_message.Message):
     VALUE_FIELD_NUMBER: _builtins.int
     LOWER_FIELD_NUMBER: _builtins.int
     UPPER_FIELD_NUMBER: _builtins.int
+    UNKNOWN_FIELD_NUMBER: _builtins.int
     value: _builtins.float
     """The estimate."""
     lower: _builtins.float
     """Lower bound."""
     upper: _builtins.float
     """Upper bound."""
+    unknown: _builtins.bool
+    """The bounds hold but are more than a factor of 2 apart, so there is no value to report: show "unknown". `value` is then
+    the lower bound, for clients that do not know this field.
+    """
     def __init__(
         self,
         *,
         value: _builtins.float = ...,
         lower: _builtins.float = ...,
         upper: _builtins.float = ...,
+        unknown: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lower", b"lower", "upper", b"upper", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lower", b"lower", "unknown", b"unknown", "upper", b"upper", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -120,12 +120,14 @@ class Stream(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     SUMMARIES_FIELD_NUMBER: _builtins.int
     DAMAGES_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
+    MAX_JUMP_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     time_column: _builtins.str
     """The event time column."""
     tuples: _builtins.int
-    """Tuples that have not aged out."""
+    """Tuples stored."""
     bytes: _builtins.int
     """Memory of its tuples."""
     @_builtins.property
@@ -138,7 +140,7 @@ class Stream(_message.Message):
 
     @_builtins.property
     def watermark(self) -> _timestamp_pb2.Timestamp:
-        """No older tuple is expected; absent before the first tuple."""
+        """No older tuple is expected; absent before the first tuple. From year 1 to 9999, the range of the type."""
 
     @_builtins.property
     def refused(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
@@ -151,6 +153,14 @@ class Stream(_message.Message):
     @_builtins.property
     def damages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Damage found and not repaired."""
+
+    @_builtins.property
+    def keep(self) -> _duration_pb2.Duration:
+        """How long before the watermark tuples are kept; absent: for ever."""
+
+    @_builtins.property
+    def max_jump(self) -> _duration_pb2.Duration:
+        """A tuple further ahead of the watermark than this does not move it alone; absent if any does."""
 
     def __init__(
         self,
@@ -165,13 +175,24 @@ class Stream(_message.Message):
         bytes: _builtins.int = ...,
         summaries: _abc.Iterable[_builtins.str] | None = ...,
         damages: _abc.Iterable[_builtins.str] | None = ...,
+        keep: _duration_pb2.Duration | None = ...,
+        max_jump: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "lateness", b"lateness", "watermark", b"watermark"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "_max_jump", b"_max_jump", "_watermark", b"_watermark", "keep", b"keep", "lateness", b"lateness", "max_jump", b"max_jump", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "bytes", b"bytes", "columns", b"columns", "damages", b"damages", "lateness", b"lateness", "name", b"name", "refused", b"refused", "summaries", b"summaries", "time_column", b"time_column", "tuples", b"tuples", "watermark", b"watermark"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "_max_jump", b"_max_jump", "_watermark", b"_watermark", "bytes", b"bytes", "columns", b"columns", "damages", b"damages", "keep", b"keep", "lateness", b"lateness", "max_jump", b"max_jump", "name", b"name", "refused", b"refused", "summaries", b"summaries", "time_column", b"time_column", "tuples", b"tuples", "watermark", b"watermark"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__keep: _TypeAlias = _typing.Literal["keep"]  # noqa: Y015
+    _WhichOneofArgType__keep: _TypeAlias = _typing.Literal["_keep", b"_keep"]  # noqa: Y015
+    _WhichOneofReturnType__max_jump: _TypeAlias = _typing.Literal["max_jump"]  # noqa: Y015
+    _WhichOneofArgType__max_jump: _TypeAlias = _typing.Literal["_max_jump", b"_max_jump"]  # noqa: Y015
     _WhichOneofReturnType__watermark: _TypeAlias = _typing.Literal["watermark"]  # noqa: Y015
     _WhichOneofArgType__watermark: _TypeAlias = _typing.Literal["_watermark", b"_watermark"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep) -> _WhichOneofReturnType__keep | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_jump) -> _WhichOneofReturnType__max_jump | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__watermark) -> _WhichOneofReturnType__watermark | None: ...
 
 Global___Stream: _TypeAlias = Stream  # noqa: Y015
@@ -190,6 +211,8 @@ class CreateStreamRequest(_message.Message):
     MAX_TUPLES_FIELD_NUMBER: _builtins.int
     MAX_STRING_BYTES_FIELD_NUMBER: _builtins.int
     MAX_FUTURE_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
+    MAX_JUMP_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     time_column: _builtins.str
@@ -212,6 +235,14 @@ class CreateStreamRequest(_message.Message):
     def max_future(self) -> _duration_pb2.Duration:
         """Maximum event time ahead of the clock."""
 
+    @_builtins.property
+    def keep(self) -> _duration_pb2.Duration:
+        """How long before the watermark tuples are kept; absent: for ever. Nothing else removes tuples."""
+
+    @_builtins.property
+    def max_jump(self) -> _duration_pb2.Duration:
+        """A tuple further ahead of the watermark than this does not move it alone; off if absent."""
+
     def __init__(
         self,
         *,
@@ -223,19 +254,29 @@ class CreateStreamRequest(_message.Message):
         max_tuples: _builtins.int | None = ...,
         max_string_bytes: _builtins.int | None = ...,
         max_future: _duration_pb2.Duration | None = ...,
+        keep: _duration_pb2.Duration | None = ...,
+        max_jump: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_future", b"_max_future", "_max_string_bytes", b"_max_string_bytes", "_max_tuples", b"_max_tuples", "lateness", b"lateness", "max_future", b"max_future", "max_string_bytes", b"max_string_bytes", "max_tuples", b"max_tuples"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "_max_future", b"_max_future", "_max_jump", b"_max_jump", "_max_string_bytes", b"_max_string_bytes", "_max_tuples", b"_max_tuples", "keep", b"keep", "lateness", b"lateness", "max_future", b"max_future", "max_jump", b"max_jump", "max_string_bytes", b"max_string_bytes", "max_tuples", b"max_tuples"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_future", b"_max_future", "_max_string_bytes", b"_max_string_bytes", "_max_tuples", b"_max_tuples", "columns", b"columns", "if_not_exists", b"if_not_exists", "lateness", b"lateness", "max_future", b"max_future", "max_string_bytes", b"max_string_bytes", "max_tuples", b"max_tuples", "name", b"name", "time_column", b"time_column"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "_max_future", b"_max_future", "_max_jump", b"_max_jump", "_max_string_bytes", b"_max_string_bytes", "_max_tuples", b"_max_tuples", "columns", b"columns", "if_not_exists", b"if_not_exists", "keep", b"keep", "lateness", b"lateness", "max_future", b"max_future", "max_jump", b"max_jump", "max_string_bytes", b"max_string_bytes", "max_tuples", b"max_tuples", "name", b"name", "time_column", b"time_column"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__keep: _TypeAlias = _typing.Literal["keep"]  # noqa: Y015
+    _WhichOneofArgType__keep: _TypeAlias = _typing.Literal["_keep", b"_keep"]  # noqa: Y015
     _WhichOneofReturnType__max_future: _TypeAlias = _typing.Literal["max_future"]  # noqa: Y015
     _WhichOneofArgType__max_future: _TypeAlias = _typing.Literal["_max_future", b"_max_future"]  # noqa: Y015
+    _WhichOneofReturnType__max_jump: _TypeAlias = _typing.Literal["max_jump"]  # noqa: Y015
+    _WhichOneofArgType__max_jump: _TypeAlias = _typing.Literal["_max_jump", b"_max_jump"]  # noqa: Y015
     _WhichOneofReturnType__max_string_bytes: _TypeAlias = _typing.Literal["max_string_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_string_bytes: _TypeAlias = _typing.Literal["_max_string_bytes", b"_max_string_bytes"]  # noqa: Y015
     _WhichOneofReturnType__max_tuples: _TypeAlias = _typing.Literal["max_tuples"]  # noqa: Y015
     _WhichOneofArgType__max_tuples: _TypeAlias = _typing.Literal["_max_tuples", b"_max_tuples"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep) -> _WhichOneofReturnType__keep | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_future) -> _WhichOneofReturnType__max_future | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_jump) -> _WhichOneofReturnType__max_jump | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_string_bytes) -> _WhichOneofReturnType__max_string_bytes | None: ...
     @_typing.overload
@@ -420,7 +461,7 @@ class AdvanceRequest(_message.Message):
     """The stream."""
     @_builtins.property
     def watermark(self) -> _timestamp_pb2.Timestamp:
-        """No tuple before this is expected. It never moves back."""
+        """No tuple before this is expected. It moves neither back nor beyond the clock of the service."""
 
     def __init__(
         self,

@@ -110,7 +110,7 @@ class StreamServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Advance(self, request, context):
-        """Advance the watermark: no older tuple is expected. Role: ingest.
+        """Advance the watermark: no older tuple is expected. Not beyond the clock. Role: ingest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

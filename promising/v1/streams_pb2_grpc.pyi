@@ -42,7 +42,7 @@ class StreamServiceStub:
     DropStream: _grpc.UnaryUnaryMultiCallable[_streams_pb2.DropStreamRequest, _streams_pb2.DropStreamResponse]
     """Drop a stream. Role: admin."""
     Advance: _grpc.UnaryUnaryMultiCallable[_streams_pb2.AdvanceRequest, _streams_pb2.AdvanceResponse]
-    """Advance the watermark: no older tuple is expected. Role: ingest."""
+    """Advance the watermark: no older tuple is expected. Not beyond the clock. Role: ingest."""
     Ingest: _grpc.StreamStreamMultiCallable[_streams_pb2.IngestRequest, _streams_pb2.IngestResponse]
     """Add tuples, batch by batch; each is acknowledged in order. Role: ingest."""
     PlanLoad: _grpc.UnaryUnaryMultiCallable[_streams_pb2.PlanLoadRequest, _streams_pb2.PlanLoadResponse]
@@ -64,7 +64,7 @@ class StreamServiceAsyncStub(StreamServiceStub):
     DropStream: _aio.UnaryUnaryMultiCallable[_streams_pb2.DropStreamRequest, _streams_pb2.DropStreamResponse]  # type: ignore[assignment]
     """Drop a stream. Role: admin."""
     Advance: _aio.UnaryUnaryMultiCallable[_streams_pb2.AdvanceRequest, _streams_pb2.AdvanceResponse]  # type: ignore[assignment]
-    """Advance the watermark: no older tuple is expected. Role: ingest."""
+    """Advance the watermark: no older tuple is expected. Not beyond the clock. Role: ingest."""
     Ingest: _aio.StreamStreamMultiCallable[_streams_pb2.IngestRequest, _streams_pb2.IngestResponse]  # type: ignore[assignment]
     """Add tuples, batch by batch; each is acknowledged in order. Role: ingest."""
     PlanLoad: _aio.UnaryUnaryMultiCallable[_streams_pb2.PlanLoadRequest, _streams_pb2.PlanLoadResponse]  # type: ignore[assignment]
@@ -113,7 +113,7 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _streams_pb2.AdvanceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_streams_pb2.AdvanceResponse, _abc.Awaitable[_streams_pb2.AdvanceResponse]]:
-        """Advance the watermark: no older tuple is expected. Role: ingest."""
+        """Advance the watermark: no older tuple is expected. Not beyond the clock. Role: ingest."""
 
     @_abc_1.abstractmethod
     def Ingest(

@@ -154,6 +154,9 @@ class Summary(_message.Message):
     ZONES_FIELD_NUMBER: _builtins.int
     CURRENT_STRUCTURE_FIELD_NUMBER: _builtins.int
     STRUCTURE_REASON_FIELD_NUMBER: _builtins.int
+    SKETCH_BYTES_FIELD_NUMBER: _builtins.int
+    TUPLE_BYTES_FIELD_NUMBER: _builtins.int
+    KEY_BYTES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -175,11 +178,17 @@ class Summary(_message.Message):
     bytes: _builtins.int
     """Memory used."""
     ceiling: _builtins.int
-    """Maximum memory."""
+    """Maximum memory; in a stream without a limit, of sketches and filters."""
     current_structure: Global___Structure.ValueType
     """The current structure: with STRUCTURE_AUTO one of the others, else the requested one."""
     structure_reason: _builtins.str
     """Why it was chosen, with STRUCTURE_AUTO."""
+    sketch_bytes: _builtins.int
+    """Maximum memory of sketches and filters."""
+    tuple_bytes: _builtins.int
+    """What a tuple adds at most."""
+    key_bytes: _builtins.int
+    """What a distinct key adds at most."""
     @_builtins.property
     def spans(self) -> _containers.RepeatedCompositeFieldContainer[_duration_pb2.Duration]:
         """The spans of its granularities, the finest first."""
@@ -221,10 +230,13 @@ class Summary(_message.Message):
         zones: _abc.Iterable[Global___Zone] | None = ...,
         current_structure: Global___Structure.ValueType = ...,
         structure_reason: _builtins.str = ...,
+        sketch_bytes: _builtins.int = ...,
+        tuple_bytes: _builtins.int = ...,
+        key_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "keys", b"keys", "name", b"name", "spans", b"spans", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "name", b"name", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__watermark: _TypeAlias = _typing.Literal["watermark"]  # noqa: Y015
     _WhichOneofArgType__watermark: _TypeAlias = _typing.Literal["_watermark", b"_watermark"]  # noqa: Y015

@@ -8,19 +8,25 @@ from numpy.typing import NDArray
 from promising.query.kernels.pairs import compact, cross, group
 from promising.query.key_rows import SLICE, Lists
 from promising.query.operators.entry_plan import BAND, EVERY, EntryPlan
+from promising.query.operators.key_limit import KeyLimit
 from promising.query.operators.operator import Batch, Guess, Operator, Pace, Slices
 from promising.query.promising_set import READY
 
 MOST_ENTRIES = 4096  # processed at once
+FEW_ENTRIES = 64  # if only some candidates of each are needed
 
 
 class Guided(Operator):
-    """Processes a promising set. In a `hurry`, the keys of the newest tuples are processed before all are listed."""
+    """Processes a promising set. In a `hurry`, the keys of the newest tuples are processed before all are listed.
+
+    Candidates of keys that have had all rows of a `limit` count as processed, and are left out.
+    """
 
     def __init__(self, plan: EntryPlan, pace: Pace, *, hurry: bool = False) -> None:
         super().__init__([side.snapshot for side in plan.sides], pace)
         self.plan = plan
         self.hurry = hurry and plan.restrict is None
+        self.limit: KeyLimit | None = None
 
     def work(self) -> Slices:
         for side in self.plan.sides:
@@ -41,7 +47,10 @@ class Guided(Operator):
             yield from self._work_all()
             return
         while True:
-            ids = self.plan.set.pop(READY, self.pace(), MOST_ENTRIES, above)
+            if self.limit is not None and self.limit.every:
+                ids = self.plan.set.pop(READY, 1 << 62, FEW_ENTRIES, above)
+            else:
+                ids = self.plan.set.pop(READY, self.pace(), MOST_ENTRIES, above)
             if len(ids):
                 yield from self._join(ids)
                 continue
@@ -84,16 +93,25 @@ class Guided(Operator):
                 first = last
 
     def _join(self, ids: NDArray[np.int32]) -> Slices:
+        if self.limit is not None:
+            full = self.limit.full(self.plan.set.hash[ids])
+            self._pass(ids[full])
+            ids = ids[~full]
         lists = []
         for side in range(len(self.plan.sides)):
             lists.append((yield from self.lists(side, ids)))
+        if self.limit is not None and self.limit.every:
+            lists = self.limit.cut(lists)
         began, before = self.done, self.rank
-        units = self.plan.set.units[ids]
         if len(lists) == 1:
             rows = lists[0].rows
             ends = np.cumsum(lists[0].counts)
             last = 0
             while last < len(rows):
+                at = int(np.searchsorted(ends, last, side="right"))
+                if self._full(ids, at):
+                    last = int(ends[at])
+                    continue
                 first, last = last, min(last + self.pace(), len(rows))
                 at = int(np.searchsorted(ends, last, side="right"))
                 self._reached(ids, before, at, last - int(ends[at - 1] if at else 0))
@@ -103,7 +121,10 @@ class Guided(Operator):
             mine, theirs = lists
             left = int((mine.counts.astype(np.float64) * theirs.counts).sum())
             place = np.zeros(3, np.int64)
-            while left > 0:
+            while left > 0 and place[0] < len(ids):
+                if self._full(ids, int(place[0])):
+                    place[:] = place[0] + 1, 0, 0
+                    continue
                 room = min(left, self.pace())
                 a, b = np.empty(room, np.int32), np.empty(room, np.int32)
                 made = cross(
@@ -115,10 +136,19 @@ class Guided(Operator):
                 reached = int(place[1] * self.plan.set.counts[1][ids[at]] + place[2]) if at < len(ids) else 0
                 self._reached(ids, before, at, reached)
                 yield Batch((a[:made], b[:made]))
-        self.done = began + int(units.astype(np.float64).sum())
-        self.plan.until[ids] = units
-        self.rank = before + len(ids)
+        self.done, self.rank = began, before
+        self._pass(ids)
         yield None
+
+    def _pass(self, ids: NDArray[np.int32]) -> None:
+        """Count all candidates of these entries as processed."""
+        units = self.plan.set.units[ids]
+        self.done += int(units.astype(np.float64).sum())
+        self.plan.until[ids] = units
+        self.rank += len(ids)
+
+    def _full(self, ids: NDArray[np.int32], at: int) -> bool:
+        return self.limit is not None and bool(self.limit.full(self.plan.set.hash[ids[at : at + 1]])[0])
 
     def _reached(self, ids: NDArray[np.int32], before: int, at: int, candidate: int) -> None:
         """Entries before `at` are done, `at` up to a candidate; pair (i, j) of p x q is candidate i * q + j."""

@@ -19,9 +19,10 @@ ALLOWED: frozenset[type[exp.Expression]] = frozenset(
         *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.DPipe, exp.Neg),
         *(exp.Case, exp.If, exp.Cast, exp.Extract, exp.Count, exp.Distinct, exp.Anonymous),
         *CALL_BY_NODE,
-        *(nodes.Select, nodes.Preference, nodes.SummaryEstimate, nodes.ErrorTarget, nodes.Span),
+        *(nodes.Select, nodes.Preference, nodes.SummaryEstimate, nodes.ErrorTarget, nodes.LimitBy, nodes.Span),
         *(exp.Union, exp.Intersect, exp.Except, exp.Exists),
         *(nodes.CreateStream, nodes.CreateSummary, nodes.CreateContinuousQuery, nodes.Option, nodes.AlterQuery),
+        nodes.AlterStream,
         *(nodes.CreateTable, nodes.TableChange, nodes.Row, nodes.Assignment),
         *(nodes.Show, nodes.Describe, nodes.Drop, nodes.Explain),
     }

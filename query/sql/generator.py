@@ -204,6 +204,8 @@ class PromisingGenerator(Generator):
                 parts.append(f"{word} {self.sql(args[key])}")
         if args.get("target") is not None:
             parts.append(self.sql(args["target"]))
+        if args.get("limit_by") is not None:
+            parts.append(self.sql(args["limit_by"]))
         if args.get("limit") is not None:
             parts.append(f"LIMIT {self.sql(args['limit'].expression)}")
         return self.parted(parts)
@@ -244,6 +246,9 @@ class PromisingGenerator(Generator):
         more = "" if confidence is None else f" CONFIDENCE {self.sql(confidence)}"
         return f"WITH ERROR {self.sql(node.args['error'])}{more}"
 
+    def limit_by_form(self, node: nodes.LimitBy) -> str:
+        return f"LIMIT {self.sql(node.this)} BY {self.listed(node.expressions)}"
+
     def span_form(self, node: nodes.Span) -> str:
         unit = node.args.get("unit")
         return self.sql(node.args["amount"]) + (f" {unit}S" if unit else "")
@@ -255,6 +260,10 @@ class PromisingGenerator(Generator):
         parts = [f"CREATE STREAM {self.created(node)} ({columns})", f"TIMESTAMP BY {self.sql(node.args['time'])}"]
         if node.args.get("lateness") is not None:
             parts.append(f"LATENESS {self.sql(node.args['lateness'])}")
+        if node.args.get("keep") is not None:
+            parts.append(f"KEEP {self.sql(node.args['keep'])}")
+        if node.args.get("max_jump") is not None:
+            parts.append(f"MAX JUMP {self.sql(node.args['max_jump'])}")
         return self.parted(parts + self.options(node))
 
     def summary_form(self, node: nodes.CreateSummary) -> str:
@@ -286,6 +295,11 @@ class PromisingGenerator(Generator):
         budget = node.args.get("budget")
         change = "DROP BUDGET" if budget is None else f"SET BUDGET {self.sql(budget)}"
         return f"ALTER QUERY {self.sql(node.this)} {change}"
+
+    def alter_stream_form(self, node: nodes.AlterStream) -> str:
+        clauses = {"keep": "KEEP", "watermark": "WATERMARK", "max_jump": "MAX JUMP"}
+        (change,) = (f"{word} {self.sql(node.args[one])}" for one, word in clauses.items() if node.args.get(one))
+        return f"ALTER STREAM {self.sql(node.this)} {change}"
 
     def table_definition_form(self, node: nodes.CreateTable) -> str:
         columns = ", ".join(f"{self.sql(one.this)} {self.sql(one.args['kind'])}" for one in node.args["columns"])
@@ -351,6 +365,7 @@ _FORMS: dict[type[exp.Expression], Callable[[PromisingGenerator, Any], str]] = {
     nodes.SummaryEstimate: PromisingGenerator.estimate_form,
     nodes.Preference: PromisingGenerator.preference_form,
     nodes.ErrorTarget: PromisingGenerator.target_form,
+    nodes.LimitBy: PromisingGenerator.limit_by_form,
     nodes.Span: PromisingGenerator.span_form,
     nodes.CreateStream: PromisingGenerator.stream_form,
     nodes.CreateSummary: PromisingGenerator.summary_form,
@@ -359,6 +374,7 @@ _FORMS: dict[type[exp.Expression], Callable[[PromisingGenerator, Any], str]] = {
     **dict.fromkeys(_SETS, PromisingGenerator.set_form),
     exp.Exists: PromisingGenerator.exists_form,
     nodes.AlterQuery: PromisingGenerator.alter_form,
+    nodes.AlterStream: PromisingGenerator.alter_stream_form,
     nodes.CreateTable: PromisingGenerator.table_definition_form,
     nodes.TableChange: PromisingGenerator.change_form,
     nodes.Row: lambda self, node: f"({self.listed(node.expressions)})",

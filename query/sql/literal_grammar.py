@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
@@ -10,7 +11,7 @@ from sqlglot.tokenizer_core import TokenType
 from promising.errors import BadClause, BadSyntax
 from promising.query.sql import nodes
 from promising.query.sql.token_cursor import NUMBER, STRING, TokenCursor, placed
-from promising.query.sql.words import OTHER_UNITS, TYPES, UNITS
+from promising.query.sql.words import CALENDAR, OTHER_UNITS, TYPES, UNITS
 
 _PART = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 
@@ -103,8 +104,11 @@ class Literals(TokenCursor):
             self.refuse(f"the unit {word}", place)
         return self.fail(BadSyntax, f"{word.lower()} is no unit of time", place)
 
-    def span(self, clause: str) -> nodes.Span:
-        """The duration in a clause: `60 SECONDS`, `INTERVAL '1' HOUR`, or a bare number."""
+    def span(self, clause: str, calendar: bool = False) -> nodes.Span:
+        """The duration in a clause: `60 SECONDS`, `INTERVAL '1' HOUR`, or a bare number.
+
+        calendar: months and years are units too, as the most days they may have.
+        """
         start = self.start
         unit = None
         if self.word == "INTERVAL" and self.peek() in (NUMBER, STRING):
@@ -115,7 +119,12 @@ class Literals(TokenCursor):
                 amount = placed(exp.Neg(this=amount), place)
         else:
             amount = self.number(f"a length of time after {clause}")
-            if self.word in UNITS or self.word in OTHER_UNITS:
+            if calendar and self.word in CALENDAR:
+                days, unit = CALENDAR[self.word], "DAY"
+                self.advance()
+                number = amount.this if isinstance(amount, exp.Neg) else amount
+                number.set("this", str(Decimal(number.this) * days))
+            elif self.word in UNITS or self.word in OTHER_UNITS:
                 unit = self.unit(self.word, self.start)
                 self.advance()
         node = placed(nodes.Span(amount=amount, unit=unit), start)

@@ -34,7 +34,9 @@ class Node(exp.Expression):
 
 
 class Select(exp.Select):
-    """A query: plain SQL without `preference`, `fade`, `window`, `budget` and `target`. `distinct` is a bool.
+    """A query: plain SQL without `preference`, `fade`, `window`, `budget`, `target` and `limit_by`.
+
+    `distinct` is a bool.
 
     Set operations are sqlglot's. `meta["word"]` is the position of their keyword, or of DISTINCT here.
     """
@@ -46,6 +48,7 @@ class Select(exp.Select):
         "window": False,
         "budget": False,
         "target": False,
+        "limit_by": False,
     }
 
     def sql(self, dialect: Any = None, copy: bool = True, **opts: Any) -> str:
@@ -53,7 +56,10 @@ class Select(exp.Select):
 
 
 class CreateStream(Node):
-    """`CREATE STREAM this (columns) TIMESTAMP BY time [LATENESS lateness] [OPTIONS (options)]`."""
+    """`CREATE STREAM this (columns) TIMESTAMP BY time [LATENESS lateness] [KEEP keep] [MAX JUMP max_jump] [OPTIONS]`.
+
+    `keep` is a Span or the word ALL, `max_jump` a Span or the word OFF.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -61,6 +67,8 @@ class CreateStream(Node):
         "columns": True,
         "time": True,
         "lateness": False,
+        "keep": False,
+        "max_jump": False,
         "options": False,
     }
 
@@ -100,6 +108,12 @@ class AlterQuery(Node):
     """`ALTER QUERY this SET BUDGET budget`, or `DROP BUDGET` if there is none."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "budget": False}
+
+
+class AlterStream(Node):
+    """`ALTER STREAM this KEEP keep`, or `WATERMARK watermark` (a string), or `MAX JUMP max_jump`: one of them."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "keep": False, "watermark": False, "max_jump": False}
 
 
 class CreateTable(Node):
@@ -167,9 +181,14 @@ class Drop(Node):
 
 
 class Explain(Node):
-    """`EXPLAIN [ANALYZE] this`: a query or, without ANALYZE, a CreateContinuousQuery."""
+    """`EXPLAIN [ANALYZE] this`: a query or, without ANALYZE, a CreateContinuousQuery, a Drop or an AlterStream."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "analyze": False}
+
+    @property
+    def removal(self) -> bool:
+        """Whether it asks what a statement would remove, instead of for a plan."""
+        return isinstance(self.this, Drop | AlterStream)
 
 
 class Preference(Node):
@@ -182,6 +201,12 @@ class SummaryEstimate(Node, exp.Condition):
     """`SUMMARY.Estimate.Count(this)`: COUNT, or its LOWER or UPPER bound, for a column's value."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "what": True}
+
+
+class LimitBy(Node):
+    """`LIMIT this BY expressions`: at most so many rows of each value."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True}
 
 
 class ErrorTarget(Node):

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from promising.errors import BadSyntax
+from promising.errors import BadSyntax, Unsupported
 from promising.query.sql import nodes
 from promising.query.sql.call_grammar import Calls
 from promising.query.sql.expression_grammar import MATCHES
@@ -34,7 +34,7 @@ _PLAIN = {"FROM": "FROM", "WHERE": "WHERE", "GROUP": "GROUP BY", "HAVING": "HAVI
 _NAMES = {
     **{"from_": "FROM", "where": "WHERE", "group": "GROUP BY", "having": "HAVING", "order": "ORDER BY"},
     **{"preference": "PREFERENCE", "target": "ERROR", "fade": "FADE FACTOR", "window": "WINDOW", "budget": "BUDGET"},
-    "limit": "LIMIT",
+    **{"limit_by": "LIMIT n BY", "limit": "LIMIT"},
 }
 
 
@@ -269,14 +269,17 @@ class Queries(Calls):
     # --- our clauses ----------------------------------------------------------------------------------------------
 
     def clause(self, args: dict[str, object]) -> bool:
-        """PREFERENCE, FADE FACTOR, WINDOW, BUDGET, ERROR or LIMIT, each at most once; False if none follows."""
+        """PREFERENCE, FADE FACTOR, WINDOW, BUDGET, ERROR, LIMIT BY or LIMIT, each once; False if none follows."""
         start, word, following = self.start, self.word, self.peek()
+        if word == "LIMIT":
+            self.limits(args)
+            return True
         if word == "WITH":
             key = {"PREFERENCE": "preference", "ERROR": "target"}.get(following)
             if key is None:
                 self.advance()
                 self.unexpected("PREFERENCE or ERROR after WITH")
-        elif word in ("FADE", "WINDOW", "BUDGET", "LIMIT"):
+        elif word in ("FADE", "WINDOW", "BUDGET"):
             key = word.lower()
         else:
             return False
@@ -293,8 +296,7 @@ class Queries(Calls):
         elif key in ("window", "budget"):
             args[key] = self.span(word)
         else:
-            readers = {"preference": self.preference, "target": self.target, "limit": self.limit}
-            args[key] = placed(readers[key](), start)
+            args[key] = placed(self.preference() if key == "preference" else self.target(), start)
         return True
 
     def preference(self) -> exp.Expression:
@@ -319,12 +321,32 @@ class Queries(Calls):
         confidence = self.number("a number after CONFIDENCE") if self.take("CONFIDENCE") else None
         return nodes.ErrorTarget(error=error, confidence=confidence)
 
-    def limit(self) -> exp.Expression:
+    def limits(self, args: dict[str, object]) -> None:
+        """`LIMIT n BY column, ...` or `LIMIT m`, in this order."""
+        start = self.advance().start
         if self.word in ("ALL", "NULL", "("):
             self.refuse("LIMIT ALL" if self.word == "ALL" else "LIMIT of an expression")
-        node = exp.Limit(expression=self.number("a number after LIMIT"))
+        number = self.number("a number after LIMIT")
         if self.word in ("%", "PERCENT"):
             self.refuse("LIMIT of a percentage")
         if self.word == ",":
             self.refuse("LIMIT with an offset")
+        key = "limit_by" if self.take("BY") else "limit"
+        if key in args:
+            self.misplaced(f"{_NAMES[key]} is given twice", start)
+        if key == "limit":
+            args[key] = placed(exp.Limit(expression=number), start)
+            return
+        if "limit" in args:
+            self.misplaced("LIMIT n BY comes before LIMIT, which counts the rows that are left", start)
+        args[key] = placed(nodes.LimitBy(this=number, expressions=self.several(self.limited_by)), start)
+
+    def limited_by(self) -> exp.Expression:
+        start, node = self.start, self.expression()
+        if not isinstance(node, exp.Column):
+            self.fail(
+                Unsupported,
+                "LIMIT n BY takes columns; name the expression in the select list (... AS name), then LIMIT n BY name",
+                start,
+            )
         return node

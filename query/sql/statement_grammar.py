@@ -86,12 +86,16 @@ class Statements(TableChanges):
             self.unexpected(", or )")
         self.advance()
         given: dict[str, object] = {}
-        while (word := self.word) in ("TIMESTAMP", "LATENESS", "OPTIONS"):
-            self.once(given, word, "TIMESTAMP BY" if word == "TIMESTAMP" else word)
+        while (word := self.word) in ("TIMESTAMP", "LATENESS", "KEEP", "MAX", "OPTIONS"):
+            self.once(given, word, {"TIMESTAMP": "TIMESTAMP BY", "MAX": "MAX JUMP"}.get(word, word))
             self.advance()
             if word == "TIMESTAMP":
                 self.expect("BY", "and the column of the event time")
                 given[word] = self.name("the column of the event time")
+            elif word == "MAX":
+                given[word] = self.jump()
+            elif word == "KEEP":
+                given[word] = self.keep()
             else:
                 given[word] = self.span(word) if word == "LATENESS" else self.options()
         if "TIMESTAMP" not in given:
@@ -102,8 +106,21 @@ class Statements(TableChanges):
             columns=columns,
             time=given["TIMESTAMP"],
             lateness=given.get("LATENESS"),
+            keep=given.get("KEEP"),
+            max_jump=given.get("MAX"),
             options=given.get("OPTIONS", []),
         )
+
+    def keep(self) -> exp.Expression:
+        """What follows KEEP: ALL, or how long tuples are retained."""
+        start = self.start
+        return placed(exp.Var(this="ALL"), start) if self.take("ALL") else self.span("KEEP", calendar=True)
+
+    def jump(self) -> exp.Expression:
+        """What follows MAX: JUMP and a length of time, or OFF."""
+        self.expect("JUMP", "and a length of time")
+        start = self.start
+        return placed(exp.Var(this="OFF"), start) if self.take("OFF") else self.span("MAX JUMP")
 
     def column_definition(self) -> exp.Expression:
         name = self.name("the name of a column")
@@ -271,6 +288,12 @@ class Statements(TableChanges):
         if self.word == "(" and self.peek() not in ("SELECT", "("):
             self.refuse("EXPLAIN with options in parentheses")
         analyze = self.take("ANALYZE")
+        if self.word in ("DROP", "ALTER") and not analyze:
+            start = self.start
+            change = placed(self.drop() if self.word == "DROP" else self.alter(), start)
+            if isinstance(change, nodes.AlterQuery):
+                self.refuse("EXPLAIN of ALTER QUERY", start)
+            return nodes.Explain(this=change, analyze=False)
         if self.word == "CREATE" and self.peek() == "CONTINUOUS":
             if analyze:
                 self.refuse("EXPLAIN ANALYZE of a continuous query")
@@ -287,11 +310,13 @@ class Statements(TableChanges):
 
     def alter(self) -> exp.Expression:
         start = self.advance().start
+        if self.take("STREAM"):
+            return self.alter_stream()
         self.take("CONTINUOUS")
         if self.word != "QUERY":
             if self.is_word():
                 self.refuse(f"ALTER {self.word}", start)
-            self.unexpected("QUERY")
+            self.unexpected("STREAM or QUERY")
         self.advance()
         name = self.name("the name of a query")
         if self.take("DROP"):
@@ -303,3 +328,19 @@ class Statements(TableChanges):
             self.unexpected("SET BUDGET or DROP BUDGET")
         self.expect("BUDGET")
         return nodes.AlterQuery(this=name, budget=self.span("BUDGET"))
+
+    def alter_stream(self) -> exp.Expression:
+        name = self.name("the name of a stream")
+        self.take("SET")
+        if self.take("KEEP"):
+            return nodes.AlterStream(this=name, keep=self.keep())
+        if self.take("MAX"):
+            return nodes.AlterStream(this=name, max_jump=self.jump())
+        if self.take("WATERMARK"):
+            self.take("TIMESTAMP")
+            if self.word != STRING:
+                self.unexpected("an instant after WATERMARK, such as '2024-05-01 12:00:00'")
+            return nodes.AlterStream(this=name, watermark=self.literal())
+        if self.is_word():
+            self.refuse(f"ALTER STREAM ... {self.word}")
+        return self.unexpected("KEEP, WATERMARK or MAX JUMP")

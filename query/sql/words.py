@@ -37,6 +37,12 @@ UNITS: dict[str, str] = {
     **dict.fromkeys(("W", "WEEK", "WEEKS"), "WEEK"),
 }
 
+CALENDAR: dict[str, int] = {
+    **dict.fromkeys(("MON", "MONS", "MONTH", "MONTHS"), 31),
+    **dict.fromkeys(("Y", "YEAR", "YEARS"), 366),
+}
+"""Days of the units that only KEEP takes: at the most, so that nothing is removed too early."""
+
 OTHER_UNITS = _set(
     """
     NS NANOSECOND NANOSECONDS M MON MONS MONTH MONTHS QUARTER QUARTERS Y YEAR YEARS DECADE DECADES CENTURY CENTURIES

@@ -126,7 +126,7 @@ class StreamRows:
         self.stream = stream
         with stream.reading() as log:
             self.end = log.arrived
-            self.time = max((t for t in (stream.latest, stream.watermark) if t is not None), default=None)
+            self.time = stream.time
             """The stream's time at the last read."""
         self._times = Held("int", self.end)
         self._columns: dict[str, Held | HeldText] = {}
@@ -150,7 +150,7 @@ class StreamRows:
             for column, array in zip(columns, arrays, strict=True):
                 column.append(array)
             self.end = log.arrived
-            self.time = max((t for t in (self.stream.latest, self.stream.watermark) if t is not None), default=None)
+            self.time = self.stream.time
         return first, self.end
 
     def _skip(self, arrivals: int) -> None:

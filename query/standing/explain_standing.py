@@ -21,7 +21,7 @@ def explain_standing(standing: plan.Standing, mode: Mode = Mode.PIGGYBACK) -> Ex
     steps = [_line(edge) for edge in edges]
     lines = ["  " * edge.depth + step for edge, step in zip(edges, steps, strict=True)]
     if standing.preference is not None:
-        ranked = {"DESC": "most partners first", "ASC": "fewest partners first", "WEIGHTED": "drawn at random"}
+        ranked = {"DESC": "keys with most pairs first", "ASC": "rarest keys first", "WEIGHTED": "drawn at random"}
         lines.append(f"when there is more to do than time: {ranked[standing.preference.direction]}")
     if standing.budget is not None:
         lines.append(f"CPU time: {standing.budget / 1e3:g} ms of each second")

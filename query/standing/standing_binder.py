@@ -9,6 +9,7 @@ from sqlglot import exp
 from promising.errors import BadClause, NoSuchName, StatementError, TypeMismatch, Unsupported
 from promising.index import Stream
 from promising.index.table import Table
+from promising.index.time_text import readable
 from promising.query.binder import AGGREGATES, Binder, typed_null
 from promising.query.bound import Bound, JoinKey, Source
 from promising.query.catalog import Catalog
@@ -30,18 +31,30 @@ _REFUSED = {
     "order": "ORDER BY in a continuous query: a view has no order; sort its snapshot",
     "limit": "LIMIT in a continuous query: a view holds every row that is live; cut its snapshot, or ask for less in"
     " WHERE",
+    "limit_by": "LIMIT n BY in a continuous query: a view holds every row that is live; cut its snapshot, or ask once"
+    " with SELECT",
     "target": "WITH ERROR in a continuous query: its aggregates are exact",
 }
 _REFUSED_INSIDE = {
     **{"group": "GROUP BY", "having": "HAVING", "order": "ORDER BY", "limit": "LIMIT", "target": "WITH ERROR"},
-    **{"preference": "PREFERENCE", "fade": "FADE FACTOR", "budget": "BUDGET", "distinct": "DISTINCT"},
+    **{
+        "limit_by": "LIMIT n BY",
+        "preference": "PREFERENCE",
+        "fade": "FADE FACTOR",
+        "budget": "BUDGET",
+        "distinct": "DISTINCT",
+    },
 }
 
 
-def bind_standing(node: exp.Expression, sql: str, catalog: Catalog) -> plan.Standing:
-    """Resolve the body of CREATE CONTINUOUS QUERY against the catalog. Has no side effects."""
+def bind_standing(node: exp.Expression, sql: str, catalog: Catalog, *, stored: bool = False) -> plan.Standing:
+    """Resolve the body of CREATE CONTINUOUS QUERY against the catalog. Has no side effects.
+
+    stored: the query was accepted by an earlier version; a preference that is refused by now is left out, with a
+        warning, so that its view goes on.
+    """
     with catalog.lock:
-        return _Whole(sql, catalog).bind(node)
+        return _Whole(sql, catalog, stored=stored).bind(node)
 
 
 def standing_budget(span: nodes.Span, sql: str) -> int:
@@ -71,9 +84,10 @@ def budgeted(node: exp.Expression, span: nodes.Span | None) -> exp.Expression:
 class _Whole:
     """Binds a query with set operations."""
 
-    def __init__(self, sql: str, catalog: Catalog) -> None:
+    def __init__(self, sql: str, catalog: Catalog, *, stored: bool) -> None:
         self.sql = sql
         self.catalog = catalog
+        self.stored = stored
         self.reads: set[str] = set()
         self.warnings: list[str] = []
         self.preference: BoundPreference | None = None
@@ -115,7 +129,7 @@ class _Whole:
         """The plan, and its column names: those of the first SELECT."""
         if isinstance(node, exp.SetOperation):
             return self._combined(node)
-        branch = _Branch(node, self.sql, self.catalog, alone=self.alone)
+        branch = _Branch(node, self.sql, self.catalog, alone=self.alone, stored=self.stored)
         select = branch.standing()
         self.reads |= branch.reads
         self.warnings += branch.warnings
@@ -161,9 +175,10 @@ def unbounded(what: str) -> str:
 
 
 class _Branch(Binder):
-    def __init__(self, node: exp.Expression, sql: str, catalog: Catalog, alone: bool) -> None:
+    def __init__(self, node: exp.Expression, sql: str, catalog: Catalog, *, alone: bool, stored: bool) -> None:
         super().__init__(node, sql, catalog)
         self.alone = alone
+        self.stored = stored
         self.names: list[str] = []
         self.reads: set[str] = set()
         self.warnings: list[str] = []
@@ -270,11 +285,12 @@ class _Branch(Binder):
     def _window_of(
         self, stream: Stream, alias: str, place: int, found: Sequence[tuple[exp.Expression, Compiled]]
     ) -> plan.Window:
-        reach = max((summary.reach for summary in stream.summaries.values()), default=None)
-        if self.length is not None and reach is not None and reach < self.length:
-            self.warnings.append(
-                f"WINDOW reaches back {self.length / SECOND:g} s; {stream.name} keeps tuples of the last"
-                f" {reach / SECOND:g} s, and older ones do not come back after a restart"
+        if self.length is not None and stream.keep is not None and stream.keep < self.length:
+            raise self.error(
+                BadClause,
+                f"WINDOW reaches back {readable(self.length)}, but {stream.name} keeps {readable(stream.keep)}: shorten"
+                f" it, or ALTER STREAM {stream.name} KEEP {readable(self.length)} first",
+                self.node.args["window"],
             )
         return plan.Window(
             stream=stream,
@@ -474,7 +490,33 @@ class _Branch(Binder):
         for estimated in made.estimates if made is not None else ():
             stream = bound.sources[estimated.side].stream
             self.reads |= {s.name.lower() for s in stream.summaries.values() if s.key == estimated.attribute}
-        return made
+        if made is None or node is None or (refused := self._not_honoured(bound, made)) is None:
+            return made
+        if not self.stored:
+            raise self.error(Unsupported, refused, node)
+        self.warnings.append(refused)
+        return None
+
+    def _not_honoured(self, bound: Bound, preference: BoundPreference) -> str | None:
+        """Why a preference would not have the order here that it has in a SELECT; None if it has."""
+        if bound.join is None:
+            return (
+                "PREFERENCE in a continuous query ranks the pairs of a join that has too little CPU time; this query"
+                " has no join and computes every row: leave PREFERENCE out"
+            )
+        wanted = set(enumerate(bound.join.attributes))
+        if preference.counts_only and {(e.side, e.attribute) for e in preference.estimates} == wanted:
+            if preference.fade == 1:
+                return None
+            return "FADE FACTOR in a continuous query: its pairs are ranked by number alone; leave FADE FACTOR out"
+        counts = ", ".join(
+            f"SUMMARY.Estimate.Count({source.alias}.{attribute})"
+            for source, attribute in zip(self.sources, bound.join.attributes, strict=True)
+        )
+        return (
+            "a continuous join ranks its pairs by the counts of both join keys, and by no other expression: write WITH"
+            f" PREFERENCE {preference.direction} {counts}"
+        )
 
 
 class _InnerScope:

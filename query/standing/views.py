@@ -123,8 +123,8 @@ class View(ABC):
     @property
     def lag(self) -> int:
         """Microseconds of event time that have arrived and are not yet in the view."""
-        latest = [s.stream.latest for s in self.sources if s.stream.latest is not None]
-        return max(0, max(latest) - self.now) if latest and self.now != BEGINNING else 0
+        times = [s.stream.time for s in self.sources if s.stream.time is not None]
+        return max(0, max(times) - self.now) if times and self.now != BEGINNING else 0
 
     @abstractmethod
     def fill(self, number: int) -> None:

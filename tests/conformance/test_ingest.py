@@ -27,7 +27,9 @@ def prepared(session: Session) -> Session:
     """`s` with a column of every type and keys `k` and `name`; `free` with none."""
     columns = "(ts TIMESTAMP, k INT, name VARCHAR, f DOUBLE, b BOOLEAN, at TIMESTAMP, n INT)"
     for stream in ("s", "free"):
-        session.execute(f"CREATE STREAM {stream} {columns} TIMESTAMP BY ts")
+        session.execute(
+            f"CREATE STREAM {stream} {columns} TIMESTAMP BY ts KEEP {'80 SECONDS' if stream == 's' else 'ALL'}"
+        )
     for key in ("k", "name"):
         session.execute(f"CREATE SUMMARY by_{key} ON s ({key}) WITH GRANULARITY 10 SECONDS AND COLLAPSE (2, 3)")
     return session
@@ -291,6 +293,10 @@ def test_advance_moves_the_watermark(session: Session):
     for wrong in (1.5, "1", None, 1 << 62, -(1 << 70)):
         with pytest.raises(e.WrongType, match="watermark"):
             session.advance("s", wrong)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(e.BadWatermark, match="1 second ahead of the clock"):
+        session.advance("s", NOW + SECOND)
+    with pytest.raises(e.BadWatermark, match="it looks like nanoseconds"):
+        session.advance("s", 1_700_000_000_000_000_000)
     assert session.describe("by_k").watermark == 905 * SECOND
 
 

@@ -25,8 +25,8 @@ from tests.query.test_session import (
     test_show_summaries_and_describe,
     test_the_same_seed_gives_the_same_order,
     test_to_pandas,
-    test_what_a_summary_lets_go_stays_gone,
     test_what_is_created_is_shown_and_what_is_dropped_is_gone,
+    test_what_was_removed_stays_gone,
 )
 
 

@@ -20,7 +20,8 @@ PRODUCERS = 4
 KEYS = list(range(40))
 STEP = 1_000
 GRANULARITY = 4 * STEP
-COLLAPSE = (2, 4)  # keeps some 60 steps
+COLLAPSE = (2, 4)
+KEEP = 16 * GRANULARITY
 LATENESS = GRANULARITY // 2
 AHEAD = 8  # batches that a producer may be before the slowest
 SMALL = Options(buckets=4, depth=3, width=8, maxlength=300, tolerance=4.0, filter_bits=256, coarse_bits=512)
@@ -77,14 +78,14 @@ def sender(ids: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 def make(name: str, seed: int) -> Stream:
     """A stream in memory like those of the store, with its summaries."""
-    stream = Stream(name, SCHEMA, "ts", lateness=LATENESS, clock=lambda: 1 << 60, max_tuples=ROOM, seed=seed)
+    stream = Stream(name, SCHEMA, "ts", lateness=LATENESS, keep=KEEP, clock=lambda: 1 << 60, max_tuples=ROOM, seed=seed)
     for summary in SUMMARIES:
         summarise(stream, summary)
     return stream
 
 
 def make_durable(store: Store, name: str) -> Stream:
-    return store.create_stream(name, SCHEMA, "ts", lateness=LATENESS, max_tuples=ROOM)
+    return store.create_stream(name, SCHEMA, "ts", lateness=LATENESS, keep=KEEP, max_tuples=ROOM)
 
 
 SUMMARIES = {"adaptive": ("k", "adaptive"), "words": ("s", "grid"), "bare": ("k", "none")}

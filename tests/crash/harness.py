@@ -227,6 +227,7 @@ class Harness:
             "k",
             granularity=feed.GRANULARITY,
             collapse=feed.COLLAPSE,
+            keep=feed.KEEP,
             clock=lambda: 1 << 60,
             lateness=feed.LATENESS,
         )

@@ -37,7 +37,7 @@ def by_hand(monkeypatch):
 
 
 def store(clock: ManualClock, lateness: int = 30, structure: str = "auto") -> Stream:
-    stream = Stream("store", SCHEMA, "ts", clock=clock, max_tuples=1 << 14, lateness=lateness, seed=3)
+    stream = Stream("store", SCHEMA, "ts", clock=clock, max_tuples=1 << 14, lateness=lateness, keep=320, seed=3)
     stream.create_summary("x", "k", granularity=40, collapse=(2, 3), structure=structure, options=SMALL)
     return stream
 
@@ -159,7 +159,7 @@ def test_a_rebuilt_structure_is_to_the_bit_one_that_was_there_all_along(by_hand,
     rng, clock = random.Random(seed), ManualClock(1 << 50)
     stream = store(clock)
     stream.create_summary("twin", "k", granularity=40, collapse=(2, 3), structure=structure, options=SMALL)
-    stream.create_summary("long", "k", granularity=40, collapse=(3, 4), structure="none")  # keeps what x lets go of
+    stream.create_summary("long", "k", granularity=35, collapse=(3, 4), structure="none")  # keeps some that x does not
     summary, now, first, compared = stream.summaries["x"], 0, 0, 0
     for _ in range(30):
         given = batch(rng, now, first)
@@ -178,13 +178,12 @@ def test_a_rebuilt_structure_is_to_the_bit_one_that_was_there_all_along(by_hand,
 
 
 def test_what_was_gone_before_the_summary_was_made_stays_gone(by_hand):
-    """Rows whose chunk is still in use, of tuples that had aged out."""
-    stream = Stream("store", SCHEMA, "ts", clock=ManualClock(1 << 50), max_tuples=1 << 14, seed=3)
-    stream.create_summary("short", "k", granularity=10, collapse=(2, 2), structure="none")
+    """Rows whose chunk is still in use, of tuples that were removed while less was kept."""
+    stream = Stream("store", SCHEMA, "ts", clock=ManualClock(1 << 50), max_tuples=1 << 14, keep=80, seed=3)
     stream.append(columns(range(200), [i % 5 for i in range(200)]))
+    assert stream.set_keep(None) == 0
     summary = stream.create_summary("x", "k", granularity=100, collapse=(2, 3), structure="auto", options=SMALL)
     twin = stream.create_summary("twin", "k", granularity=100, collapse=(2, 3), structure="grid", options=SMALL)
-    stream.drop_summary("short")
     assert 0 < twin.count < 200
     for structure in ("grid", "none", "time", "grid"):
         summary.change(structure)
@@ -266,7 +265,7 @@ def test_only_auto_changes_and_the_ceiling_is_that_of_the_largest(by_hand):
 
 def test_it_changes_by_itself_when_questions_come_and_when_they_stop():
     """With a clock that stands still nothing is measured, and the model alone decides."""
-    stream = Stream("store", SCHEMA, "ts", clock=ManualClock(1 << 50), max_tuples=1 << 15, seed=3)
+    stream = Stream("store", SCHEMA, "ts", clock=ManualClock(1 << 50), max_tuples=1 << 15, keep=8_000_000, seed=3)
     summary = stream.create_summary("x", "k", granularity=1_000_000, collapse=(2, 3), structure="auto", options=SMALL)
     stream.cpu = lambda: 0
     assert summary.told == "auto: none, because nothing was asked yet"

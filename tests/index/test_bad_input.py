@@ -40,7 +40,7 @@ def without(name: str) -> dict[str, Any]:
 @pytest.fixture
 def stream() -> Stream:
     """With tuples in every granularity, aside, and in the open zone."""
-    made = Stream("s", SCHEMA, "ts", max_future=50, clock=ManualClock(NOW), max_tuples=1000)
+    made = Stream("s", SCHEMA, "ts", max_future=50, clock=ManualClock(NOW), max_tuples=1000, keep=1600)
     for name, key, structure in (("a", "k", "adaptive"), ("g", "s", "grid"), ("o", "k", "none")):
         made.create_summary(name, key, granularity=100, collapse=(2, 3), structure=structure, options=SMALL)
     made.append(batch(300, ts=np.linspace(NOW - 900, NOW, 300).astype(np.int64)))

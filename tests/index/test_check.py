@@ -18,11 +18,12 @@ from promising.testing import ManualClock
 from tests.index.world import SCHEMA, SMALL, STRUCTURES, columns, small_chunks
 
 GRANULARITY, RATE, DEPTH = 40, 2, 4
+KEEP = 32 * GRANULARITY
 NOW = 100_000
 
 
 def new_stream(lateness=0, room=20_000, depth=DEPTH, **options):
-    stream = Stream("s", SCHEMA, "ts", lateness=lateness, clock=ManualClock(10**9), max_tuples=room, seed=5)
+    stream = Stream("s", SCHEMA, "ts", lateness=lateness, clock=ManualClock(10**9), max_tuples=room, keep=KEEP, seed=5)
     sizes = replace(SMALL, **options)
     for structure in STRUCTURES:
         stream.create_summary(
@@ -154,7 +155,7 @@ def test_neither_true_nor_false():
     stream = Stream("s", {"ts": "timestamp", "b": "bool"}, "ts")
     stream.append({"ts": [1, 2], "b": [True, False]})
     assert check_stream(stream) == []
-    stream._log._columns["b"][1] = 2
+    stream._log._columns["b"].array[1] = 2
     assert check_stream(stream) == ["the log, chunk at row 0, column 'b': a value is neither true nor false"]
 
 
@@ -205,12 +206,12 @@ def chunk(stream, place=1):
 
 def shift_time(stream):
     at = chunk(stream)
-    stream._log._columns["ts"][at.start + 3] += 10**9
+    stream._log._columns["ts"].array[at.start + 3] += 10**9
 
 
 def change_key(stream):
     state = stream.summaries["adaptive"].state
-    stream._log._columns["k"][coarse(stream, 2).tuples.rows[0]] ^= 1
+    stream._log._columns["k"].array[coarse(stream, 2).tuples.rows[0]] ^= 1
     return state
 
 

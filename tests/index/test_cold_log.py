@@ -14,7 +14,7 @@ FAR = 1 << 40
 
 
 def made(room: int = 6000) -> Stream:
-    stream = Stream("s", SCHEMA, "ts", lateness=20, clock=ManualClock(FAR), max_tuples=room, seed=5)
+    stream = Stream("s", SCHEMA, "ts", lateness=20, clock=ManualClock(FAR), max_tuples=room, keep=1200, seed=5)
     for name, key, structure in (("a", "k", "adaptive"), ("b", "s", "grid"), ("c", "k", "none")):
         stream.create_summary(name, key, granularity=50, collapse=(3, 3), structure=structure, options=SMALL)
     return stream

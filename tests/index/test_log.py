@@ -95,7 +95,7 @@ def test_chunks_are_reused_after_expiry(steps, chunk):
     """Rows are given back in order, used again, and never while a live tuple is there; marks of nulls do not linger."""
     with pytest.MonkeyPatch.context() as patch:
         small_chunks(patch, chunk)
-        stream = Stream("s", SCHEMA, "ts", clock=ManualClock(1 << 40), max_tuples=30 * 60)
+        stream = Stream("s", SCHEMA, "ts", clock=ManualClock(1 << 40), max_tuples=45 * 60, keep=80)
         options = Options(buckets=1, depth=1, width=2, maxlength=256, filter_bits=64, coarse_bits=64)
         summary = stream.create_summary("a", "s", granularity=10, collapse=(2, 2), options=options)
         told: dict[int, tuple[Any, ...]] = {}
@@ -128,7 +128,9 @@ def test_chunks_are_reused_after_expiry(steps, chunk):
 
 def test_memory_follows_what_is_kept(monkeypatch):
     small_chunks(monkeypatch, 256)
-    stream = Stream("s", {"ts": "timestamp", "s": "string"}, "ts", clock=ManualClock(1 << 50), max_tuples=20_000)
+    stream = Stream(
+        "s", {"ts": "timestamp", "s": "string"}, "ts", clock=ManualClock(1 << 50), max_tuples=20_000, keep=800
+    )
     options = Options(buckets=1, depth=1, width=2, maxlength=256, filter_bits=64, coarse_bits=64)
     stream.create_summary("a", "s", granularity=100, collapse=(2, 2), options=options)
     seen = []
@@ -142,7 +144,7 @@ def test_memory_follows_what_is_kept(monkeypatch):
 
 def test_a_full_log_refuses_until_time_makes_room(monkeypatch):
     small_chunks(monkeypatch, 64)
-    stream = Stream("s", {"ts": "timestamp", "k": "int"}, "ts", clock=ManualClock(1 << 50), max_tuples=256)
+    stream = Stream("s", {"ts": "timestamp", "k": "int"}, "ts", clock=ManualClock(1 << 50), max_tuples=256, keep=800)
     options = Options(buckets=1, depth=1, width=2, maxlength=256, filter_bits=64, coarse_bits=64)
     stream.create_summary("a", "k", granularity=100, collapse=(2, 1), options=options)
     stream.append({"ts": [5] * 256, "k": [1] * 256})
@@ -160,7 +162,7 @@ def test_the_ceiling_of_strings_holds_and_time_makes_room(monkeypatch):
     ceiling = 40_000
     clock = ManualClock(1 << 50)
     stream = Stream(
-        "s", {"ts": "timestamp", "s": "string"}, "ts", clock=clock, max_tuples=4096, max_string_bytes=ceiling
+        "s", {"ts": "timestamp", "s": "string"}, "ts", clock=clock, max_tuples=4096, max_string_bytes=ceiling, keep=800
     )
     options = Options(buckets=1, depth=1, width=2, maxlength=256, filter_bits=64, coarse_bits=64)
     summary = stream.create_summary("a", "s", granularity=100, collapse=(2, 1), options=options)
@@ -211,7 +213,7 @@ def test_strings_are_gathered_from_many_chunks_in_any_order(monkeypatch, chunk, 
     small_chunks(monkeypatch, chunk)
     rng = np.random.default_rng(seed)
     schema = {"ts": "timestamp", "s": "string", "k": "int"}
-    stream = Stream("s", schema, "ts", clock=ManualClock(1 << 50), max_tuples=1024)
+    stream = Stream("s", schema, "ts", clock=ManualClock(1 << 50), max_tuples=1024, keep=800)
     options = Options(buckets=1, depth=1, width=2, maxlength=256, filter_bits=64, coarse_bits=64)
     stream.create_summary("a", "k", granularity=100, collapse=(2, 1), options=options)
     for turn in range(4):
@@ -247,7 +249,9 @@ def test_strings_that_are_all_empty():
 def test_spans_and_counts_say_what_the_chunks_hold(steps, chunk):
     with pytest.MonkeyPatch.context() as patch:
         small_chunks(patch, chunk)
-        stream = Stream("s", {"ts": "timestamp", "k": "int"}, "ts", clock=ManualClock(1 << 50), max_tuples=1024)
+        stream = Stream(
+            "s", {"ts": "timestamp", "k": "int"}, "ts", clock=ManualClock(1 << 50), max_tuples=1024, keep=80
+        )
         options = Options(buckets=1, depth=1, width=2, maxlength=256, filter_bits=64, coarse_bits=64)
         stream.create_summary("a", "k", granularity=10, collapse=(2, 2), options=options)
         log, now, arrived = stream._log, 0, 0

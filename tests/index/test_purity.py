@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promising.index import Options, Stream, SummaryIndex
+from promising.index.check import check_stream
 from promising.index.geometry import Geometry
 from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
@@ -98,8 +99,10 @@ def rebuilt(geometry: Geometry, options: Options, watermark: int, batch: Columns
 @given(data=st.data(), shape=st.sampled_from(SHAPES), seed=st.integers(0, 1 << 32))
 def test_neither_arrival_nor_batches_nor_path_leave_a_trace(data, shape, seed):
     rng = np.random.default_rng(seed)
-    geometry = Geometry(data.draw(st.integers(8, 40)), data.draw(st.integers(2, 3)), data.draw(st.integers(2, 4)))
-    lateness = data.draw(st.sampled_from([0, 5, 200]))
+    length = data.draw(st.integers(8, 40))
+    keep = data.draw(st.sampled_from([8, 30, 100])) * length
+    geometry = Geometry(length, data.draw(st.integers(2, 3)), data.draw(st.integers(2, 4)), keep)
+    lateness = data.draw(st.sampled_from([0, 5, 60]))
     newest = data.draw(st.sampled_from([-10_000, 123_456]))
     n = data.draw(st.sampled_from([30, 400, 2500]))
     oldest = geometry.oldest(newest)  # so whatever the order, no tuple is too old
@@ -107,10 +110,12 @@ def test_neither_arrival_nor_batches_nor_path_leave_a_trace(data, shape, seed):
     keys = (rng.zipf(1.3, n) % 50).astype(np.int64)
     batch = columns(times, keys)
     watermark = newest + data.draw(st.integers(0, 5 * geometry.granularity))
+    behind = data.draw(st.sampled_from([0, 3 * geometry.granularity, 5_000]))  # tuples may be ahead of the clock
     expected = {key: rebuilt(geometry, shape, watermark, batch, key, seed=3) for key in ("k", "s")}
 
     for trial in range(3):
-        stream = Stream("s", SCHEMA, "ts", lateness=lateness, clock=ManualClock(newest), max_tuples=5000, seed=3)
+        clock = ManualClock(newest - behind)
+        stream = Stream("s", SCHEMA, "ts", lateness=lateness, keep=keep, clock=clock, max_tuples=5000, seed=3)
         made = {}
         for name, key, structure in (("a", "k", "adaptive"), ("g", "k", "grid"), ("t", "s", "adaptive")):
             made[name] = stream.create_summary(
@@ -128,11 +133,13 @@ def test_neither_arrival_nor_batches_nor_path_leave_a_trace(data, shape, seed):
         for i, (start, stop) in enumerate(pairwise(borders)):
             assert stream.append(part(mixed, start, stop)).accepted == stop - start
             if i % 2:
-                stream.advance(int(max(mixed["ts"][:stop])))  # the same watermark by another way
+                stream.advance(min(int(max(mixed["ts"][:stop])), clock()))  # the same watermark by another way
             if i % 3 == 1:
                 for summary in made.values():  # visiting orders a zone's tuples by cell
                     for zone in summary.describe().zones:
                         summary.visit((zone.granularity, zone.zone, 0))
+        assert check_stream(stream) == []
+        clock.set(watermark)
         stream.advance(watermark)
         assert coarse(stream, made["a"]) == expected["k"]
         assert coarse(stream, made["g"]) == expected["k"]

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from promising.errors import BadOptions, CeilingTooLow, UnknownName
+from promising.errors import BadGranularity, BadOptions, CeilingTooLow, UnknownName
 from promising.index import Options, Stream
 from promising.index.stream import MINUTE
 from promising.testing import ManualClock, streams
@@ -26,7 +26,7 @@ def at(times: list[int] | np.ndarray, key: int = 7) -> dict[str, np.ndarray]:
 
 @pytest.mark.usefixtures("small")
 def test_tuples_that_expire_in_their_own_batch_make_room_for_the_next():
-    stream = Stream("s", SCHEMA, "ts", clock=ManualClock(1 << 40), max_tuples=2 * CHUNK)
+    stream = Stream("s", SCHEMA, "ts", clock=ManualClock(1 << 40), max_tuples=2 * CHUNK, keep=800)
     summary = stream.create_summary("s", "k", granularity=100, collapse=(2, 1))
     stream.append(at([*range(2 * CHUNK - 1), 10**6]))
     assert stream.append(at([10**6 + 1] * CHUNK)).accepted == CHUNK
@@ -34,12 +34,15 @@ def test_tuples_that_expire_in_their_own_batch_make_room_for_the_next():
 
 
 @pytest.mark.usefixtures("small")
-def test_a_dropped_summary_no_longer_holds_tuples_back_and_no_longer_answers():
+def test_what_is_no_longer_kept_makes_room_and_a_dropped_summary_no_longer_answers():
     stream = Stream("s", SCHEMA, "ts", clock=ManualClock(1 << 40), max_tuples=2 * CHUNK)
     stream.create_summary("short", "k", granularity=100, collapse=(2, 1))
     long = stream.create_summary("long", "k", granularity=10**6, collapse=(2, 1))
     stream.append(at(np.arange(2 * CHUNK) * 10))
+    with pytest.raises(BadGranularity, match="summary 'long': GRANULARITY is 1 second"):
+        stream.set_keep(800)
     stream.drop_summary("long")
+    assert stream.set_keep(800) == stream.accepted - stream.kept > CHUNK
     assert stream.append(at([2 * CHUNK * 10] * CHUNK, 8)).accepted == CHUNK
     for ask in (lambda: long.probe([7]), lambda: long.estimate([7]), long.describe, lambda: long.count):
         with pytest.raises(UnknownName, match="'long' has been dropped"):
@@ -48,7 +51,9 @@ def test_a_dropped_summary_no_longer_holds_tuples_back_and_no_longer_answers():
 
 @pytest.mark.usefixtures("small")
 def test_rows_that_have_left_are_refused_and_never_read():
-    stream = Stream("s", {"ts": "timestamp", "k": "string"}, "ts", clock=ManualClock(1 << 40), max_tuples=2 * CHUNK)
+    stream = Stream(
+        "s", {"ts": "timestamp", "k": "string"}, "ts", clock=ManualClock(1 << 40), max_tuples=2 * CHUNK, keep=800
+    )
     summary = stream.create_summary("s", "k", granularity=100, collapse=(2, 1))
     stream.append({"ts": np.arange(CHUNK), "k": [f"key {i}" for i in range(CHUNK)]})
     rows = summary.probe([f"key {i}" for i in range(CHUNK)]).rows

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from promising.errors import UnknownName
 from promising.index import Options, Stream, SummaryIndex
 from promising.index.sketches import Sketched, window_sketch
-from promising.query.cardinality import join_size
+from promising.query.join_cardinality import join_size
 from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
 from promising.testing.streams import zipf_law
@@ -29,7 +29,7 @@ def summarised(
     options: Options, structure: str = "adaptive", key: str = "k", seed: int = 5, lateness: int = 0
 ) -> tuple[Stream, SummaryIndex]:
     clock = ManualClock(1 << 50)
-    stream = Stream("s", SCHEMA, "ts", clock=clock, seed=seed, max_tuples=8192, lateness=lateness)
+    stream = Stream("s", SCHEMA, "ts", clock=clock, seed=seed, max_tuples=8192, lateness=lateness, keep=1600)
     summary = stream.create_summary("a", key, granularity=100, collapse=(2, 3), structure=structure, options=options)
     return stream, summary
 

@@ -20,7 +20,7 @@ from tests.tiers import examples
 pytestmark = pytest.mark.kernel
 
 EVER = 1 << 61
-GEOMETRY = Geometry(10, 2, 3)
+GEOMETRY = Geometry(10, 2, 3, keep=160)
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
 
 
@@ -29,7 +29,7 @@ class World:
 
     def __init__(self, lateness: int = 0, summary: bool = True, structure: str = "adaptive") -> None:
         clock = ManualClock(1 << 50)
-        self.stream = Stream("store", SCHEMA, "ts", clock=clock, max_tuples=2048, lateness=lateness, seed=3)
+        self.stream = Stream("store", SCHEMA, "ts", clock=clock, max_tuples=2048, lateness=lateness, keep=160, seed=3)
         self.summary: SummaryIndex | None = None
         if summary:
             g = GEOMETRY
@@ -150,7 +150,7 @@ def test_a_chunk_used_again_never_leaks_into_it(monkeypatch):
     """Its new tuples have times of the window, and stand at rows that were there when the snapshot was taken."""
     small_chunks(monkeypatch, 4)
     world = World()
-    world.append(*[0] * 8, *[95] * 6)
+    world.append(*[-100] * 8, *[95] * 6)
     snapshot = world.snapshot(90, 100)
     before = set(world.stream._log.rows().tolist())
     world.append(110)
@@ -167,8 +167,7 @@ def test_it_says_when_something_it_needs_has_aged(monkeypatch):
     world = World()
     world.append(*spread(1, 30, 0, 100))
     snapshot = world.snapshot(60, 100)
-    reach = GEOMETRY.reaches[-1]
-    for now in range(100, 60 + reach + 40):
+    for now in range(100, 60 + 160 + 40):
         world.append(now)
         if GEOMETRY.oldest(now) <= 60:
             world.check(snapshot)
@@ -180,7 +179,7 @@ def test_it_says_when_something_it_needs_has_aged(monkeypatch):
     else:
         pytest.fail("it never did")
     world.stream.advance(1000)
-    with pytest.raises(TokenExpired, match="before 920"), snapshot.holding():
+    with pytest.raises(TokenExpired, match="before 840"), snapshot.holding():
         pass
 
 
@@ -188,7 +187,7 @@ def test_tuples_that_have_aged_are_not_in_a_new_one(monkeypatch):
     """Their chunk may still be there."""
     small_chunks(monkeypatch, 64)
     world = World()
-    world.append(0, 1, 39, 40, 41, 139)
+    world.append(0, 1, 39, 40, 41, 200)
     assert world.stream.oldest == 40 and len(world.stream._log) == 6
     snapshot = world.snapshot()
     assert (snapshot.start, snapshot.kept, snapshot.everything, snapshot.whole) == (40, 6, False, False)
@@ -265,13 +264,13 @@ def test_an_empty_stream():
 def test_a_chunk_across_an_edge_is_taken_to_have_its_share(monkeypatch):
     small_chunks(monkeypatch, 128)
     world = World()
-    world.append(*range(0, 128), *[128] * 10)
+    world.append(*range(0, 128), *[200] * 10)
     guess = world.snapshot(96, 128).tuples
     assert (guess.value, guess.lower, guess.upper) == (32.0, 0.0, 128.0)
-    guess = world.snapshot(64, 200).tuples
+    guess = world.snapshot(64, 201).tuples
     assert (guess.value, guess.lower, guess.upper) == (74.0, 10.0, 138.0)
-    guess = world.snapshot(0, 200).tuples  # what has aged is behind the edge as well
-    oldest = GEOMETRY.oldest(128)
+    guess = world.snapshot(0, 201).tuples  # what has aged is behind the edge as well
+    oldest = GEOMETRY.oldest(200)
     assert oldest == 40 and guess.value == 128 - 40 + 10
 
 
@@ -305,7 +304,7 @@ def test_granularities_are_those_of_the_moment_it_was_taken(monkeypatch, structu
         assert snapshot.touched(rows[np.array(expected) == level]) == 1 << level
     assert snapshot.touched(rows) == 0b1110 and snapshot.touched(rows[:0]) == 0
     world.append(149)
-    assert GEOMETRY.horizons(149) != horizons and world.stream.oldest == horizons[-1]
+    assert GEOMETRY.horizons(149) != horizons
     assert snapshot.granularity(rows).tolist() == expected
 
 
@@ -323,10 +322,10 @@ def test_granularities_are_those_of_the_moment_it_was_taken(monkeypatch, structu
     ],
 )
 def test_the_granularities_that_a_window_can_reach(start, end, reached):
-    """At 137 the horizons are 120, 100 and 40."""
+    """At 137 the horizons are 120, 100 and -40."""
     world = World()
     world.append(*range(40, 138))
-    assert GEOMETRY.horizons(137) == (120, 100, 40)
+    assert GEOMETRY.horizons(137) == (120, 100, -40)
     snapshot = world.snapshot(start, end)
     assert snapshot.reached == reached
     world.check(snapshot)

@@ -17,10 +17,10 @@ SECOND = 1_000_000
 
 
 def new_stream(
-    granularity: int, collapse=(2, 2), lateness=0, room=1 << 16, options=None
+    granularity: int, collapse=(2, 2), lateness=0, room=1 << 16, options=None, keep=None
 ) -> tuple[Stream, SummaryIndex]:
     schema = {"ts": "timestamp", "item_id": "int"}
-    stream = Stream("s", schema, time="ts", clock=lambda: 1 << 60, max_tuples=room, lateness=lateness)
+    stream = Stream("s", schema, time="ts", clock=lambda: 1 << 60, max_tuples=room, lateness=lateness, keep=keep)
     summary = stream.create_summary("s", key="item_id", granularity=granularity, collapse=collapse, options=options)
     return stream, summary
 
@@ -188,7 +188,7 @@ def everchanging(n: int, spell: int, start: int) -> streams.Columns:
 
 @pytest.mark.parametrize("spell", [256, 512])
 def test_a_stream_that_always_changes_runs_out_of_cuts_not_of_memory(spell):
-    stream, summary = new_stream(6 * SECOND, collapse=(2, 2), room=1 << 19, options=Options(maxlength=4096))
+    stream, summary = new_stream(6 * SECOND, room=1 << 20, options=Options(maxlength=8192), keep=48 * SECOND)
     most = summary.state.identity.sizes.zones
     reasons: set[str] = set()
     for start in range(0, 1 << 21, 1 << 14):
@@ -202,7 +202,7 @@ def test_a_stream_that_always_changes_runs_out_of_cuts_not_of_memory(spell):
 
 
 def test_cutting_for_behaviour_goes_on_when_old_zones_have_left():
-    stream, summary = new_stream(6 * SECOND, collapse=(2, 2), room=1 << 19, options=Options(maxlength=4096))
+    stream, summary = new_stream(6 * SECOND, room=1 << 20, options=Options(maxlength=8192), keep=48 * SECOND)
     for start in range(0, 1 << 20, 1 << 14):
         stream.append(everchanging(1 << 14, 256, start))
     before = summary.describe().cuts["behaviour"]

@@ -85,6 +85,7 @@ def restarted(stream: Stream, clock: Callable[[], int]) -> Stream:
         stream.schema.time,
         lateness=stream.lateness,
         max_future=stream.max_future,
+        max_jump=stream.max_jump,
         clock=clock,
         max_tuples=stream.max_tuples,
         max_string_bytes=stream.max_string_bytes,
@@ -157,15 +158,17 @@ def fingerprint(stream: Stream) -> Any:
     return out
 
 
-def oracle_for(summary: SummaryIndex, stream: Stream, clock: ManualClock, depth: int | None = None) -> Oracle:
+def oracle_for(summary: SummaryIndex, stream: Stream, clock: ManualClock) -> Oracle:
     """An oracle with the time of a summary."""
     g = summary.state.identity.geometry
     return Oracle(
         "ts",
         summary.key,
         granularity=g.granularity,
-        collapse=(g.rate, depth or g.depth),
+        collapse=(g.rate, g.depth),
+        keep=g.keep,
         clock=clock,
         lateness=stream.lateness,
         max_future=stream.max_future,
+        max_jump=stream.max_jump,
     )

@@ -98,8 +98,9 @@ def taken(made: Reader, filters: list[Any] | None = None) -> tuple[list[Share], 
     """What Spark would do: the partitions, and what they give."""
     if filters is not None:
         assert list(made.pushFilters(filters)) == filters  # Spark has to look at all of them again
-    shares = [share for share in made.partitions() if isinstance(share, Share)]
-    batches = [batch for share in shares for batch in made.read(share)]
+    found = made.partitions()
+    shares = [share for share in found if isinstance(share, Share)]
+    batches = [batch for share in found for batch in made.read(share)]
     return shares, pa.Table.from_batches(batches, made.schema)
 
 
@@ -211,18 +212,25 @@ def test_a_schema_may_ask_for_what_a_clock_shows(session: Session):
     assert Counter(table["id"].to_pylist()) == rows(session, "ts > '1970-01-01 00:02:00'")
 
 
-def test_promising_regions_come_first(session: Session):
-    shares, table = taken(reader(session, columns="id, item", preference="desc item", limit="300"))
-    assert len(shares) == 1
-    assert table.num_rows == 300
-    often = Counter(session.query("SELECT item FROM s").to_arrow()["item"].to_pylist())
-    _, rare = taken(reader(session, columns="id, item", preference="asc item", limit="300"))
+@pytest.mark.parametrize("direction", ["desc", "asc", "weighted"])
+def test_the_first_rows_of_a_preference_are_those_of_sql(session: Session, direction: str):
+    _, table = taken(reader(session, columns="id, item", preference=f"{direction} item", limit="300"))
+    sql = f"SELECT id, item FROM s WITH PREFERENCE {direction} SUMMARY.Estimate.Count(item) LIMIT 300"
+    assert table["id"].to_pylist() == session.query(sql).to_arrow()["id"].to_pylist()
+    (often, most), *_ = Counter(session.query("SELECT item FROM s").to_arrow()["item"].to_pylist()).most_common()
+    assert most > 300
+    assert (set(table["item"].to_pylist()) == {often}) == (direction == "desc")
 
-    def frequency(found: pa.Table) -> float:
-        return sum(often[item] for item in found["item"].to_pylist()) / len(found["item"])
 
-    _, plain = taken(reader(session, columns="id, item"))
-    assert frequency(table) > frequency(plain) > frequency(rare)
+def test_conditions_too_long_for_a_statement_leave_the_first_rows_as_they_are(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    asked = {"columns": "id, item", "preference": "desc item", "limit": "3", "keys": '{"item": [2, 3, 5]}'}
+    _, table = taken(reader(session, **asked))
+    monkeypatch.setattr(stream_reader, "LONGEST_CONDITIONS", 1)
+    _, again = taken(reader(session, **asked))
+    assert again == table
+    assert set(table["item"].to_pylist()) == {2}
 
 
 def test_a_preference_alone_leaves_nothing_out(session: Session, monkeypatch: pytest.MonkeyPatch):
@@ -315,5 +323,7 @@ def test_through_spark(spark: Any, session: Session, tmp_path: Path):
         assert ids(pushing.load().where(condition)) == wanted
         best = source.option("preference", "desc item").option("limit", 50).load()
         assert best.count() == 50
+        (most, *_) = Counter(session.query("SELECT item FROM s").to_arrow()["item"].to_pylist()).most_common()
+        assert [row.item for row in best.select("item").distinct().collect()] == [most[0]]
         with pytest.raises(Exception, match="needs a summary on price"):
             source.option("preference", "desc price").load().count()

@@ -1,7 +1,7 @@
 """Random streams, and beside each a model that says which tuples it must hold.
 
 The model shares no code with the engine: it takes one tuple at a time, by the rules of `promising.testing.Oracle`, and
-asks one oracle of time for each summary how far back that summary reaches.
+asks one oracle of time for each summary which of its zones KEEP retains.
 """
 
 import random
@@ -64,12 +64,13 @@ Row = dict[str, Any]
 
 
 class Model:
-    """What one stream must hold: every tuple accepted, the watermark, and how far its summaries reach back."""
+    """What one stream must hold: every tuple accepted, the watermark, and the oldest time that it keeps."""
 
-    def __init__(self, name: str, clock: ManualClock, lateness: int) -> None:
+    def __init__(self, name: str, clock: ManualClock, lateness: int, keep: int | None) -> None:
         self.name = name
         self.clock = clock
         self.lateness = lateness
+        self.keep = keep
         self.summaries: dict[str, tuple[str, str]] = {}
         """Key column and structure, by name."""
         self.accepted: list[Row] = []
@@ -77,14 +78,16 @@ class Model:
         self.refused: dict[str, int] = {}
         self.watermark: int | None = None
         self.latest: int | None = None
-        self._reach: list[Oracle] = []
+        self.floor: int | None = None
+        """Older tuples have been removed; it moves when the watermark is set."""
+        self._oracles: list[Oracle] = []
 
     def summarise(self, name: str, key: str, structure: str, granularity: int, collapse: tuple[int, int]) -> None:
         self.summaries[name] = key, structure
-        oracle = Oracle("ts", key, granularity=granularity, collapse=collapse, clock=self.clock)
+        oracle = Oracle("ts", key, granularity=granularity, collapse=collapse, keep=self.keep, clock=self.clock)
         if self.watermark is not None:
             oracle.advance(self.watermark)
-        self._reach.append(oracle)
+        self._oracles.append(oracle)
 
     @property
     def known(self) -> set[str]:
@@ -93,8 +96,13 @@ class Model:
 
     @property
     def oldest(self) -> int | None:
-        """The least time that some summary reaches back to; None as long as nothing is let go."""
-        return min((h for o in self._reach if (h := o.horizon(o.depth)) is not None), default=None)
+        """The least time that is accepted at the watermark; None as long as nothing is removed."""
+        if self.keep is None or self.watermark is None:
+            return self.floor
+        eighth = self.keep // 8  # what is removed at once without a summary
+        bare = (self.watermark - self.keep) // eighth * eighth
+        kept = min((h for o in self._oracles if (h := o.horizon(o.levels)) is not None), default=bare)
+        return kept if self.floor is None else max(kept, self.floor)
 
     def offer(self, row: Row) -> None:
         self.offered += 1
@@ -113,16 +121,16 @@ class Model:
 
     def advance(self, watermark: int) -> None:
         self.watermark = watermark if self.watermark is None else max(self.watermark, watermark)
-        for oracle in self._reach:
+        for oracle in self._oracles:
             oracle.advance(self.watermark)
+        self.floor = self.oldest
 
     def live(self) -> list[Row]:
-        oldest = self.oldest
-        return [row for row in self.accepted if oldest is None or row["ts"] >= oldest]
+        return [row for row in self.accepted if self.floor is None or row["ts"] >= self.floor]
 
     def granularities(self) -> set[int]:
         """Those that hold tuples, over all summaries."""
-        return {g for o in self._reach for row in self.live() if (g := o.granularity_of(row["ts"])) is not None}
+        return {g for o in self._oracles for row in self.live() if (g := o.granularity_of(row["ts"])) is not None}
 
     @property
     def now(self) -> int | None:
@@ -155,21 +163,27 @@ class World:
     def _create(self, name: str) -> None:
         rng = self.rng
         lateness = rng.choice((0, 0, 2 * SECOND, 10 * SECOND))
-        model = self.models[name] = Model(name, self.clock, lateness)
+        first = self._geometry()
+        geometries = [first if rng.random() < 0.5 else self._geometry() for _ in range(rng.choice((1, 1, 2, 3, 4)))]
+        keep = None
+        if rng.random() < 0.75:
+            keep = max(lateness, 8 * max(granularity for granularity, _ in [first, *geometries]))
+            keep = round(keep * rng.choice((1, 1, 1.3, 2, 5)))
+        model = self.models[name] = Model(name, self.clock, lateness, keep)
         columns = ", ".join(f"{column} {kind}" for column, (kind, _) in COLUMNS.items())
         late = f" LATENESS {lateness} MICROSECONDS" if lateness else ""
+        kept = "" if keep is None else f" KEEP {keep} MICROSECONDS"
         self.session.execute(
-            f"CREATE STREAM {name} ({columns}) TIMESTAMP BY ts{late}"
+            f"CREATE STREAM {name} ({columns}) TIMESTAMP BY ts{late}{kept}"
             f" OPTIONS (max_tuples = 65536, max_future_seconds = {FUTURE // SECOND})"
         )
         if name == "gamma":
             return
-        geometry = self._geometry()
         if rng.random() < 0.15:
-            self.waiting[name] = geometry  # its first summary comes when tuples are there already
+            self.waiting[name] = first  # its first summary comes when tuples are there already
             return
-        for number in range(rng.choice((1, 1, 2, 3, 4))):
-            self._summarise(model, number, geometry if rng.random() < 0.5 else self._geometry())
+        for number, geometry in enumerate(geometries):
+            self._summarise(model, number, geometry)
 
     def _geometry(self) -> tuple[int, tuple[int, int]]:
         rng = self.rng

@@ -111,6 +111,7 @@ def stores(
     seed: int = 5,
     granularity: float = 4.0,
     collapse: tuple[int, int] = (2, 4),
+    keep: str = "ALL",
 ) -> Stores:
     """Empty streams a and b, each with a summary on its key."""
     cpu = Ticking(step)
@@ -119,6 +120,7 @@ def stores(
     for name in ("a", "b"):
         session.execute(
             f"CREATE STREAM {name} (id BIGINT, k {kind}, ts TIMESTAMP, price DOUBLE, n BIGINT) TIMESTAMP BY ts"
+            f" KEEP {keep}"
         )
         session.execute(
             f"CREATE SUMMARY by_{name} ON {name} (k) WITH GRANULARITY {granularity} SECONDS AND"

@@ -25,9 +25,9 @@ class World:
         s.execute_many(
             """
             CREATE STREAM fact (ts TIMESTAMP, k INT, name VARCHAR, n INT, price DOUBLE)
-              TIMESTAMP BY ts LATENESS 2 SECONDS;
+              TIMESTAMP BY ts LATENESS 2 SECONDS KEEP 80 SECONDS;
             CREATE SUMMARY by_k ON fact (k) WITH GRANULARITY 10 SECONDS AND COLLAPSE (2, 3);
-            CREATE STREAM other (ts TIMESTAMP, k INT, name VARCHAR) TIMESTAMP BY ts;
+            CREATE STREAM other (ts TIMESTAMP, k INT, name VARCHAR) TIMESTAMP BY ts KEEP 80 SECONDS;
             CREATE SUMMARY bare ON other (k) WITH GRANULARITY 10 SECONDS AND COLLAPSE (2, 3) STRUCTURE none;
             CREATE CONTINUOUS QUERY watch AS SELECT k, count(*) FROM fact GROUP BY k WINDOW 5 SECONDS
             """
@@ -40,7 +40,7 @@ class World:
         self.session.ingest("other", {"ts": ts[:90], "k": k[:90], "name": name[:90]})
 
     def age(self) -> None:
-        """Let everything leave the last granularity."""
+        """Let everything become older than the stream keeps."""
         self.session.ingest("fact", {"ts": [300 * SECOND], "k": [1], "name": ["x"], "n": [1], "price": [0.0]})
 
     def state(self) -> list[Any]:
@@ -90,7 +90,8 @@ CASES: list[tuple[str, type[e.PromisingError], str, str]] = [
     ("SELECT k FROM fact UNION SELECT k FROM other", e.Unsupported, "UNION", "UNION"),
     ("SELECT 1", e.Unsupported, "without FROM", "SELECT"),
     ("SELECT SUMMARY.Estimate.Count(k) FROM fact", e.Unsupported, "outside of PREFERENCE", "SUMMARY"),
-    ("EXPLAIN DROP STREAM fact", e.Unsupported, "EXPLAIN", "DROP"),
+    ("EXPLAIN SHOW STREAMS", e.Unsupported, "EXPLAIN", "SHOW"),
+    ("EXPLAIN DROP STREAM fakt", e.NoSuchName, "did you mean fact?", "fakt"),
     # names
     ("SELECT pric FROM fact", e.NoSuchName, "did you mean price?", "pric FROM"),
     ("SELECT k FROM fatc", e.NoSuchName, "did you mean fact?", "fatc"),
@@ -142,6 +143,14 @@ CASES: list[tuple[str, type[e.PromisingError], str, str]] = [
     ("SELECT k FROM fact ORDER BY 0", e.BadClause, "there are 1 columns", "0"),
     ("SELECT quantile(k, 1.5) FROM fact", e.BadClause, "from 0 to 1", "quantile"),
     ("SELECT k FROM fact LIMIT -1", e.BadClause, "LIMIT", "LIMIT"),
+    ("SELECT k FROM fact LIMIT 0 BY k", e.BadClause, "a whole number from 1 on, as in LIMIT 2 BY column", "LIMIT 0"),
+    ("SELECT k FROM fact LIMIT -2 BY k", e.BadClause, "a whole number from 1 on", "LIMIT -2"),
+    ("SELECT k FROM fact LIMIT 1.5 BY k", e.BadClause, "a whole number from 1 on", "LIMIT 1.5"),
+    ("SELECT k FROM fact LIMIT 2 BY nme", e.NoSuchName, "no column 'nme' in fact; did you mean name?", "nme"),
+    ("SELECT k AS things FROM fact LIMIT 2 BY thing", e.NoSuchName, "did you mean things?", "thing"),
+    ("SELECT k FROM fact LIMIT 2 BY f.k", e.NoSuchName, "no stream 'f' in this query", "f.k"),
+    ("SELECT 1 FROM fact x, other y WHERE x.k = y.k LIMIT 2 BY k", e.Ambiguous, "write x.k or y.k", "k"),
+    ("SELECT n, count(*) FROM fact GROUP BY n LIMIT 2 BY k", e.BadClause, "neither in GROUP BY", "k"),
     ("SELECT x.k FROM fact x, other y", e.Unsupported, "equality", "SELECT"),
     ("SELECT x.k FROM fact x, other y WHERE x.k < y.k", e.Unsupported, "equality", "x.k < y.k"),
     # run time
@@ -310,17 +319,17 @@ def test_zero_budget_bounds_a_count(shared: World):
 
 
 def test_a_window_longer_than_the_retention_warns_and_says_what_is_covered(world: World):
-    # Watermark 61 s; T = 10, 20, 40 s: the horizon of G_3 is floor((61 - 70) / 40) * 40 = -40 s, so 103 s are kept.
+    # Watermark 63 s, KEEP 80 s, zones of 10 s: the oldest is floor((63 - 80) / 10) * 10 = -20 s, so 83 s are kept.
     world.session.advance("fact", 63 * SECOND)
-    answer = world.session.query("SELECT count(*) AS n FROM fact WINDOW 104 SECONDS").run()
+    answer = world.session.query("SELECT count(*) AS n FROM fact WINDOW 84 SECONDS").run()
     (warning,) = answer.progress.warnings
-    assert "104 s" in warning
-    assert "fact keeps tuples of the last 103 s" in warning
+    assert "84 s" in warning
+    assert "fact keeps tuples of the last 83 s" in warning
     assert answer.progress.complete
     assert answer.to_arrow()["n"].to_pylist() == [TUPLES]
-    assert world.session.query("SELECT count(*) FROM fact WINDOW 103 SECONDS").run().progress.warnings == ()
+    assert world.session.query("SELECT count(*) FROM fact WINDOW 83 SECONDS").run().progress.warnings == ()
     assert world.session.query("SELECT count(*) FROM fact").run().progress.warnings == ()
-    explained = str(world.session.explain("SELECT count(*) FROM fact WINDOW 104 SECONDS"))
+    explained = str(world.session.explain("SELECT count(*) FROM fact WINDOW 84 SECONDS"))
     assert f"warning: {warning}" in explained
 
 

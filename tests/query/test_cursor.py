@@ -29,7 +29,7 @@ def test_a_dropped_summary_does_not_spoil_the_last_frame():
 
 def test_a_horizon_that_passes_over_nothing_ends_no_answer():
     session = Session(clock=ManualClock(1 << 60), seed=3)
-    session.execute("CREATE STREAM a (ts TIMESTAMP, k INT) TIMESTAMP BY ts")
+    session.execute("CREATE STREAM a (ts TIMESTAMP, k INT) TIMESTAMP BY ts KEEP 20460 SECONDS")
     session.execute("CREATE SUMMARY sa ON a (k) WITH GRANULARITY 60 SECONDS AND COLLAPSE (4, 5)")
     empty = session.query("SELECT k FROM a")
     session.ingest("a", {"ts": np.arange(1_000) * 30_000, "k": np.arange(1_000)})
@@ -42,7 +42,7 @@ def test_a_horizon_that_passes_over_nothing_ends_no_answer():
 def test_later_tuples_that_have_aged_out_are_not_counted():
     session = Session(clock=ManualClock(1 << 60), seed=3)
     for name in "ab":
-        session.execute(f"CREATE STREAM {name} (ts TIMESTAMP, k INT) TIMESTAMP BY ts")
+        session.execute(f"CREATE STREAM {name} (ts TIMESTAMP, k INT) TIMESTAMP BY ts KEEP 80 SECONDS")
         session.execute(f"CREATE SUMMARY s{name} ON {name} (k) WITH GRANULARITY 10 SECONDS AND COLLAPSE (2, 2)")
     session.ingest("a", {"ts": [1_000 * SECOND], "k": [1]})
     answer = session.query(

@@ -23,13 +23,13 @@ EVER = 1 << 61
 
 
 class World:
-    """A stream with a summary on `k`, and all that came in. It keeps 30 to 50 units of time before the latest."""
+    """A stream with a summary on `k`, and all that came in. It keeps 40 to 45 units of time before the latest."""
 
     def __init__(self, chunk: int, monkeypatch: pytest.MonkeyPatch, max_tuples: int = 4096) -> None:
         small_chunks(monkeypatch, chunk)
         schema = {"ts": "timestamp", "k": "int", "id": "int", "other": "int"}
-        self.stream = Stream("s", schema, "ts", clock=ManualClock(1 << 50), max_tuples=max_tuples, seed=11)
-        self.summary = self.stream.create_summary("by_k", "k", granularity=10, collapse=(2, 2), options=SMALL)
+        self.stream = Stream("s", schema, "ts", keep=40, clock=ManualClock(1 << 50), max_tuples=max_tuples, seed=11)
+        self.summary = self.stream.create_summary("by_k", "k", granularity=5, collapse=(2, 2), options=SMALL)
         self.told: list[tuple[int, int, int | None]] = []
 
     def append(self, times: Any, keys: Any, other: list[int | None] | None = None) -> None:
@@ -97,9 +97,9 @@ def collect(keys: Keys, between: Callable[[int], None] = lambda part: None) -> t
 
 
 def crowd(monkeypatch: pytest.MonkeyPatch, old: int, lately: int, slices: int) -> tuple[World, Snapshot, Keys]:
-    """Many keys at time 0, some more from 60 on, which the snapshot covers; the directory takes `slices` to list."""
+    """Many keys from time 5 to 20, some more at 45, which the snapshot covers; the directory takes `slices` to list."""
     world = World(16, monkeypatch, 16_384)
-    world.append(np.arange(old) * 20 // max(old, 1), np.arange(old))
+    world.append(5 + np.arange(old) * 15 // max(old, 1), np.arange(old))
     world.append(np.full(lately, 45), np.arange(10_000, 10_000 + lately))
     snapshot = world.snapshot(start=45)
     keys = world.keys(snapshot)
@@ -228,7 +228,7 @@ def test_the_stream_goes_on_while_rows_are_loaded(monkeypatch, seed):
     def go_on(step: int) -> None:
         nonlocal now
         if step < 40 and rng.random() < 0.7:
-            now = min(now + int(rng.integers(0, 4)), 89)  # as late as nothing that the snapshot needs has aged
+            now = min(now + int(rng.integers(0, 4)), 84)  # as late as nothing that the snapshot needs has aged
             n = int(rng.integers(0, 9))
             world.append(np.full(n, now) - rng.integers(0, 20, n), rng.integers(0, 6, n))
 

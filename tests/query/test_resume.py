@@ -215,7 +215,7 @@ def test_a_cancelled_answer_goes_on():
 
 
 def test_an_answer_whose_tuples_have_aged_out_expires():
-    made = filled(360, 90)
+    made = filled(360, 90, keep="60 SECONDS")
     token = made.session.query("SELECT id FROM a", budget=0).run().progress.token
     assert token is not None
     made.ingest("a", tuples(10, 90, seed=77, start=500, seconds=1))

@@ -43,7 +43,8 @@ def kept(
 def stream(
     session: Session, name: str, *, keys: tuple[str, ...] = ("k",), granularity: int = 10, depth: int = 4
 ) -> None:
-    session.execute(f"CREATE STREAM {name} ({COLUMNS}) TIMESTAMP BY ts LATENESS 5 SECONDS")
+    keep = granularity * max(8, 2**depth - 1)
+    session.execute(f"CREATE STREAM {name} ({COLUMNS}) TIMESTAMP BY ts LATENESS 5 SECONDS KEEP {keep} SECONDS")
     for key in keys:
         session.execute(
             f"CREATE SUMMARY {name}_{key} ON {name} ({key}) WITH GRANULARITY {granularity} SECONDS AND"
@@ -70,7 +71,7 @@ def grow(session: Session, name: str, rng: random.Random, first: int, n: int, st
 
 
 def world(session: Session, seed: int, *, cold: bool = True, depth: int | None = None, each: int = 0) -> None:
-    """Streams a and b; some of their first tuples have aged out, unless the summaries are deep."""
+    """Streams a and b; some of their first tuples have been removed, unless the summaries are deep."""
     rng = random.Random(seed)
     keys, each = rng.choice((30, 200, 2000)), each or rng.choice((40, 120))
     for name in ("a", "b"):
@@ -297,5 +298,9 @@ def test_what_is_refused():
     told(NoSummary, "told by keys", "SELECT k FROM a", 0.5)
     told(NoSummary, "told by keys", "SELECT a.k FROM a JOIN c ON a.k = c.k", 0.5)
     told(Unsupported, "WEIGHTED", "SELECT k FROM a WITH PREFERENCE WEIGHTED SUMMARY.Estimate.Count(k)", 0.5)
+    ranked = "SELECT k FROM a WITH PREFERENCE DESC SUMMARY.Estimate.Count(k)"
+    told(Unsupported, "a preference that reads columns ranks parts of them", f"{ranked} * price", 0.5)
+    told(Unsupported, "a preference that has a FADE FACTOR ranks parts of them", f"{ranked} FADE FACTOR 0.5", 0.5)
     told(Unsupported, "order of the preference", "SELECT k FROM a WITH PREFERENCE SUMMARY.Estimate.Count(k) LIMIT 3")
+    told(Unsupported, "LIMIT n BY is not offered on Spark", "SELECT k FROM a LIMIT 3 BY k")
     told(Unsupported, "cast of a float to a string", "SELECT price::TEXT FROM a")

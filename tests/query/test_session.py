@@ -75,7 +75,7 @@ def test_what_is_created_is_shown_and_what_is_dropped_is_gone(session: Session):
     assert shown(session, "STREAMS") == ["returns", "sales", "stock"]
     assert shown(session, "SUMMARIES") == ["sales_item", "stock_item"]
     assert shown(session, "QUERIES") == []
-    assert str(session.execute("DROP STREAM returns")) == "stream returns dropped"
+    assert str(session.execute("DROP STREAM returns")) == "stream returns dropped, 0 rows"
     assert str(session.execute("DROP SUMMARY stock_item")) == "summary stock_item dropped"
     assert shown(session, "STREAMS") == ["sales", "stock"]
     assert shown(session, "SUMMARIES") == ["sales_item"]
@@ -136,7 +136,7 @@ def test_drop_asks_for_cascade_where_something_depends(session: Session):
     session.execute("CREATE CONTINUOUS QUERY watch AS SELECT count(*) FROM sales WINDOW 5 SECONDS")
     session.execute(
         "CREATE CONTINUOUS QUERY both_ AS SELECT a.item FROM sales a, stock b WHERE a.item = b.item"
-        " WITH PREFERENCE SUMMARY.Estimate.Count(b.item) WINDOW 5 SECONDS"
+        " WITH PREFERENCE SUMMARY.Estimate.Count(a.item), SUMMARY.Estimate.Count(b.item) WINDOW 5 SECONDS"
     )
     with pytest.raises(InUse, match="summary sales_item, query both_, query watch"):
         session.execute("DROP STREAM sales")
@@ -151,21 +151,25 @@ def test_drop_asks_for_cascade_where_something_depends(session: Session):
     assert session.query("SELECT * FROM sales").to_arrow().num_rows == 0
 
 
-def test_what_a_summary_lets_go_stays_gone(session: Session):
-    """Tuples that have left the last granularity do not come back with a summary that reaches further, or with none."""
-    n = 200  # T = 10, 20, 40 s: at watermark 199 s the horizon of G_3 is floor((199 - 70) / 40) * 40 = 120 s
+def test_what_was_removed_stays_gone(session: Session):
+    """Tuples older than KEEP do not return with a longer one, nor with another summary, nor with none."""
+    n = 200  # KEEP 80 s, zones of 10 s: at watermark 199 s the oldest is floor((199 - 80) / 10) * 10 = 110 s
+    session.execute("ALTER STREAM sales KEEP 80 SECONDS")
     more = {"ts": [i * SECOND for i in range(60, n)], "Item": [1] * 140, "shop": ["a"] * 140, "price": [1.0] * 140}
     assert session.ingest("sales", more).accepted == 140
 
     def kept() -> Any:
         return session.query("SELECT * FROM sales").to_arrow().num_rows
 
-    assert kept() == 80
+    assert kept() == 90
+    session.execute("CREATE SUMMARY short ON sales (item) WITH GRANULARITY 1 SECOND AND COLLAPSE (2, 3)")
+    assert kept() == 90
+    session.execute("ALTER STREAM sales KEEP ALL")
     session.execute("CREATE SUMMARY long ON sales (item) WITH GRANULARITY 1 HOUR AND COLLAPSE (2, 3)")
-    assert kept() == 80
-    session.execute("DROP SUMMARY long")
-    session.execute("DROP SUMMARY sales_item")
-    assert kept() == 80
+    assert kept() == 90
+    for name in ("long", "short", "sales_item"):
+        session.execute(f"DROP SUMMARY {name}")
+        assert kept() == 90
 
 
 # --- continuous queries ------------------------------------------------------------------------------------------

@@ -192,6 +192,8 @@ def selects(draw: st.DrawFn) -> exp.Expression:
                 exp.Ordered(this=one, desc=draw(st.booleans()), nulls_first=draw(st.booleans())) for one in ordered
             ]
         )
+    if by := draw(st.lists(columns, max_size=2)):
+        args["limit_by"] = nodes.LimitBy(this=draw(signed), expressions=by)
     if found := draw(st.lists(preferences, max_size=2)):
         direction = draw(st.sampled_from(["ASC", "DESC", "WEIGHTED"]))
         args["preference"] = nodes.Preference(direction=direction, expressions=found)

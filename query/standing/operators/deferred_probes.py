@@ -17,18 +17,18 @@ NO_PLACES: Places = np.empty(0, np.int32)
 class Waiting:
     """Tuples of both sides that have arrived and have not been joined yet.
 
-    A tuple probes only partners that arrived before it, so each pair is found exactly once in any order of probes. Its
-    promise is the number of partners of its key, times `fade` for each tick that it has waited.
+    A tuple probes only partners that arrived before it, so each pair is found exactly once in any order of probes.
+    Without a preference, tuples with the most partners are first. The preference is the product of both counts, as the
+    binder ensures, and means what it does in a SELECT: DESC and ASC order keys by their number of pairs; WEIGHTED draws
+    pairs with equal probability, so tuples by their number of partners.
     """
 
     def __init__(self, sides: tuple[Entries, Entries], preference: BoundPreference | None) -> None:
         self._sides = sides
-        self._direction = "DESC" if preference is None else preference.direction
-        self._fade = 1.0 if preference is None else preference.fade
+        self._direction = None if preference is None else preference.direction
         self._order = [side.extra(np.int64) for side in sides]
         self._flag = [side.extra(np.uint8) for side in sides]
         self._places = [NO_PLACES, NO_PLACES]
-        self._came = [np.empty(0, np.int64), np.empty(0, np.int64)]  # arrival ticks
         self._next = 1
         self._random = np.random.default_rng(0)
 
@@ -43,13 +43,12 @@ class Waiting:
         """Which entries of a side are waiting."""
         return self._sides[number].extras[self._flag[number]]  # type: ignore[return-value]  # made as uint8
 
-    def enter(self, number: int, places: Places, tick: int, waits: bool) -> None:
+    def enter(self, number: int, places: Places, waits: bool) -> None:
         self.order(number)[places] = np.arange(self._next, self._next + len(places))
         self._next += len(places)
         self.flags(number)[places] = waits
         if waits:
             self._places[number] = np.concatenate((self._places[number], places))
-            self._came[number] = np.concatenate((self._came[number], np.full(len(places), tick)))
 
     def over(self, gone: Sequence[Places]) -> float:
         """The number of pairs lost because these entries of each side expired."""
@@ -81,7 +80,7 @@ class Waiting:
         return float(len(made))
 
     def _keep(self, number: int, kept: NDArray[np.bool_]) -> None:
-        self._places[number], self._came[number] = self._places[number][kept], self._came[number][kept]
+        self._places[number] = self._places[number][kept]
 
     def moved(self, number: int, places: Places) -> None:
         """Apply the new places of entries."""
@@ -102,7 +101,7 @@ class Waiting:
         later = self.order(number)[mine] > self.order(1 - number)[theirs]
         return np.asarray(np.where(later, self.flags(number)[mine], self.flags(1 - number)[theirs]) == 0)
 
-    def best(self, tick: int) -> list[tuple[int, Places]]:
+    def best(self) -> list[tuple[int, Places]]:
         """The most promising waiting entries, in chunks of one side each. Entries without partners stop waiting."""
         promises: list[NDArray[np.float64]] = []
         for number, side in enumerate(self._sides):
@@ -111,12 +110,13 @@ class Waiting:
                 self.flags(number)[self._places[number][counts == 0]] = 0
                 self._keep(number, counts > 0)
                 counts = counts[counts > 0]
-            faded: NDArray[np.float64] = np.power(self._fade, (tick - self._came[number]).astype(np.float64))
-            promises.append(counts * faded)
+            promise = counts.astype(np.float64)
+            if self._direction in ("DESC", "ASC"):
+                promise *= side.counts[side.codes_at(self._places[number])]
+            promises.append(promise)
         promise = np.concatenate(promises)
         if self._direction == "WEIGHTED":
-            with np.errstate(divide="ignore", over="ignore"):
-                key = self._random.exponential(size=len(promise)) / promise
+            key = self._random.exponential(size=len(promise)) / promise
         else:
             key = promise if self._direction == "ASC" else -promise
         few = np.argpartition(key, MOST)[:MOST] if len(key) > 2 * MOST else np.arange(len(key))

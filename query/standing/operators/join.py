@@ -80,7 +80,7 @@ class JoinNode(Body):
             if len(new):
                 places = self._enter(number, new)
                 if self.waiting is not None:
-                    self.waiting.enter(number, places, tick.number, tick.allowance is not None)
+                    self.waiting.enter(number, places, tick.allowance is not None)
                 if len(places) and tick.allowance is None:
                     parts += self._probe(tick, number, *self.pairs(number, places), POS)
         if tick.allowance is not None:
@@ -106,7 +106,7 @@ class JoinNode(Body):
         assert self.waiting is not None
         parts: list[Deltas] = []
         while self.pending and (tick.allowance is None or tick.allowance()):
-            for at, (number, places) in enumerate(self.waiting.best(tick.number)):
+            for at, (number, places) in enumerate(self.waiting.best()):
                 if at and tick.allowance is not None and not tick.allowance():
                     break
                 parts += self._probe(tick, number, *self.waiting.pairs(number, places), POS)

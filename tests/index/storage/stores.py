@@ -29,7 +29,7 @@ def batch(number: int, n: int = 100):
 
 
 def filled(store: Store, batches: int = 30, name: str = "a") -> Stream:
-    stream = store.create_stream(name, TYPES, "ts", lateness=50, max_tuples=1 << 14)
+    stream = store.create_stream(name, TYPES, "ts", lateness=50, max_tuples=1 << 14, keep=2000)
     stream.create_summary(f"{name}_k", "k", granularity=200, collapse=(3, 4), options=OPTIONS)
     stream.create_summary(f"{name}_s", "s", granularity=100, collapse=(2, 5), options=OPTIONS, structure="grid")
     for number in range(batches):

@@ -38,7 +38,7 @@ MINUTE = 60_000_000
 NOW = 10**15
 CREATE = (
     "CREATE STREAM s (ts TIMESTAMP, item BIGINT, till VARCHAR, price DOUBLE, paid BOOLEAN) TIMESTAMP BY ts LATENESS 90"
-    " SECONDS",
+    " SECONDS KEEP 45 MINUTES",
     "CREATE SUMMARY items ON s (item) WITH GRANULARITY 1 MINUTE AND COLLAPSE (3, 4) OPTIONS (buckets = 8, width = 64)",
     "CREATE SUMMARY tills ON s (till) WITH GRANULARITY 50 SECONDS AND COLLAPSE (2, 5) STRUCTURE grid"
     " OPTIONS (buckets = 4, width = 64)",
@@ -461,7 +461,7 @@ def test_a_crash_leaves_all_or_nothing(tmp_path):
 
 # --- damage, crashes, ceilings ---------------------------------------------------------------------------------------
 
-PLAIN = "CREATE STREAM s (ts TIMESTAMP, item BIGINT{}) TIMESTAMP BY ts{}"
+PLAIN = "CREATE STREAM s (ts TIMESTAMP, item BIGINT{}) TIMESTAMP BY ts KEEP 8 MINUTES{}"
 FAR = "CREATE SUMMARY far ON s (item) WITH GRANULARITY 1 MINUTE AND COLLAPSE (3, 5) OPTIONS (buckets = 8, width = 64)"
 NEAR = "CREATE SUMMARY near ON s (item) WITH GRANULARITY 1 MINUTE AND COLLAPSE (2, 2) OPTIONS (buckets = 8, width = 64)"
 
@@ -520,7 +520,7 @@ def test_a_damaged_checkpoint_does_not_take_a_load_with_it(tmp_path):
 def test_what_came_after_a_load_that_a_crash_took_still_fits(tmp_path, monkeypatch):
     session = plain(tmp_path / "store", options=" OPTIONS (max_tuples = 2048)")
     session.ingest("s", items(2_000, 103, 104))
-    prepare(session, tmp_path / "p", items(300, 107, 110, 2), parts=1)
+    prepare(session, tmp_path / "p", items(300, 107, 120, 2), parts=1)
     kept = session.store._kept["s"]
 
     def full(force=True):

@@ -114,7 +114,7 @@ def make(name: str) -> Step:
             feed.make_durable(run.store, name)
 
     def memory(streams: dict[str, Stream]) -> None:
-        options = {"lateness": feed.LATENESS, "max_tuples": feed.ROOM}
+        options = {"lateness": feed.LATENESS, "keep": feed.KEEP, "max_tuples": feed.ROOM}
         streams[name] = Stream(name, feed.SCHEMA, "ts", clock=lambda: NOW, seed=SEED, **options)
 
     return Step(f"make {name}", durable, memory)

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from promising.errors import DataDamaged
+from promising.index.progress import Progress
 from promising.index.regions import Appended
 from promising.index.schema import Column, Schema
 from promising.index.storage.records import KINDS, Batch, pack_append, pack_json, unpack_append, unpack_json
@@ -39,7 +40,9 @@ def batches(draw: st.DrawFn) -> Batch:
         "s": Column(None, text, draw(st.just(text.is_null().to_numpy(zero_copy_only=False)) | st.none())),
     }
     added = Appended(draw(st.integers(0, 1 << 40)), draw(st.dictionaries(st.text(), st.integers(0, 99))), False)
-    return Batch(columns, n, added, draw(st.none() | st.text()), draw(st.none() | NUMBERS))
+    known = st.none() | NUMBERS
+    progress = draw(st.none() | st.builds(Progress, known, known, known, st.lists(NUMBERS, max_size=2).map(tuple)))
+    return Batch(columns, n, added, draw(st.none() | st.text()), draw(st.none() | NUMBERS), progress)
 
 
 def packed(batch: Batch) -> bytes:
@@ -125,7 +128,7 @@ def test_json_comes_back(content: dict[str, Any]):
 
 
 def test_kinds_do_not_change():
-    assert KINDS == (1, 2, 3, 4, 5)
+    assert KINDS == (1, 2, 3, 4, 5, 6)
 
 
 def test_the_bytes_do_not_change():

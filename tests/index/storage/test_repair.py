@@ -183,14 +183,13 @@ def test_a_summary_that_lies(tmp_path):
     assert ids(tmp_path / "store") == whole()
 
 
-def test_summaries_that_reach_less_far_take_nothing_from_others(folder):
+def test_summaries_with_other_zones_take_nothing_from_one_another(folder):
     with opened(folder) as store:
         stream = store.streams["left"]
-        stream.create_summary("near", "k", granularity=feed.GRANULARITY, collapse=(2, 2), options=feed.SMALL)
+        stream.create_summary("near", "k", granularity=feed.GRANULARITY // 3, collapse=(2, 2), options=feed.SMALL)
         for name in ("words", "bare"):
             stream.drop_summary(name)
         before = {name: summary.count for name, summary in stream.summaries.items()}
-        assert before["near"] < before["adaptive"]
         spoil(store, "adaptive")
         store.checkpoint()
     assert repair(folder)

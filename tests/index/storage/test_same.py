@@ -79,7 +79,7 @@ def test_strings_are_given_back_alike_with_and_without_a_start(tmp_path, monkeyp
 
         store = stores.opened(folder, options, seed=7)
         types = {"ts": "timestamp", "k": "int", "s": "string"}
-        stream = store.create_stream("a", types, "ts", max_tuples=1 << 14, max_string_bytes=64 * 3000)
+        stream = store.create_stream("a", types, "ts", max_tuples=1 << 14, max_string_bytes=64 * 3000, keep=8000)
         stream.create_summary("k", "k", granularity=1000, collapse=(2, 2), options=stores.OPTIONS)
         for number in range(60):
             stream.append(rows(number % 5, number * 10, 20))
@@ -141,7 +141,7 @@ class Machine(RuleBasedStateMachine):
         self.newest = 0
         self.seen = self.sent = 0
         self.open()
-        options = {"lateness": lateness, "max_future": 50, "max_tuples": room}
+        options = {"lateness": lateness, "max_future": 50, "max_tuples": room, "keep": 20 * granularity}
         assert self.store is not None
         self.store.create_stream("s", SCHEMA, "ts", **options)
         self.twin = Stream("s", SCHEMA, "ts", clock=self.clock, seed=self.seed, **options)
@@ -230,6 +230,12 @@ class Machine(RuleBasedStateMachine):
         self.clock.set(max(self.clock(), self.newest))
         for stream in self.both():
             stream.advance(self.newest)
+
+    @rule(keep=st.sampled_from([None, 8, 20, 100]))
+    def keep(self, keep):
+        span = None if keep is None else max(keep * self.geometry[0], self.twin.lateness)
+        removed = {stream.set_keep(span) for stream in self.both()}
+        assert len(removed) == 1
 
     @rule(name=st.sampled_from([*STRUCTURES, "text"]))
     def come_or_go(self, name):

@@ -66,7 +66,7 @@ def test_a_summary_that_comes_and_one_that_goes(tmp_path):
     store = opened(tmp_path)
     stream = filled(store)
     store.checkpoint()
-    stream.create_summary("late", "k", granularity=1000, collapse=(2, 3), options=OPTIONS)
+    stream.create_summary("late", "k", granularity=250, collapse=(2, 3), options=OPTIONS)
     stream.drop_summary("a_s")
     stream.advance(5000)
     stream.append(batch(60))

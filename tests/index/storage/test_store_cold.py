@@ -183,7 +183,7 @@ def test_checkpoints_are_written_without_the_cold_place(tmp_path, monkeypatch):
 
 def test_a_damaged_cold_file_is_no_reason_not_to_start_or_to_tell_of_streams(tmp_path):
     with opened(tmp_path) as store:
-        stream = store.create_stream("a", TYPES, "ts", lateness=50, max_tuples=1 << 14)
+        stream = store.create_stream("a", TYPES, "ts", lateness=50, max_tuples=1 << 14, keep=1600)
         stream.create_summary("k", "k", granularity=200, collapse=(2, 2), options=OPTIONS)
         for number in range(30):
             stream.append(batch(number))

@@ -27,10 +27,11 @@ def test_a_stream_and_a_summary_are_created_as_the_options_say(cli):
         "--time", "at", "--lateness", "5m",
     )  # fmt: skip
     assert made == "stream sales made created\n"
-    assert cli.ok(
+    summed = cli.ok(
         "create-summary", "by item", "--on", "sales made", "--key", "item", "--granularity", "90s",
         "--collapse", "3, 2", "--structure", "grid", "--option", "buckets=8",
-    ) == "summary by item created on sales made (item)\n"  # fmt: skip
+    )  # fmt: skip
+    assert summed.startswith("summary by item created on sales made (item): at most ")
     told = lines(cli.ok("describe", "sales made", "--output", "json"))[0]
     assert [(c["column"], c["type"], c["time"], c["summary"]) for c in told["columns"]] == [
         ("at", "timestamp", True, None),
@@ -39,6 +40,25 @@ def test_a_stream_and_a_summary_are_created_as_the_options_say(cli):
     ]
     (row,) = [r for r in lines(cli.ok("sql", "SHOW SUMMARIES", "--output", "json")) if r["name"] == "by item"]
     assert (row["granularity"], row["granularities"], row["structure"]) == (90.0, 2, "grid")
+
+
+def test_rows_are_removed_only_with_yes_and_are_counted(cli):
+    made = ("--column", "ts TIMESTAMP", "--column", "k INT", "--time", "ts", "--keep", "30d")
+    cli.ok("create-stream", "short", *made)
+    rows = "\n".join(["ts,k", *(f"2024-05-{day:02}T00:00:00,{day}" for day in range(1, 31))])
+    cli.ok("ingest", "-", "--stream", "short", "--format", "csv", input=rows)
+    count = "SELECT count(*) AS n FROM short"
+    refused = cli("sql", "ALTER STREAM short KEEP 8 DAYS")
+    assert refused.code == 2
+    assert "this removes 21 rows for good; add --yes" in " ".join(refused.err.split())
+    for statement in ("DROP STREAM short", "-- all of it\n; drop /* now */ stream short"):
+        told = cli("sql", statement)
+        assert (told.code, "this removes 30 rows" in " ".join(told.err.split())) == (2, True)
+    assert "30" in cli.ok("sql", count)
+    assert cli.ok("sql", "ALTER STREAM short KEEP ALL") == "stream short keeps all tuples; 0 rows removed\n"
+    said = cli.ok("sql", "--yes", "ALTER STREAM short KEEP 8 DAYS")
+    assert said == "stream short keeps tuples for 8 days; 21 rows removed\n"
+    assert cli.ok("sql", "DROP STREAM short", "--yes") == "stream short dropped, 9 rows\n"
 
 
 def test_what_is_there_already_is_an_error_unless_that_is_fine(cli):

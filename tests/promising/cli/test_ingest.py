@@ -106,6 +106,8 @@ def test_tuples_that_are_left_out_are_counted_or_refused(cli, file, stream):
     cli.ok(
         "create-summary", f"{stream} items", "--on", stream, "--key", "item", "--granularity", "1s", "--collapse", "2,1"
     )
+    with promising.connect(cli.target) as session:
+        session.execute(f'ALTER STREAM "{stream}" KEEP 8 SECONDS')
     late = HEAD + ROWS + "2001-01-01,9,1,c\n"
     facts = json.loads(cli.ok("ingest", file(late), "--stream", stream, "--output", "json"))
     assert facts["accepted"] == 2

@@ -25,5 +25,5 @@ def test_listings_are_those_of_show():
             assert [{**stream, "summaries": len(stream["summaries"])} for stream in streams] == shown
             assert streams[2]["refused"] == 1
             assert summaries == session.execute("SHOW SUMMARIES").to_pylist()  # type: ignore[union-attr]  # as above
-            session.advance("b", FAR)
-            assert connection.ask(list_streams())[1]["watermark"].startswith("38")
+            session.advance("b", -FAR)
+            assert connection.ask(list_streams())[1]["watermark"].year == 1  # the first of the type on the wire

@@ -22,9 +22,11 @@ SECOND = 1_000_000
 MINUTE = 60 * SECOND
 
 
-def make(structure: str = "adaptive", depth: int = 3, buckets: int = 8) -> tuple[Stream, SummaryIndex]:
+def make(
+    structure: str = "adaptive", depth: int = 3, buckets: int = 8, keep: int | None = None
+) -> tuple[Stream, SummaryIndex]:
     schema = {"ts": "timestamp", "item": "int"}
-    stream = Stream("s", schema, "ts", clock=ManualClock(1 << 50), max_tuples=1 << 16, lateness=MINUTE)
+    stream = Stream("s", schema, "ts", keep=keep, clock=ManualClock(1 << 50), max_tuples=1 << 16, lateness=MINUTE)
     options = Options(buckets=buckets)
     summary = stream.create_summary(
         "by_item", "item", granularity=MINUTE, collapse=(2, depth), structure=structure, options=options
@@ -113,7 +115,7 @@ def make_filled(structure: str) -> SummaryIndex:
 
 
 def test_what_there_is_no_room_for_is_said():
-    stream, summary = make(depth=6)
+    stream, summary = make(depth=6, keep=255 * MINUTE)  # zones of 32 minutes would be more than an eighth
     fill(stream, 0, 120)
     assert {z.granularity for z in summary.describe().zones} == {1, 2, 3, 4, 5, 6}
     assert "too narrow" not in "\n".join(shown(summary, 100))

@@ -21,8 +21,8 @@ from promising.errors import (
 from promising.testing import ManualClock, Oracle
 
 
-def make(collapse: tuple[int, int], *, granularity: int = 10, now: int = 10**9, **settings: int) -> Oracle:
-    return Oracle("ts", "k", granularity=granularity, collapse=collapse, clock=ManualClock(now), **settings)
+def make(collapse: tuple[int, int], *, granularity: int = 10, now: int = 10**9, **settings: int | None) -> Oracle:
+    return Oracle("ts", "k", granularity=granularity, collapse=collapse, clock=ManualClock(now), **settings)  # type: ignore[arg-type]  # only keep may be None
 
 
 def offer(oracle: Oracle, *times: int, key: int | str = 1) -> tuple[int, dict[str, int]]:
@@ -32,50 +32,61 @@ def offer(oracle: Oracle, *times: int, key: int | str = 1) -> tuple[int, dict[st
 # --- geometry ----------------------------------------------------------------------------------------------------
 
 
-def test_depth_one_by_hand() -> None:
-    oracle = make((2, 1))
-    oracle.advance(29)  # floor((29 - 10) / 10) * 10
-    assert oracle.horizon(1) == 10
-    assert [oracle.granularity_of(ts) for ts in (9, 10, 29, 1000)] == [None, 1, 1, 1]
-    oracle.advance(30)  # the block [10, 20) ended exactly T_1 before the watermark
-    assert oracle.horizon(1) == 20
-    assert [oracle.granularity_of(ts) for ts in (19, 20)] == [None, 1]
+def test_two_granularities_by_hand() -> None:
+    oracle = make((2, 1), keep=80)  # zones of 20 would be more than an eighth
+    oracle.advance(109)  # floor((109 - 10) / 10) * 10, floor((109 - 80) / 10) * 10
+    assert (oracle.levels, oracle.horizon(1), oracle.horizon(2)) == (2, 90, 20)
+    assert [oracle.granularity_of(ts) for ts in (19, 20, 89, 90, 1000)] == [None, 2, 2, 1, 1]
+    oracle.advance(110)  # the block [90, 100) ended exactly T_1 before the watermark
+    assert (oracle.horizon(1), oracle.horizon(2)) == (100, 30)
+    assert [oracle.granularity_of(ts) for ts in (29, 30, 99, 100)] == [None, 2, 2, 1]
 
 
 def test_three_granularities_by_hand() -> None:
-    oracle = make((2, 3))  # T = 10, 20, 40; S = 10, 30, 70
-    oracle.advance(100)
+    oracle = make((2, 3), keep=160)  # T = 10, 20; S = 10, 30
+    oracle.advance(200)
     assert [oracle.span(i) for i in (1, 2, 3)] == [10, 20, 40]
-    assert [oracle.horizon(i) for i in (1, 2, 3)] == [90, 60, 0]
-    places = {ts: oracle.zone_of(ts) for ts in (100, 90, 89, 60, 59, 40, 39, 0, -1)}
+    assert [oracle.horizon(i) for i in (1, 2, 3)] == [190, 160, 40]
+    places = {ts: oracle.zone_of(ts) for ts in (200, 190, 189, 160, 159, 140, 139, 40, 39)}
     assert places == {
-        100: (1, 10),
-        90: (1, 9),
-        89: (2, 8),
-        60: (2, 6),
-        59: (3, 2),
+        200: (1, 20),
+        190: (1, 19),
+        189: (2, 18),
+        160: (2, 16),
+        159: (3, 7),
+        140: (3, 7),
+        139: (3, 6),
         40: (3, 2),
-        39: (3, 1),
-        0: (3, 0),
-        -1: None,
+        39: None,
     }
-    oracle.advance(109)  # horizons 90, 60, 0: nothing moves before a block is whole
-    assert [oracle.horizon(i) for i in (1, 2, 3)] == [90, 60, 0]
-    oracle.advance(110)  # horizons floor(100/10)*10, floor(80/20)*20, floor(40/40)*40
-    assert [oracle.horizon(i) for i in (1, 2, 3)] == [100, 80, 40]
+    oracle.advance(209)  # nothing moves before a block is whole
+    assert [oracle.horizon(i) for i in (1, 2, 3)] == [190, 160, 40]
+    oracle.advance(210)  # floor(200/10)*10, floor(180/20)*20, floor(50/20)*20
+    assert [oracle.horizon(i) for i in (1, 2, 3)] == [200, 180, 40]
+    oracle.advance(220)
+    assert [oracle.horizon(i) for i in (1, 2, 3)] == [210, 180, 60]
+
+
+def test_without_keep_granularities_follow_and_nothing_expires() -> None:
+    oracle = make((2, 1))
+    oracle.advance(100)  # horizons 90, 60, 0, -80
+    assert [oracle.zone_of(ts) for ts in (90, 89, 59, 0, -1, -80)] == [(1, 9), (2, 8), (3, 2), (3, 0), (4, -1), (4, -2)]
+    assert oracle.granularity_of(-(10**15)) is not None
+    assert offer(oracle, -(10**15)) == (1, {})
+    assert (oracle.live(), oracle.expired) == ([0], 0)
 
 
 def test_negative_times_round_down() -> None:
-    oracle = make((2, 2))  # T = 10, 20; S = 10, 30
+    oracle = make((2, 2), keep=80)  # T_1 = 10
     oracle.advance(-5)
-    assert (oracle.horizon(1), oracle.horizon(2)) == (-20, -40)
-    assert [oracle.zone_of(ts) for ts in (-1, -20, -21, -30, -31, -40, -41)] == [
+    assert (oracle.horizon(1), oracle.horizon(2)) == (-20, -90)
+    assert [oracle.zone_of(ts) for ts in (-1, -20, -21, -30, -31, -90, -91)] == [
         (1, -1),
         (1, -2),
         (2, -3),
         (2, -3),
         (2, -4),
-        (2, -4),
+        (2, -9),
         None,
     ]
 
@@ -91,24 +102,24 @@ def test_without_a_watermark_nothing_is_old() -> None:
 
 
 def test_the_horizon_itself_is_accepted() -> None:
-    oracle = make((2, 1))
-    assert offer(oracle, 30) == (1, {})
-    assert offer(oracle, 20, 19, 30) == (2, {"too_old": 1})
+    oracle = make((2, 1), keep=80)
+    assert offer(oracle, 100) == (1, {})
+    assert offer(oracle, 20, 19, 100) == (2, {"too_old": 1})
     assert oracle.live() == [0, 1, 3]
-    assert oracle.watermark == 30
+    assert oracle.watermark == 100
 
 
 def test_a_tuple_is_judged_by_those_before_it_in_its_batch() -> None:
-    oracle = make((2, 1))
-    assert offer(oracle, 5, 40, 5, 30) == (3, {"too_old": 1})
+    oracle = make((2, 1), keep=80)
+    assert offer(oracle, 5, 110, 5, 100) == (3, {"too_old": 1})
     assert oracle.live() == [1, 3]  # the first 5 was accepted and has expired, the second was refused
     assert (oracle.offered, oracle.expired, dict(oracle.refused)) == (4, 1, {"too_old": 1})
 
 
 def test_a_tuple_that_jumps_ahead_is_not_judged_by_its_own_watermark() -> None:
-    oracle = make((2, 1))
-    assert offer(oracle, 0, 1000, 989) == (2, {"too_old": 1})  # floor((1000 - 10) / 10) * 10 = 990
-    assert oracle.horizon(1) == 990
+    oracle = make((2, 1), keep=80)
+    assert offer(oracle, 0, 1000, 919) == (2, {"too_old": 1})  # floor((1000 - 80) / 10) * 10 = 920
+    assert oracle.horizon(2) == 920
 
 
 def test_the_allowed_future_is_inclusive_and_moves_nothing_beyond() -> None:
@@ -120,7 +131,7 @@ def test_the_allowed_future_is_inclusive_and_moves_nothing_beyond() -> None:
 
 
 def test_too_far_ahead_is_asked_before_too_old() -> None:
-    oracle = make((2, 1), now=0, max_future=50)
+    oracle = make((2, 1), keep=80, now=0, max_future=50)
     oracle.advance(1000)
     assert offer(oracle, 51, 50) == (0, {"too_far_ahead": 1, "too_old": 1})
 
@@ -134,9 +145,9 @@ def test_the_clock_is_read_at_each_batch() -> None:
 
 
 def test_lateness_holds_the_watermark_back() -> None:
-    oracle = make((2, 1), lateness=15)
-    offer(oracle, 45)
-    assert oracle.watermark == 30
+    oracle = make((2, 1), keep=80, lateness=15)
+    offer(oracle, 115)
+    assert oracle.watermark == 100
     assert offer(oracle, 20, 19) == (1, {"too_old": 1})
 
 
@@ -152,17 +163,17 @@ def test_the_watermark_never_goes_back() -> None:
 
 
 def test_punctuation_before_any_tuple_makes_old() -> None:
-    oracle = make((2, 1))
-    oracle.advance(30)
+    oracle = make((2, 1), keep=80)
+    oracle.advance(100)
     assert offer(oracle, 19, 20) == (1, {"too_old": 1})
-    assert oracle.watermark == 30
+    assert oracle.watermark == 100
 
 
 # --- answers -----------------------------------------------------------------------------------------------------
 
 
-def retail() -> Oracle:
-    oracle = make((2, 3))  # at watermark 100: G_1 from 90, G_2 from 60, G_3 from 0
+def retail(keep: int | None = None) -> Oracle:
+    oracle = make((2, 3), keep=keep)  # at watermark 100: G_1 from 90, G_2 from 60, G_3 from 0
     columns: dict[str, list[Any]] = {
         "ts": [0, 20, 39, 60, 65, 70, 90, 100],
         "k": ["tea", "jam", "tea", "tea", "tea", "jam", "tea", "jam"],
@@ -196,8 +207,8 @@ def test_zone_counts_by_hand() -> None:
 
 
 def test_expired_tuples_answer_nothing_but_can_be_read() -> None:
-    oracle = retail()
-    oracle.advance(110)  # G_3 from 40
+    oracle = retail(keep=80)
+    oracle.advance(120)  # G_2 from 40
     assert oracle.live() == [3, 4, 5, 6, 7]
     assert oracle.expired == 3
     assert oracle.tuples("tea", (0, 1000)) == [3, 4, 6]
@@ -246,7 +257,9 @@ def test_bad_definitions_and_questions() -> None:
             make(collapse)
     with pytest.raises(BadGranularity):
         make((2, 2), granularity=0)
-    oracle = make((2, 2))
+    with pytest.raises(BadGranularity):
+        make((2, 2), keep=79)
+    oracle = make((2, 2), keep=80)
     with pytest.raises(BadWindow):
         oracle.count(1, (2, 1))
     with pytest.raises(ValueError, match=r"1\.\.2"):
@@ -255,25 +268,31 @@ def test_bad_definitions_and_questions() -> None:
 
 # --- laws --------------------------------------------------------------------------------------------------------
 
-shapes = st.tuples(st.integers(1, 12), st.integers(2, 4), st.integers(1, 4))
+shapes = st.tuples(st.integers(1, 12), st.integers(2, 4), st.none() | st.integers(0, 400))
+"""Granularity, rate, and how much more than eight granularities is kept; None: all."""
 times = st.integers(-300, 300)
 
 
 @given(shape=shapes, watermark=times, ts=times)
-def test_ageing_as_the_specification_words_it(shape: tuple[int, int, int], watermark: int, ts: int) -> None:
-    """A tuple leaves G_i when its aligned block of length T_i ended at least T_1 + .. + T_i before the watermark."""
-    granularity, rate, depth = shape
-    oracle = make((rate, depth), granularity=granularity)
+def test_ageing_as_the_specification_words_it(shape: tuple[int, int, int | None], watermark: int, ts: int) -> None:
+    """A tuple leaves G_i when its aligned block of length T_i ended at least T_1 + .. + T_i before the watermark, and
+    the last granularity when its zone ended at least KEEP before the watermark."""
+    granularity, rate, more = shape
+    keep = None if more is None else 8 * granularity + more
+    oracle = make((rate, 1), granularity=granularity, keep=keep)
     oracle.advance(watermark)
-    expected: int | None = None
-    span, reach = granularity, granularity
-    for i in range(1, depth + 1):
+    expected: int | None = 1
+    span, reach, zone = granularity, granularity, 0
+    while keep is None or 8 * span <= keep:
         block_end = (ts // span + 1) * span
-        if not block_end <= watermark - reach:
-            expected = i
+        if block_end > watermark - reach:
             break
-        span *= rate
+        span, zone = span * rate, span
         reach += span
+        assert expected is not None
+        expected += 1
+    else:
+        expected = expected if (ts // zone + 1) * zone > watermark - keep else None
     assert oracle.granularity_of(ts) == expected
 
 
@@ -284,13 +303,15 @@ def test_ageing_as_the_specification_words_it(shape: tuple[int, int, int], water
     lateness=st.integers(0, 40),
 )
 def test_totals_and_splits(
-    shape: tuple[int, int, int], batches: list[list[tuple[int, int]]], marks: list[int | None], lateness: int
+    shape: tuple[int, int, int | None], batches: list[list[tuple[int, int]]], marks: list[int | None], lateness: int
 ) -> None:
     """Totals are conserved, what is gone stays gone, and cutting batches otherwise changes nothing."""
-    granularity, rate, depth = shape
+    granularity, rate, more = shape
+    keep = None if more is None else 8 * granularity + more
     whole, single = (
-        make((rate, depth), granularity=granularity, now=200, max_future=50, lateness=lateness) for _ in range(2)
+        make((rate, 2), granularity=granularity, keep=keep, now=200, max_future=50, lateness=lateness) for _ in range(2)
     )
+    deepest = min(whole.levels, 10)  # further ones begin before all times
     gone: set[int] = set()
     for batch, mark in zip(batches, marks, strict=False):
         whole.append({"ts": [ts for ts, _ in batch], "k": [key for _, key in batch]})
@@ -304,6 +325,6 @@ def test_totals_and_splits(
         assert not gone & live
         gone = set(range(whole.offered)) - live
         assert sum(whole.count(key) for key in range(4)) == len(live)
-        in_zones = [counter for i in range(1, depth + 1) for counter in whole.zone_counts(i).values()]
+        in_zones = [counter for i in range(1, deepest + 1) for counter in whole.zone_counts(i).values()]
         assert sum(counter.total() for counter in in_zones) == len(live)
         assert (single.live(), single.refused, single.watermark) == (whole.live(), whole.refused, whole.watermark)

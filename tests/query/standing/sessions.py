@@ -14,11 +14,11 @@ START = 10**15
 
 
 @contextmanager
-def opened() -> Iterator[Session]:
+def opened(keep: str = "ALL") -> Iterator[Session]:
     """Streams `a` and `b`, with a summary each."""
     with Session(seed=1, clock=lambda: 1 << 60) as made:
         for name in "ab":
-            made.execute(f"CREATE STREAM {name} (ts TIMESTAMP, item BIGINT, price DOUBLE) TIMESTAMP BY ts")
+            made.execute(f"CREATE STREAM {name} (ts TIMESTAMP, item BIGINT, price DOUBLE) TIMESTAMP BY ts KEEP {keep}")
             made.execute(f"CREATE SUMMARY by_{name} ON {name} (item) WITH GRANULARITY 10 SECONDS AND COLLAPSE (2, 1)")
         yield made
 

@@ -119,7 +119,7 @@ def test_memory_follows_what_is_held():
 
 
 def test_arrivals_that_the_log_has_let_go_of_are_passed_over():
-    taken = Stream("s", {"ts": "timestamp", "n": "int"}, "ts", clock=lambda: 1 << 60, max_tuples=1 << 16)
+    taken = Stream("s", {"ts": "timestamp", "n": "int"}, "ts", keep=8_000, clock=lambda: 1 << 60, max_tuples=1 << 16)
     taken.create_summary("k", "n", granularity=1_000, collapse=(2, 1))
     rows = StreamRows(taken)
     rows.reach(frozenset(["n"]), 0)

@@ -353,6 +353,8 @@ def test_a_view_that_begins_tells_the_time_of_what_it_was_given(ita):
 @pytest.mark.parametrize("retroactive", [True, False])
 def test_rows_of_the_past_are_forgotten_when_no_tuple_needs_them(session, retroactive):
     kind = "RETROACTIVE" if retroactive else "NON RETROACTIVE"
+    session.execute("DROP SUMMARY by_a")
+    session.execute("ALTER STREAM a KEEP 20 SECONDS")
     session.execute(f"CREATE TABLE t (item BIGINT, name VARCHAR, PRIMARY KEY (item)) {kind}")
     view = create(session, "q", "SELECT t.name FROM a, t WHERE a.item = t.item WINDOW 5 SECONDS")
     table = session.catalog.tables["t"]

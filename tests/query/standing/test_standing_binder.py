@@ -3,6 +3,7 @@
 In the refused texts ‸ stands before the place that the error must point at.
 """
 
+import re
 from typing import TypeVar
 
 import pyarrow as pa
@@ -273,20 +274,61 @@ def test_a_table_below_a_set_operation(catalog):
 def test_a_preference_reads_its_summaries(catalog):
     made = bound(
         "SELECT r.k FROM ranked r, other o WHERE r.k = o.k"
-        " WITH PREFERENCE SUMMARY.Estimate.Count(r.k), SUMMARY.Estimate.Count(o.k) FADE FACTOR 0.8"
+        " WITH PREFERENCE SUMMARY.Estimate.Count(r.k), SUMMARY.Estimate.Count(o.k)"
         " WINDOW 2 SECONDS BUDGET 50 MILLISECONDS",
         catalog,
     )
-    assert made.preference is not None and made.preference.fade == 0.8
+    assert made.preference is not None and made.preference.direction == "DESC"
     assert made.reads == {"ranked", "other", "ranked_k", "other_k"}
     assert made.budget == 50_000
     assert made.warnings == ()
 
 
-def test_warnings(catalog):
-    made = bound("SELECT count(*) FROM ranked WINDOW 1 HOUR BUDGET 1 MS", catalog)
-    (reach,) = made.warnings
-    assert reach.startswith("WINDOW reaches back 3600 s; ranked keeps tuples of the last ")
+RANKED = "SELECT r.k FROM ranked r, other o WHERE r.k = o.k WITH PREFERENCE {} WINDOW 2 SECONDS"
+INSTEAD = "write WITH PREFERENCE {} SUMMARY.Estimate.Count(r.k), SUMMARY.Estimate.Count(o.k)"
+
+
+@pytest.mark.parametrize("direction", ["DESC", "ASC", "WEIGHTED"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "SUMMARY.Estimate.Count(r.k) * r.x",
+        "SUMMARY.Estimate.Count(r.k), SUMMARY.Estimate.Count(o.k), o.x",
+        "SUMMARY.Estimate.Count(r.k)",
+        "SUMMARY.Estimate.Upper(r.k), SUMMARY.Estimate.Upper(o.k)",
+        "SUMMARY.Estimate.Count(r.k) + SUMMARY.Estimate.Count(o.k)",
+        "SUMMARY.Estimate.Count(r.k), SUMMARY.Estimate.Count(o.k), SUMMARY.Estimate.Count(o.k)",
+    ],
+)
+def test_a_preference_that_a_join_does_not_honour_is_refused(catalog, direction, expression):
+    """It was accepted, and ignored: all of them ranked by the number of partners."""
+    sql = RANKED.format(f"{direction} {expression}")
+    with pytest.raises(Unsupported, match=re.escape(INSTEAD.format(direction))) as refused:
+        bound(sql, catalog)
+    assert refused.value.column == sql.index("WITH PREFERENCE") + 1
+    stored = bind_standing(parse(sql), sql, catalog, stored=True)
+    assert stored.preference is None
+    assert INSTEAD.format(direction) in stored.warnings[0]
+    assert bound(RANKED.format(INSTEAD.format(direction).partition("PREFERENCE ")[2]), catalog).preference is not None
+
+
+def test_fade_and_a_preference_without_a_join_are_refused(catalog):
+    both = "SUMMARY.Estimate.Count(r.k), SUMMARY.Estimate.Count(o.k) FADE FACTOR 0.8"
+    with pytest.raises(Unsupported, match="leave FADE FACTOR out"):
+        bound(RANKED.format(both), catalog)
+    assert bound(RANKED.format(both.replace("0.8", "1")), catalog).preference is not None
+    with pytest.raises(Unsupported, match="no join and computes every row: leave PREFERENCE out"):
+        bound("SELECT k FROM ranked WITH PREFERENCE SUMMARY.Estimate.Count(k) WINDOW 2 SECONDS", catalog)
+
+
+def test_a_window_longer_than_the_stream_keeps_is_refused(catalog):
+    sql = "SELECT count(*) FROM ranked WINDOW 1 HOUR BUDGET 1 MS"
+    assert bound(sql, catalog).warnings == (), "it keeps everything"
+    catalog.streams["ranked"].set_keep(3_600 * SECOND)
+    assert bound(sql, catalog).warnings == ()
+    catalog.streams["ranked"].set_keep(3_600 * SECOND - 1)
+    with pytest.raises(BadClause, match="ALTER STREAM ranked KEEP 1 hour"):
+        bound(sql, catalog)
 
 
 @pytest.mark.parametrize(
@@ -361,6 +403,12 @@ REFUSED: list[tuple[type[StatementError], str, str]] = [
     # Clauses that a view has no use for.
     (Unsupported, "SELECT k FROM a ‸ORDER BY k", "a view has no order"),
     (Unsupported, "SELECT k FROM a ‸LIMIT 5", "cut its snapshot"),
+    (Unsupported, "SELECT k FROM a WINDOW 5 ‸LIMIT 2 BY k", "LIMIT n BY in a continuous query"),
+    (
+        Unsupported,
+        "SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE a.k = b.k ‸LIMIT 2 BY k) WINDOW 5",
+        "LIMIT n BY inside of EXISTS",
+    ),
     (Unsupported, "SELECT k FROM a UNION ALL SELECT k FROM b ‸LIMIT 5", "cut its snapshot"),
     (Unsupported, "SELECT sum(k) FROM a WINDOW 5 ‸WITH ERROR 0.1", "its aggregates are exact"),
     (BadClause, "SELECT k FROM a FADE FACTOR ‸0.5", "WITH PREFERENCE is missing"),
