@@ -18,6 +18,7 @@ MONTH = 31  # days, over which the exact average is computed to check the estima
 LIMIT = 0.6  # seconds that the plain engine has for a question
 LIMIT_WHOLE = 2.0  # seconds that it has for the whole answer
 SHOWN = 5  # rows of each answer
+KINDS = 10  # different kinds, of which the most frequent and the rarest pairs are asked for
 GAPS = (0.0, 0.005, 0.5, 1.0, 2.0, 5.0, np.inf)  # ends of the classes of the histogram, in dollars
 
 FROM = "FROM even a, odd b WHERE a.KindID = b.KindID"
@@ -26,9 +27,8 @@ PAIRS = f"""SELECT a.KindID AS kind, a.StoreID AS store, a.TimeStamp AS sold, a.
 {FROM}"""
 PREFERENCE = "WITH PREFERENCE {} SUMMARY.Estimate.Count(a.KindID), SUMMARY.Estimate.Count(b.KindID)"
 BEST, SAMPLE, RAREST = "DESC", "WEIGHTED", "ASC"
-BUDGETS = {BEST: 0.02, SAMPLE: 0.1, RAREST: 0.02}
-"""Seconds of CPU time. Millions of ordered pairs are there in less time than it takes to send them."""
-ROWS_PER_KIND = {BEST: "", SAMPLE: "", RAREST: ""}
+BUDGET = 0.1  # seconds of CPU time
+ROWS_PER_KIND = {BEST: f"LIMIT 1 BY a.KindID LIMIT {KINDS}", SAMPLE: "", RAREST: f"LIMIT 1 BY a.KindID LIMIT {KINDS}"}
 """What follows the preference."""
 AVERAGE = f"SELECT avg(abs(a.Price - b.Price)) AS gap {FROM}"
 
@@ -36,7 +36,8 @@ _COUNTS = """WITH x AS (SELECT KindID, count(*) AS n FROM even GROUP BY KindID),
   y AS (SELECT KindID, count(*) AS n FROM odd GROUP BY KindID)"""
 _ORDERED = f"""{_COUNTS}
 {PAIRS.replace("FROM even a, odd b WHERE", "FROM even a, odd b, x, y WHERE")}
-  AND x.KindID = a.KindID AND y.KindID = b.KindID ORDER BY x.n * y.n {{}} LIMIT {SHOWN}"""
+  AND x.KindID = a.KindID AND y.KindID = b.KindID QUALIFY row_number() OVER (PARTITION BY a.KindID) = 1
+  ORDER BY x.n * y.n {{}} LIMIT {KINDS}"""
 PLAIN = {
     BEST: _ORDERED.format("DESC"),
     SAMPLE: f"SELECT * FROM ({PAIRS}) USING SAMPLE reservoir({SHOWN} ROWS)",
@@ -59,7 +60,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairs:
-    """An answer under the budget: its first pairs, how many there are, and of how many; elapsed and CPU seconds.
+    """An answer under the budget: its first pairs, how many were received; elapsed and CPU seconds.
 
     `coverage` is None if it is unknown. `kinds`: different ones among all pairs received. `gaps`: share of the pairs in
     each class of `GAPS`; `gap`: the average. `plain`: the plain engine, asked for the same.
@@ -68,7 +69,6 @@ class Pairs:
     sql: str
     first: list[Pair]
     rows: int
-    total: float
     coverage: float | None
     kinds: int
     gap: float
@@ -124,7 +124,9 @@ def average_sql(days: int | None) -> str:
 def warm(session: RemoteSession) -> None:
     """Let the service load the kernels that the questions need, on a day's tuples."""
     for direction in (BEST, SAMPLE, RAREST):
-        session.query(f"{pairs_sql(direction)} WINDOW 1 DAYS", budget=0.02).run()
+        session.query(
+            f"{PAIRS} {PREFERENCE.format(direction)} WINDOW 1 DAYS {ROWS_PER_KIND[direction]}", budget=0.02
+        ).run()
     session.query(average_sql(1)).run()
 
 
@@ -132,7 +134,7 @@ def ask_pairs(session: RemoteSession, direction: str, plain: PlainEngine | None)
     """Ask for pairs within the budget, then the plain engine for the same order."""
     sql = pairs_sql(direction)
     began = time.perf_counter()
-    answer = session.query(sql, budget=BUDGETS[direction], seed=1)
+    answer = session.query(sql, budget=BUDGET, seed=1)
     table = answer.to_arrow()
     seconds = time.perf_counter() - began
     progress = answer.progress
@@ -140,10 +142,9 @@ def ask_pairs(session: RemoteSession, direction: str, plain: PlainEngine | None)
     counted = np.histogram(gaps, GAPS)[0]
     return Pairs(
         sql,
-        [_pair(row) for row in table.slice(0, SHOWN).to_pylist()],
+        [_pair(row) for row in table.slice(0, SHOWN if direction == SAMPLE else KINDS).to_pylist()],
         progress.rows,
-        progress.total.value,
-        progress.coverage.value,
+        progress.coverage.value if progress.coverage.known else None,
         len(table["kind"].unique()),
         float(gaps.mean()) if len(gaps) else 0.0,
         [float(share) for share in counted / max(len(gaps), 1)],
@@ -173,7 +174,8 @@ def ask_average(session: RemoteSession, days: int | None, latest: int, plain: Pl
         recent = "" if days is None else _recent(latest, days)
         timing, rows = plain.ask(AVERAGE + recent, LIMIT)
         exact = rows[0][0] if rows else None
-    return Average(sql, steps, round(answer.progress.total.value), seconds, timing, exact)
+    total = answer.progress.total
+    return Average(sql, steps, round(total.value) if total.known else 0, seconds, timing, exact)
 
 
 def _recent(latest: int, days: int) -> str:

@@ -17,7 +17,7 @@ def found() -> Findings:
     session = promising.open(seed=7)
     session.execute("CREATE STREAM s (ts TIMESTAMP, k BIGINT) TIMESTAMP BY ts")
     session.execute("CREATE SUMMARY even_kinds ON s (k) WITH GRANULARITY 60 SECONDS AND COLLAPSE (4, 4)")
-    pairs = Pairs("SELECT <1>", [Pair(0, 1.0, 2, 3.0, 5)], 10, 1000.0, 0.01, 1, 2.0, [0.0] * 5 + [1.0], 0.1, 0.1, None)
+    pairs = Pairs("SELECT <1>", [Pair(0, 1.0, 2, 3.0, 5)], 10, 0.01, 1, 2.0, [0.0] * 5 + [1.0], 0.1, 0.1, None)
     average = Average("SELECT <2>", [Step(0.1, 2.0, 1.5, 2.5)], 1000, 0.1, None, 2.2)
     watched = Watched(1, "SELECT <3>", 1, 10, 2, 2, 1.0, 0.1, None, 0, None)
     told = session.describe("even_kinds", cells=True)
