@@ -230,7 +230,7 @@ were loaded. "over": stopped there, not done.</figcaption></figure>
 <th scope="col" class="number">paid there, $</th><th scope="col" class="number">stores</th></tr></thead>
 <tbody>{rows}</tbody></table></div>
 <p>{pairs.rows:,} pairs of {pairs.kinds:,} kinds in {duration(pairs.seconds)} ({duration(pairs.cpu)} of CPU time);
-coverage {coverage_text(pairs.coverage)}. {_beside(pairs)}</p>"""
+coverage {coverage_text(pairs.coverage)}{" of the rows asked for" if "LIMIT" in pairs.sql else " of all pairs"}. {_beside(pairs)}</p>"""
 
     def _pairs(self) -> str:
         best, sample = self.found.pairs[BEST], self.found.pairs[SAMPLE]
