@@ -225,12 +225,13 @@ were loaded. "over": stopped there, not done.</figcaption></figure>
             f'<td class="number">{p.other_paid:.2f}</td><td class="number">{p.store} / {p.other_store}</td></tr>\n'
             for p in pairs.first
         )
+        whole = " of the rows asked for" if "LIMIT" in pairs.sql else " of all pairs"
         return f"""<div class="wide" tabindex="0" role="group" aria-label="pairs"><table>
 <thead><tr><th scope="col">kind</th><th scope="col" class="number">paid, $</th>
 <th scope="col" class="number">paid there, $</th><th scope="col" class="number">stores</th></tr></thead>
 <tbody>{rows}</tbody></table></div>
 <p>{pairs.rows:,} pairs of {pairs.kinds:,} kinds in {duration(pairs.seconds)} ({duration(pairs.cpu)} of CPU time);
-coverage {coverage_text(pairs.coverage)}{" of the rows asked for" if "LIMIT" in pairs.sql else " of all pairs"}. {_beside(pairs)}</p>"""
+coverage {coverage_text(pairs.coverage)}{whole}. {_beside(pairs)}</p>"""
 
     def _pairs(self) -> str:
         best, sample = self.found.pairs[BEST], self.found.pairs[SAMPLE]

@@ -113,7 +113,7 @@ def test_terminal_and_page_show_the_same_measurements(shown):
         row = re.search(rf"^ {label} +([\d.]+ m?s) +(not done after )?([\d.]+ m?s)", text, re.MULTILINE)
         assert row is not None, label
         assert f"{label}: Promising {row[1]}, DuckDB {row[2] or ''}{row[3]}" in page
-    delivered = re.search(r"([\d,]+) of ([\d,]+) rows of the selections were delivered", text.replace("\n", " "))
+    delivered = re.search(r"([\d,]+) of ([\d,]+) rows of the selections were delivered", " ".join(text.split()))
     assert delivered is not None
     assert delivered[1] == delivered[2] != "0"
     assert f"{delivered[1]} of {delivered[2]} matching rows were delivered" in page
