@@ -114,10 +114,8 @@ def tell_table(console: Console, found: Findings) -> None:
     table.add_row("a plain aggregate", duration(found.simple), plain)
     console.print(table)
     coverage = ", ".join(f"{d} {page.coverage_text(p.coverage)}" for d, p in found.pairs.items())
-    say(
-        console,
-        f"Coverage, of the rows asked for: {coverage}. {w.delivered:,} of {w.expected:,} rows of the selections were delivered.",
-    )
+    say(console, f"Coverage, of the rows asked for: {coverage}.")
+    say(console, f"{w.delivered:,} of {w.expected:,} rows of the selections were delivered.")
 
 
 def head(console: Console, title: str, text: str) -> None:
