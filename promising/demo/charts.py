@@ -126,7 +126,7 @@ def narrowing_chart(average: Average) -> str:
                 f'<line x1="{x(s.seconds) - 6:.1f}" x2="{x(s.seconds) + 6:.1f}" y1="{y(end):.1f}" y2="{y(end):.1f}" class="bound"/>'
             )
         parts.append(f'<circle cx="{x(s.seconds):.1f}" cy="{y(s.value):.1f}" r="4.5" class="ours"/>')
-    parts.append(f'<text x="{left - 6}" y="{top - 5}" class="tick" text-anchor="end">dollars</text>')
+    parts.append(f'<text x="{left - 6}" y="{top - 14}" class="tick" text-anchor="end">dollars</text>')
     parts.append(
         f'<text x="{right}" y="{bottom + 32}" class="tick" text-anchor="end">milliseconds that the caller waited</text>'
     )

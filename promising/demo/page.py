@@ -183,7 +183,7 @@ class Page:
             rest = (
                 "DuckDB delivered all pairs."
                 if whole.done
-                else f"* DuckDB, on one thread, was stopped after {duration(whole.seconds)}, with"
+                else f"DuckDB, on one thread, was stopped after {duration(whole.seconds)}, with"
                 f" {coverage_text(whole.rows / max(found.total, 1))} of the pairs; {duration(takes)} is at that rate."
             )
             compared = rest if takes > sample.seconds else f"{rest} On so few rows the plain engine is faster."
@@ -208,15 +208,15 @@ pairs are frequent, rare or a fair draw before the join is computed. Every answe
 <div><figure>{race_chart(races(found))}
 <figcaption class="small">Measured in this run, same machine, same rows; answers of promising cross gRPC, its kernels
 were loaded. "over": stopped there, not done.</figcaption></figure>
-<p class="small">Where DuckDB is faster: {self._faster()} About the data: {escape(journey.REMARK)}</p></div>
+<p class="small">Plain exact questions are DuckDB's ground: {self._faster()} About the data: {escape(journey.REMARK)}</p></div>
 </header>"""
 
     def _faster(self) -> str:
         if self.found.simple_plain is None:
-            return "plain exact aggregates."
+            return "aggregates, sorts, joins over data at rest."
         return (
-            f"plain exact aggregates. Sales per kind took it {duration(self.found.simple_plain)},"
-            f" and promising {duration(self.found.simple)}."
+            f"sales per kind took it {duration(self.found.simple_plain)}, and promising {duration(self.found.simple)},"
+            " each the best of three."
         )
 
     def _table(self, pairs: Pairs) -> str:
@@ -290,7 +290,7 @@ log; {w.delivered:,} of {w.expected:,} matching rows were delivered.{by_hand}</p
     def _plain(self) -> str:
         return f"""<section>
 <h2>When to use something else</h2>
-<p>For exact analytics over data at rest use DuckDB. Where it is faster: {self._faster()} A query written for one
+<p>For exact analytics over data at rest use DuckDB: {self._faster()} A query written for one
 key by hand is fast there, too.</p>
 </section>"""
 
