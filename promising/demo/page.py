@@ -208,7 +208,8 @@ pairs are frequent, rare or a fair draw before the join is computed. Every answe
 <div><figure>{race_chart(races(found))}
 <figcaption class="small">Measured in this run, same machine, same rows; answers of promising cross gRPC, its kernels
 were loaded. "over": stopped there, not done.</figcaption></figure>
-<p class="small">Plain exact questions are DuckDB's ground: {self._faster()} About the data: {escape(journey.REMARK)}</p></div>
+<p class="small">Plain exact questions are DuckDB's ground: {self._faster()} About the data:
+{escape(journey.REMARK)}</p></div>
 </header>"""
 
     def _faster(self) -> str:
