@@ -93,12 +93,18 @@ def root(
         ),
     ] = None,
     token_file: Annotated[Path | None, common("File that contains the token.", metavar="FILE")] = None,
-    ca: Annotated[Path | None, common("TLS: trusted CA (PEM).", metavar="FILE")] = None,
+    ca: Annotated[
+        Path | None, common("TLS: trusted CA (PEM). PROMISING_CA.", envvar="PROMISING_CA", metavar="FILE")
+    ] = None,
     certificate: Annotated[Path | None, common("TLS: client certificate (PEM).", metavar="FILE")] = None,
     key: Annotated[Path | None, common("TLS: key of the client certificate (PEM).", metavar="FILE")] = None,
     timeout: Annotated[
         float | None, common("Time limit of a call, such as 30s.", metavar="SPAN", parser=reads(seconds))
     ] = None,
+    wait: Annotated[
+        float,
+        common("Wait so long for a service that is starting, such as 30s.", metavar="SPAN", parser=reads(seconds)),
+    ] = 0.0,
     output: Annotated[
         Output, common("table, json (one object per line), csv or arrow.", "--output", "-o", metavar="FORMAT")
     ] = Output.TABLE,
@@ -111,7 +117,9 @@ def root(
         raise typer.BadParameter(
             "--output arrow writes bytes: send them to a file or a program, as in ... > answer.arrow"
         )
-    ctx.obj = State(target, read_token(token, token_file), ca, certificate, key, timeout, output, quiet, _repeated(ctx))
+    ctx.obj = State(
+        target, read_token(token, token_file), ca, certificate, key, timeout, output, quiet, wait, _repeated(ctx)
+    )
 
 
 app.command("serve", rich_help_panel=SERVICE)(serve.serve)

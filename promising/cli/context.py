@@ -39,6 +39,7 @@ class State:
     timeout: float | None = None
     output: Output = Output.TABLE
     quiet: bool = False
+    wait: float = 0.0
     repeated: str = ""
     """Given options, for a command that continues this one."""
 
@@ -58,7 +59,7 @@ class State:
         return dial(self.target, retries=0, **self._who())
 
     def _who(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("token", "ca", "certificate", "key", "timeout")}
+        return {name: getattr(self, name) for name in ("token", "ca", "certificate", "key", "timeout", "wait")}
 
     def say(self, text: str) -> None:
         """Print a remark to stderr, unless --quiet."""

@@ -14,7 +14,7 @@ from promising.cli.console import clean, interactive, out
 from promising.cli.context import SHOWN, Output, State, state
 from promising.cli.durations import short
 from promising.cli.text_output import count, jsonable, print_json, print_text
-from promising.errors import Unsupported
+from promising.errors import NoSuchName, Unsupported
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +36,11 @@ def subscribe(
         int | None, typer.Option(metavar="NUMBER", min=1, help="Exit after this many changes of the view.")
     ] = None,
     rows: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Rows of the view to show.")] = SHOWN,
+    order_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN[:asc]", help="Order the view by a column, the greatest first; :asc the least."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="Only so many rows of the view.")] = None,
     resume: Annotated[
         str | None, typer.Option(metavar="TOKEN", help="With --deltas: resume after the change with this token.")
     ] = None,
@@ -49,36 +54,69 @@ def subscribe(
         raise typer.BadParameter("--once prints the view, and no changes: leave out --deltas and --changes")
     if resume is not None and not deltas:
         raise typer.BadParameter("--resume goes with --deltas: a view needs all that came before")
+    if deltas and (order_by is not None or limit is not None):
+        raise typer.BadParameter("--order-by and --limit are for the view: leave out --deltas")
+    shown = _Shown.of(order_by, limit)
     if not once and asked.output in (Output.CSV, Output.ARROW):
         raise typer.BadParameter(f"changes have no form in {asked.output.value}; use --output json, or --once")
     with asked.connect(patient=True) as session:
         if once:
-            _show_once(asked, session, query)
-        elif deltas or not _show_view(asked, session, query, rows, changes):
+            _show_once(asked, session, query, shown)
+        elif deltas or not _show_view(asked, session, query, shown, rows, changes):
+            if not deltas and shown != _Shown():
+                raise typer.BadParameter("--order-by and --limit are for the view: give --once, or use a terminal")
             _show_changes(asked, session, query, changes, resume)
 
 
-def _show_once(asked: State, session: "RemoteSession", query: str) -> None:
+@dataclass(frozen=True)
+class _Shown:
+    """Which rows of a view are shown: ordered by a column, and only so many; nulls come last."""
+
+    column: str | None = None
+    rising: bool = False
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, order_by: str | None, limit: int | None) -> "_Shown":
+        if order_by is None:
+            return cls(limit=limit)
+        column, colon, way = order_by.rpartition(":")
+        if not colon or way.lower() not in ("asc", "desc"):
+            column, way = order_by, "desc"
+        return cls(column, way.lower() == "asc", limit)
+
+    def of_view(self, view: "pa.Table") -> "pa.Table":
+        if self.column is not None:
+            found = [name for name in view.column_names if name.lower() == self.column.lower()]
+            if not found:
+                raise NoSuchName(f"--order-by: the view has no column {self.column!r}; {', '.join(view.column_names)}")
+            view = view.sort_by([(found[0], "ascending" if self.rising else "descending")])
+        return view if self.limit is None else view.slice(0, self.limit)
+
+
+def _show_once(asked: State, session: "RemoteSession", query: str, shown: _Shown) -> None:
     """Print the current view."""
     from promising.cli.formats import write_table  # noqa: PLC0415  # Arrow: not for `--help`
 
     with session.subscribe(query) as subscription:
         subscription.poll(None)
-        write_table(asked.output, subscription.snapshot())
+        write_table(asked.output, shown.of_view(subscription.snapshot()))
 
 
-def _show_view(asked: State, session: "RemoteSession", query: str, rows: int, changes: int | None) -> bool:
+def _show_view(
+    asked: State, session: "RemoteSession", query: str, shown: _Shown, rows: int, changes: int | None
+) -> bool:
     """Show the view on a terminal, redrawn with each change; False without a terminal or a view."""
     if not interactive() or asked.output is Output.JSON:
         return False
     with session.subscribe(query) as subscription:
         subscription.poll(None)
         try:
-            subscription.snapshot()
+            shown.of_view(subscription.snapshot())
         except Unsupported as problem:
             asked.say(clean(str(problem)))
             return False
-        screen = _ViewScreen(subscription, rows)
+        screen = _ViewScreen(subscription, rows, shown)
         with Live(screen, console=out(), auto_refresh=False, vertical_overflow="ellipsis") as live:
             try:
                 for seen in numbers(1):
@@ -179,6 +217,7 @@ class _ViewScreen:
 
     subscription: "RemoteSubscription"
     rows: int
+    shown: _Shown = _Shown()
     last: "Delta | None" = None
 
     def take(self, delta: "Delta") -> None:
@@ -198,6 +237,7 @@ class _ViewScreen:
             said.append(f"{short(self.last.lag)} behind")
         if self.last is not None and self.last.shed:
             said.append(f"{self.last.shed:,.0f} shed")
+        view = self.shown.of_view(view)
         parts: list[Any] = [Text(", ".join(said), style="bold"), rich_table(view.slice(0, self.rows))]
         if view.num_rows > self.rows:
             parts.append(Text(f"... {view.num_rows - self.rows:,} more rows", style="dim"))

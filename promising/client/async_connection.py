@@ -1,14 +1,16 @@
 """Calls to a service over one channel, in an event loop: `Connection` as coroutines."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from promising.client.channels import Place
 from promising.client.connection import CLOSED, Ask, Stubs
-from promising.client.retries import Retries
+from promising.client.retries import SHORTEST_WAIT, Retries
 from promising.errors import InternalError, PromisingError, Unavailable
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # not in the stubs
@@ -28,6 +30,24 @@ class AsyncConnection:
         else:
             self._channel = grpc.aio.secure_channel(where.address, where.credentials, where.options)
         self.stubs = Stubs(self._channel)
+
+    async def await_service(self, seconds: float) -> None:
+        """Wait until the service is ready; raises the last error after so many seconds, and closes the connection."""
+        until = time.monotonic() + seconds
+        health = health_pb2_grpc.HealthStub(self._channel)
+        while True:
+            left = max(until - time.monotonic(), SHORTEST_WAIT)
+            try:
+                found = await health.Check(health_pb2.HealthCheckRequest(), timeout=left)
+                if found.status == health_pb2.HealthCheckResponse.SERVING:
+                    return
+                problem: PromisingError = Unavailable(f"the service at {self.place.address} is not ready")
+            except grpc.RpcError as error:
+                problem = self.problem(error)
+            if time.monotonic() + SHORTEST_WAIT >= until:
+                await self.close()
+                raise Unavailable(f"{problem}; waited {seconds:g} s")
+            await asyncio.sleep(SHORTEST_WAIT)
 
     async def ask(self, ask: Ask[T]) -> T:
         """A call with one response."""

@@ -1,5 +1,8 @@
 """How to reach a service: address, TLS, token, message sizes."""
 
+import os
+import socket
+import ssl
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -12,7 +15,9 @@ from promising.errors import BadSettings, PromisingError, Unavailable
 DEFAULT_TARGET = "127.0.0.1:50151"
 SENT = 16 << 20  # default limit of the service for a message, in bytes
 MESSAGE = 1 << 26  # maximum bytes of a received message
+HANDSHAKE = 1.0  # seconds
 KEEPALIVE = 30_000  # milliseconds of silence before a keepalive ping
+TOKEN, CA = "PROMISING_TOKEN", "PROMISING_CA"  # environment variables for arguments that are not given
 FilePath = str | PathLike[str]
 
 Metadata = tuple[tuple[str, str], ...]
@@ -49,6 +54,16 @@ class Place:
         """The error of a call. One that gRPC raised itself names the target."""
         found = wire_errors.from_rpc_error(error)
         if type(found) is Unavailable and not wire_errors.was_told(error):
+            if self.credentials is not None and "WRONG_VERSION_NUMBER" in str(found):
+                return Unavailable(
+                    f"the service at {self.address} speaks plain text, not TLS: leave out ca, certificate and grpcs://"
+                    f" (--ca, --certificate, {CA})"
+                )
+            if self.credentials is None and "Socket closed" in str(found) and speaks_tls(self.address):
+                return Unavailable(
+                    f"the service at {self.address} speaks TLS: give the CA of its certificate (ca, --ca FILE or {CA}),"
+                    f" or the target grpcs://{self.address} if the system trusts it"
+                )
             return Unavailable(f"cannot reach the service at {self.address}: {found}")
         return found
 
@@ -65,9 +80,13 @@ def place(
     """The endpoint for the arguments of `connect`.
 
     TLS is used if the target begins with grpcs:// or if `ca` or `certificate` is given. Without `ca` the service's
-    certificate must be trusted by the system.
+    certificate must be trusted by the system. `PROMISING_TOKEN` and `PROMISING_CA` stand for a token and a CA that are
+    not given; a target that begins with grpc:// ignores the latter.
     """
     scheme, mark, address = target.rpartition("://")
+    token = token or os.environ.get(TOKEN) or None
+    if ca is None and scheme != "grpc":
+        ca = os.environ.get(CA) or None
     if mark and scheme not in ("grpc", "grpcs"):
         raise BadSettings(f"target {target!r}: host:port, grpc://host:port or grpcs://host:port is wanted")
     if not address:
@@ -86,6 +105,24 @@ def place(
         )
     metadata = () if token is None else (("authorization", f"Bearer {_checked(token)}"),)
     return Place(address, credentials, metadata, max_message_bytes)
+
+
+def speaks_tls(address: str) -> bool:
+    """Whether a TLS handshake succeeds there, whatever the certificate; waits `HANDSHAKE` seconds at most."""
+    host, _, port = address.rpartition(":")
+    anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    anyone.set_alpn_protocols(["h2"])
+    try:
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), HANDSHAKE) as plain,
+            anyone.wrap_socket(plain),
+        ):
+            return True
+    except ssl.SSLError as problem:
+        return problem.reason not in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # it wants a client certificate
+    except (OSError, ValueError):
+        return False
 
 
 def _checked(token: str) -> str:

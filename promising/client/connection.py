@@ -8,10 +8,11 @@ from typing import Any, Generic, Literal, TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from promising.client.channels import SENT, FilePath, Place, place
-from promising.client.retries import Retries
-from promising.errors import InternalError, PromisingError, Unavailable
+from promising.client.retries import SHORTEST_WAIT, Retries
+from promising.errors import BadSettings, InternalError, PromisingError, Unavailable
 from promising.v1 import admin_pb2_grpc, queries_pb2_grpc, streams_pb2_grpc, summaries_pb2_grpc
 
 T = TypeVar("T")
@@ -54,11 +55,26 @@ def dial(
     key: FilePath | None,
     timeout: float | None,
     retries: int,
+    wait: float = 0.0,
     max_message_bytes: int = SENT,
 ) -> "Connection":
-    """A connection for the arguments of `connect`. The first call connects."""
+    """A connection for the arguments of `connect`. The first call connects, unless it is to `wait` for the service."""
     where = place(target, token=token, ca=ca, certificate=certificate, key=key, max_message_bytes=max_message_bytes)
-    return Connection(where, timeout, Retries(retries))
+    made = Connection(where, timeout, Retries(retries))
+    if check_wait(wait):
+        try:
+            made.await_service(wait)
+        except BaseException:
+            made.close()
+            raise
+    return made
+
+
+def check_wait(seconds: float) -> float:
+    """The seconds to wait for a service; raises unless they are a number from 0 on."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise BadSettings(f"wait is a number of seconds from 0 on, not {seconds!r}")
+    return seconds
 
 
 class Connection:
@@ -74,6 +90,23 @@ class Connection:
         else:
             self._channel = grpc.secure_channel(where.address, where.credentials, where.options)
         self.stubs = Stubs(self._channel)
+
+    def await_service(self, seconds: float) -> None:
+        """Wait until the service is ready; raises the last error after so many seconds."""
+        until = time.monotonic() + seconds
+        health = health_pb2_grpc.HealthStub(self._channel)
+        while True:
+            left = max(until - time.monotonic(), SHORTEST_WAIT)
+            try:
+                found = health.Check(health_pb2.HealthCheckRequest(), timeout=left)
+                if found.status == health_pb2.HealthCheckResponse.SERVING:
+                    return
+                problem: PromisingError = Unavailable(f"the service at {self.place.address} is not ready")
+            except grpc.RpcError as error:
+                problem = self.problem(error)
+            if time.monotonic() + SHORTEST_WAIT >= until:
+                raise Unavailable(f"{problem}; waited {seconds:g} s")
+            time.sleep(SHORTEST_WAIT)
 
     def ask(self, ask: Ask[T]) -> T:
         """A call with one response."""

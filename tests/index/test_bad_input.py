@@ -74,7 +74,7 @@ CASES: list[Case] = [
     ("unknown column", batch(zz=[1, 2, 3]), errors.UnknownColumn, ["'zz'"], 3),
     ("column named by a number", {**batch(), 5: [1, 2, 3]}, errors.UnknownColumn, ["5"], 3),
     ("column twice", twice(), errors.DuplicateColumn, ["'n'"], 3),
-    ("no mapping", [1, 2, 3], errors.WrongType, ["list"], 0),
+    ("rows that are no dicts", [1, 2, 3], errors.WrongType, ["row 0", "int"], 3),
     ("nothing", None, errors.WrongType, ["NoneType"], 0),
     ("scalar", batch(n=5), errors.WrongType, ["'n'", "int"], 0),
     ("text for a column", batch(s="abc"), errors.WrongType, ["'s'", "str"], 3),

@@ -135,3 +135,18 @@ def test_load_table(cli, standing, tmp_path):
     ):
         told = cli(*words)
         assert (told.code, said in told.err) == (1, True), told
+
+
+def test_the_view_ordered_and_limited(cli, standing):
+    with promising.connect(standing) as session:
+        put(session, 31, 32, 33)
+    shown = cli.ok("subscribe", "dear", "--once", "--order-by", "Price", "--limit", "2", "--output", "json")
+    prices = [json.loads(line)["price"] for line in shown.splitlines()]
+    assert len(prices) == 2 and prices == sorted(prices, reverse=True) and prices[0] >= 33
+    shown = cli.ok("subscribe", "dear", "--once", "--order-by", "price:asc", "--output", "json")
+    prices = [json.loads(line)["price"] for line in shown.splitlines()]
+    assert len(prices) >= 3 and prices == sorted(prices)
+    told = cli("subscribe", "dear", "--once", "--order-by", "cost")
+    assert (told.code, "no column 'cost'; item, price" in told.err) == (1, True)
+    assert cli("subscribe", "dear", "--deltas", "--limit", "3").code == 2
+    assert cli("subscribe", "dear", "--limit", "3", "--changes", "1").code == 2, "no terminal, so no view"
