@@ -157,6 +157,8 @@ class Replay:
             self._disk.mkdir(self._aside)
             if not self._disk.exists(copy):
                 self._disk.write_whole(copy, [content])
+            if not self._disk.exists(copy):  # a check that changes nothing makes no copy
+                return
             said = f"a copy of the file as found is {copy}"
         except StorageError as problem:
             said = f"no copy of the file could be set aside ({problem})"

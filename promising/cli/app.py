@@ -102,9 +102,9 @@ def root(
         float | None, common("Time limit of a call, such as 30s.", metavar="SPAN", parser=reads(seconds))
     ] = None,
     wait: Annotated[
-        float,
-        common("Wait so long for a service that is starting, such as 30s.", metavar="SPAN", parser=reads(seconds)),
-    ] = 0.0,
+        float | None,
+        common("Wait so long for a starting service, such as 30s.", metavar="SPAN", parser=reads(seconds)),
+    ] = None,
     output: Annotated[
         Output, common("table, json (one object per line), csv or arrow.", "--output", "-o", metavar="FORMAT")
     ] = Output.TABLE,
@@ -118,7 +118,7 @@ def root(
             "--output arrow writes bytes: send them to a file or a program, as in ... > answer.arrow"
         )
     ctx.obj = State(
-        target, read_token(token, token_file), ca, certificate, key, timeout, output, quiet, wait, _repeated(ctx)
+        target, read_token(token, token_file), ca, certificate, key, timeout, output, quiet, wait or 0.0, _repeated(ctx)
     )
 
 
