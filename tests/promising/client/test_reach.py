@@ -34,14 +34,20 @@ def over_tls(authority: Authority) -> Settings:
 
 
 def test_plain_text_to_a_tls_port_names_the_option(authority: Authority) -> None:
-    told = pytest.raises(Unavailable, match=r"speaks TLS.*--ca")
-    with running(over_tls(authority)) as target, promising.connect(target, retries=0) as session, told:
+    with (
+        running(over_tls(authority)) as target,
+        promising.connect(target, retries=0) as session,
+        pytest.raises(Unavailable, match=r"speaks TLS.*--ca"),
+    ):
         session.execute("SHOW STREAMS")
 
 
 def test_tls_to_a_plain_port_names_the_option(authority: Authority) -> None:
-    told = pytest.raises(Unavailable, match=r"plain text.*leave out ca")
-    with running() as target, promising.connect(target, retries=0, ca=authority.certificate) as session, told:
+    with (
+        running() as target,
+        promising.connect(target, retries=0, ca=authority.certificate) as session,
+        pytest.raises(Unavailable, match=r"plain text.*leave out ca"),
+    ):
         session.execute("SHOW STREAMS")
 
 
@@ -79,7 +85,7 @@ def test_a_service_that_is_starting_is_awaited(port: int) -> None:
         with promising.connect(f"127.0.0.1:{port}", retries=0, wait=120) as session:
             assert session.execute("SHOW STREAMS").num_rows == 0  # type: ignore[union-attr]  # a table
 
-        async def again() -> int:
+        async def again() -> object:
             async with aio.connect(f"127.0.0.1:{port}", retries=0, wait=120) as session:
                 return (await session.execute("SHOW STREAMS")).num_rows  # type: ignore[union-attr]  # a table
 
