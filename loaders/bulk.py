@@ -14,8 +14,9 @@ package is attached, an unfinished one is deleted and rebuilt.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def bulk_load(
     spark: Any,
     service: Service,
     stream: str,
-    source: str | Sequence[str],
+    source: Any,
     *,
     staging: str,
     mapping: Mapping[str, str] | None = None,
@@ -101,19 +102,27 @@ def bulk_load(
     quarantine: str | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Load files into a stream; idempotent: repeating it adds every valid row exactly once.
+    """Load files, or a DataFrame, into a stream; idempotent: repeating it adds every valid row exactly once.
 
-    source: files, folders or patterns, as in Spark: CSV with a header, JSON with one object per line, or Parquet.
+    source: files, folders or patterns, as in Spark: CSV with a header, JSON with one object per line, or Parquet. A
+        DataFrame is first written to `staging`, as Parquet, so that retries see the same rows.
     staging: a folder or fsspec URL that the executors can write to and the service can read from.
     mapping: columns of the stream to fields of the files; unnecessary for equal names.
     format: csv, json or parquet, if the file names do not show it. options: of Spark's reader, for example `sep`.
     time_unit: of integers since 1970: s, ms, us or ns. time_zone: of times without one.
-    token: the name of this load; by default derived from the files (path, size, date), the stream and the mapping.
+    token: the name of this load; by default derived from the files (path, size, date), the stream and the mapping. A
+        DataFrame without one is a new load with every call.
     quarantine: a Spark path for invalid rows, as JSON, in a folder named by the token; by default beside the package.
     on_progress: receives progress. If it raises, the load stops.
     """
+    job = Job(spark, service, stream, staging, quarantine, Times(time_unit, time_zone), on_progress)
+    if hasattr(source, "write") and hasattr(source, "schema"):
+        if format is not None or options:
+            raise BadSettings("format and options are for files; a DataFrame has neither")
+        token = secrets.token_hex(12) if token is None else _safe(token)
+        with job.written(source, token) as folder, shipping.undisturbed(shipping.classic(spark)):
+            return job.load(folder, dict(mapping or {}), "parquet", {}, token, asked=f"a DataFrame, {token}")
     with shipping.undisturbed(shipping.classic(spark)):
-        job = Job(spark, service, stream, staging, quarantine, Times(time_unit, time_zone), on_progress)
         return job.load(source, dict(mapping or {}), format, dict(options or {}), token)
 
 
@@ -136,6 +145,16 @@ class Job:
         self._times = times
         self._stages = Stages(spark, on_progress)
 
+    @contextmanager
+    def written(self, frame: Any, token: str) -> Iterator[str]:
+        """The rows of a DataFrame as Parquet files, for the block."""
+        folder = f"{self._staging}/{token}.frame"
+        try:
+            frame.write.mode("overwrite").parquet(folder)
+            yield folder
+        finally:
+            remove(folder)
+
     def load(
         self,
         source: str | Sequence[str],
@@ -143,13 +162,15 @@ class Job:
         kind: str | None,
         options: dict[str, str],
         token: str | None,
+        asked: str | None = None,
     ) -> Report:
+        """Load files. asked: identifies the load; by default by its files."""
         stages = self._stages
         stages.begin("listing")
         files = input_files.find(self._spark, source)
         kind = input_files.format_of(files, kind)
         how = [kind, mapping, options, self._times.unit, self._times.zone]
-        asked = input_files.token_of(self._stream, files, how)
+        asked = asked or input_files.token_of(self._stream, files, how)
         token = asked if token is None else _safe(token)
         url = f"{self._staging}/{token}"
         self._check_note(url, asked, token)

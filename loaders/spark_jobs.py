@@ -1,5 +1,6 @@
 """Spark jobs that report progress and are cancelled with their caller."""
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -76,7 +77,9 @@ class Stages:
             thread.join()
             raise
         if problems:
-            raise self._explained(problems[0]) from problems[0]
+            # Python prints a cause first, here hundreds of lines of Java: the sentence would stand far below them.
+            cause = problems[0] if os.environ.get("PROMISING_DEBUG") == "1" else None
+            raise self._explained(problems[0]) from cause
         return found[0]
 
     def _done(self, group: str) -> float:

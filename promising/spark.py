@@ -6,7 +6,6 @@ df.write.format("promising").option("address", "till:50151").option("stream", "s
 """
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -98,10 +97,8 @@ def register(spark: Any) -> None:
     spark.dataSource.register(PromisingSource)
 
 
-def bulk_load(
-    spark: Any, service: str | Connection, stream: str, source: str | Sequence[str], *, staging: str, **how: Any
-) -> "Report":
-    """Load files into a stream of a service: every valid row exactly once, whatever is retried.
+def bulk_load(spark: Any, service: str | Connection, stream: str, source: Any, *, staging: str, **how: Any) -> "Report":
+    """Load files or a DataFrame into a stream of a service: every valid row exactly once, whatever is retried.
 
     service: host:port, or a `connection`. Other arguments and the result are as for `promising.loaders.bulk.bulk_load`.
 

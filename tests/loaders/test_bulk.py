@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from promising.errors import DataDamaged, LoadError, TokenReused, Unavailable
+from promising.errors import BadSettings, DataDamaged, LoadError, TokenReused, Unavailable
 from promising.loaders import bulk, load_parts
 from promising.loaders.bulk import Report, bulk_load
-from promising.loaders.spark_jobs import Progress
+from promising.loaders.spark_jobs import Progress, Stages
 from promising.query.session import Session
 from promising.testing.streams import colliding_keys
 from tests.loaders.loading import START, answers, log, picked, store, table, write, zones
@@ -287,3 +287,35 @@ def test_the_session_of_the_caller_is_as_it_was(spark: Any, tmp_path: Path):
         assert sorted(found["price"].to_pylist()) == sorted(wanted["price"].to_pylist())
     assert dict(spark.conf.getAll) == before
     assert type(spark).getActiveSession() is spark
+
+
+def test_a_data_frame_is_loaded_and_a_token_names_it(spark: Any, tmp_path: Path):
+    frame = spark.read.parquet(write(log(3_000, hours=10), tmp_path / "in", files=2)).repartition(3)
+    staging = tmp_path / "staging"
+    with store(tmp_path / "store") as session:
+        load = functools.partial(bulk_load, spark, session, "sales", frame, staging=str(staging), token="monday")
+        report = load()
+        assert (report.accepted, report.duplicate, count(session)) == (3_000, False, 3_000)
+        assert (load().duplicate, count(session)) == (True, 3_000)
+        assert not list(staging.glob("*.frame"))
+        bulk_load(spark, session, "sales", frame.limit(10), staging=str(staging))
+        assert count(session) == 3_010
+        with pytest.raises(BadSettings, match="DataFrame"):
+            load(format="csv")
+
+
+def test_a_failure_of_spark_is_its_sentence_alone(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: Any) -> None:
+        raise DataDamaged("a.parquet fails its checksum")
+
+    frame = spark.range(1).mapInArrow(lambda parts: map(failing, parts), "id long")
+
+    def failed() -> BaseException:
+        with pytest.raises(LoadError, match="checksum") as caught:
+            Stages(spark, None).run(frame.collect)
+        return caught.value
+
+    found = failed()
+    assert found.__cause__ is None and found.__suppress_context__
+    monkeypatch.setenv("PROMISING_DEBUG", "1")
+    assert failed().__cause__ is not None
