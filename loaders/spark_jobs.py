@@ -98,7 +98,8 @@ class Stages:
         if not isinstance(problem, PySparkException):
             return problem
         lines = [line.strip() for line in str(problem).splitlines()]
-        raised = [line for line in lines if re.match(r"(summaries\.errors\.\w+|[\w.]+(Error|Exception)): ", line)]
+        raised = [line for line in lines if re.match(r"(promising\.errors\.\w+|[\w.]+(Error|Exception)): ", line)]
         ours = [line for line in raised if line.startswith(("promising.errors.", "ImportError"))]
         said = (ours or raised or [(problem.getMessage() or str(problem)).strip().splitlines()[0]])[0]
+        said = re.sub(r"^promising\.errors\.\w+: ", "", said)
         return LoadError(f"{self._stage} failed, and nothing of the load is in the stream: {said}")
