@@ -41,6 +41,7 @@ class State:
     quiet: bool = False
     repeated: str = ""
     """Given options, for a command that continues this one."""
+    wait: float = 0.0
 
     def connect(self, *, patient: bool = False) -> "RemoteSession":
         """A session on the selected service.
@@ -58,7 +59,7 @@ class State:
         return dial(self.target, retries=0, **self._who())
 
     def _who(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("token", "ca", "certificate", "key", "timeout")}
+        return {name: getattr(self, name) for name in ("token", "ca", "certificate", "key", "timeout", "wait")}
 
     def say(self, text: str) -> None:
         """Print a remark to stderr, unless --quiet."""

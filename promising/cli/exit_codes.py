@@ -66,6 +66,8 @@ def code_of(problem: BaseException) -> Code:
 def advice(problem: BaseException, target: str) -> str:
     """What to do next, if known."""
     if isinstance(problem, Unavailable):
+        if "speaks TLS" in str(problem) or "speak TLS" in str(problem):
+            return ""
         if "SSL" in str(problem).upper() or "handshake" in str(problem):
             return "Does the service speak TLS, and with a certificate that --ca trusts?"
         return "Start one with `promising serve`, or name the one you mean with --target HOST:PORT."

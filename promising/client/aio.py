@@ -38,12 +38,13 @@ def connect(
     key: FilePath | None = None,
     timeout: float | None = None,
     retries: int = RETRIES,
+    wait: float = 0.0,
     progress: bool = False,
     max_message_bytes: int = SENT,
 ) -> "AsyncSession":
-    """As `promising.connect`, for the running event loop. The first call connects."""
+    """As `promising.connect`, for the running event loop. `async with`, or the first call, connects and waits."""
     where = place(target, token=token, ca=ca, certificate=certificate, key=key, max_message_bytes=max_message_bytes)
-    return AsyncSession(AsyncConnection(where, timeout, Retries(retries)), progress)
+    return AsyncSession(AsyncConnection(where, timeout, Retries(retries), wait), progress)
 
 
 Result: TypeAlias = Done | pa.Table | Explanation | AsyncAnswer
@@ -205,6 +206,7 @@ class AsyncSession:
         await self._connection.close()
 
     async def __aenter__(self) -> "AsyncSession":
+        await self._connection.await_service()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import grpc
 
-from promising.client.channels import Place
+from promising.client.channels import Place, check_wait
 from promising.client.connection import CLOSED, Ask, Stubs
 from promising.client.retries import Retries
 from promising.errors import InternalError, PromisingError, Unavailable
@@ -18,16 +19,24 @@ T = TypeVar("T")
 class AsyncConnection:
     """Makes calls, and retries them where that is safe and may help. Used in one event loop."""
 
-    def __init__(self, where: Place, timeout: float | None, retries: Retries) -> None:
+    def __init__(self, where: Place, timeout: float | None, retries: Retries, wait: float = 0.0) -> None:
         self.place = where
         self.timeout = timeout
         self.retries = retries
+        self._wait = check_wait(wait)
         self.closed = False
         if where.credentials is None:
             self._channel = grpc.aio.insecure_channel(where.address, where.options)
         else:
             self._channel = grpc.aio.secure_channel(where.address, where.credentials, where.options)
         self.stubs = Stubs(self._channel)
+
+    async def await_service(self) -> None:
+        """Before the first call: connect, and try again until the service is there or the time to wait is over."""
+        seconds, self._wait = self._wait, 0.0
+        if seconds:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._channel.channel_ready(), seconds)
 
     async def ask(self, ask: Ask[T]) -> T:
         """A call with one response."""
@@ -48,6 +57,7 @@ class AsyncConnection:
 
     async def tried(self, once: Callable[[], Awaitable[T]], again: bool = True) -> T:
         """The result of a call, retried if that may help and `again` allows it."""
+        await self.await_service()
         tries = 0
         while True:
             try:

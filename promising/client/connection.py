@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from promising.client.channels import SENT, FilePath, Place, place
+from promising.client.channels import SENT, FilePath, Place, check_wait, place
 from promising.client.retries import Retries
 from promising.errors import InternalError, PromisingError, Unavailable
 from promising.v1 import admin_pb2_grpc, queries_pb2_grpc, streams_pb2_grpc, summaries_pb2_grpc
@@ -54,11 +54,19 @@ def dial(
     key: FilePath | None,
     timeout: float | None,
     retries: int,
+    wait: float = 0.0,
     max_message_bytes: int = SENT,
 ) -> "Connection":
-    """A connection for the arguments of `connect`. The first call connects."""
+    """A connection for the arguments of `connect`. The first call connects, unless it waits for the service."""
+    check_wait(wait)
     where = place(target, token=token, ca=ca, certificate=certificate, key=key, max_message_bytes=max_message_bytes)
-    return Connection(where, timeout, Retries(retries))
+    made = Connection(where, timeout, Retries(retries))
+    try:
+        made.await_service(wait)
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 class Connection:
@@ -74,6 +82,17 @@ class Connection:
         else:
             self._channel = grpc.secure_channel(where.address, where.credentials, where.options)
         self.stubs = Stubs(self._channel)
+
+    def await_service(self, seconds: float) -> None:
+        """Connect, and try again until the service is there or the time is over; the next call reports which."""
+        if seconds:
+            ready = grpc.channel_ready_future(self._channel)
+            try:
+                ready.result(seconds)
+            except grpc.FutureTimeoutError:
+                pass
+            finally:
+                ready.cancel()
 
     def ask(self, ask: Ask[T]) -> T:
         """A call with one response."""

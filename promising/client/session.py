@@ -41,16 +41,18 @@ def connect(
     key: FilePath | None = None,
     timeout: float | None = None,
     retries: int = RETRIES,
+    wait: float = 0.0,
     progress: bool = False,
     max_message_bytes: int = SENT,
 ) -> "RemoteSession":
     """A session on the service at `target`, host:port. The first call connects.
 
-    token: access token, sent with every call.
+    token: access token, sent with every call. Default: PROMISING_TOKEN.
     ca, certificate, key: PEM files. TLS is used if `ca` (trusted CA) or `certificate` with `key` (client certificate)
-        is given, and for a target that begins with grpcs://.
+        is given, and for a target that begins with grpcs://. Default of `ca`: PROMISING_CA.
     timeout: seconds for one try of a call; ingest has no timeout.
     retries: how often an idempotent call is retried when the service is unavailable or at a limit.
+    wait: seconds to wait here for a service that is starting.
     progress: show a bar of coverage on stderr while an answer is read, if that is a terminal.
     max_message_bytes: the service's `limits.max_message_bytes`.
     """
@@ -62,6 +64,7 @@ def connect(
         key=key,
         timeout=timeout,
         retries=retries,
+        wait=wait,
         max_message_bytes=max_message_bytes,
     )
     return RemoteSession(connection, progress)
