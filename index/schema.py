@@ -25,6 +25,7 @@ from promising.errors import (
     ValueTooLong,
     WrongType,
 )
+from promising.index.frames import as_batch
 from promising.index.instants import FARTHEST
 
 TYPES: dict[str, pa.DataType] = {
@@ -38,7 +39,8 @@ KEY_TYPES = ("int", "string")
 AS_IT_IS = {"int": np.dtype(np.int64), "timestamp": np.dtype(np.int64), "float": np.dtype(np.float64)}
 LONGEST_STRING = 1 << 15
 
-Batch: TypeAlias = Mapping[str, Any] | pa.Table | pa.RecordBatch
+Batch: TypeAlias = Any
+"""Whatever `frames.as_batch` takes: a mapping of columns, a frame, an Arrow table or record batch, a list of dicts."""
 
 
 def text_bytes(columns: Mapping[str, "Column"]) -> int:
@@ -51,8 +53,8 @@ def tuples_of(batch: Any) -> int:
     if isinstance(batch, pa.Table | pa.RecordBatch):
         return int(batch.num_rows)
     try:
-        return max((len(c) for c in batch.values()), default=0)
-    except (AttributeError, TypeError):
+        return max((len(c) for c in batch.values()), default=0) if isinstance(batch, Mapping) else len(batch)
+    except TypeError:
         return 0
 
 
@@ -84,19 +86,15 @@ class Fields:
 
     def columns(self, batch: Batch, keys: frozenset[str]) -> dict[str, Column]:
         """The batch as typed columns of equal length > 0, `keys` without nulls; an error has no side effects."""
-        given: dict[str, Any]
-        if isinstance(batch, pa.Table | pa.RecordBatch):
+        batch = as_batch(batch)
+        if isinstance(batch, Mapping):
+            given = dict(batch)
+        else:
             names = Counter(batch.schema.names)
             for name, times in names.items():
                 if times > 1:
                     raise DuplicateColumn(f"column {name!r} is in the batch {times} times")
             given = dict(zip(names, batch.columns, strict=True))
-        elif isinstance(batch, Mapping):
-            given = dict(batch)
-        else:
-            raise WrongType(
-                f"a batch is a mapping of columns, a pyarrow Table or a RecordBatch, not {type(batch).__name__}"
-            )
         if given.keys() != self.types.keys():
             self._refuse_names(given)
         columns = {name: self.column(name, given[name], name in keys) for name in self.types}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -152,6 +153,12 @@ class Answer:
             return None
         return self._last.lower, self._last.upper
 
+    def _repr_html_(self) -> str:
+        """For a notebook: the answer is run to completion, as its budget allows, and shown with its coverage."""
+        from promising.query.answer_html import answer_html  # noqa: PLC0415  # for notebooks alone
+
+        return answer_html(self.to_arrow(), self.progress)
+
     def to_arrow(self) -> pa.Table:
         """All rows, after running to completion."""
         self.run()
@@ -181,6 +188,9 @@ class Done:
     def __str__(self) -> str:
         return self.message
 
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.message)}</p>"
+
 
 @dataclass
 class Explanation:
@@ -202,6 +212,9 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def to_arrow(self) -> pa.Table:
         """The text, one line per row."""

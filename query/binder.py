@@ -20,6 +20,7 @@ from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import Input, Scope, StreamScope, suggest
 from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 from promising.query.sql import generate, nodes
+from promising.query.summary_advice import suggested_summary
 
 MOST_STREAMS = 2
 MOST_COLUMNS = 1 << 14  # per answer
@@ -457,8 +458,7 @@ class Binder:
             if summary is None:
                 what = f"{source.alias}.{attribute}" if attribute else f"the expression on the side of {source.alias}"
                 hint = (
-                    f"; create one: CREATE SUMMARY name ON {source.stream.name} ({attribute}) WITH GRANULARITY"
-                    " 60 SECONDS AND COLLAPSE(4, 5)"
+                    f"; create one: {suggested_summary(source.stream, attribute)}"
                     if attribute and source.stream.schema.types[attribute] in KEY_TYPES
                     else ""
                 )
@@ -480,12 +480,10 @@ class Binder:
         if best_summary(stream.summaries, found.name) is None:
             known = sorted({s.key for s in stream.summaries.values()})
             has = f"it has summaries on {', '.join(known)}" if known else "it has no summaries"
-            raise self.error(
-                NoSummary,
-                f"stream {stream.name} has no summary on {found.name}; {has}. CREATE SUMMARY name ON"
-                f" {stream.name} ({found.name}) WITH GRANULARITY 60 SECONDS AND COLLAPSE(4, 5) makes one",
-                node,
-            )
+            advice = f"create one: {suggested_summary(stream, found.name)}"
+            if found.kind not in KEY_TYPES:
+                advice = f"a summary is on an integer or a string column, and {found.name} is {NAMES[found.kind]}"
+            raise self.error(NoSummary, f"stream {stream.name} has no summary on {found.name}; {has}; {advice}", node)
         return EstimatedCount(found.source, found.name, node.args["what"])
 
 

@@ -73,7 +73,8 @@ class Definitions:
             if isinstance(node, nodes.CreateTable):
                 return self._there(node, "table") or self.tables.create(node, sql)
             if isinstance(node, nodes.TableChange):
-                return self.tables.change(node, sql)
+                is_stream = self.catalog.what(node.this.name) == "stream"
+                return self.tables.insert(node, sql) if is_stream else self.tables.change(node, sql)
             if isinstance(node, nodes.AlterQuery):
                 return self._alter_query(node, sql)
             if isinstance(node, nodes.AlterStream):

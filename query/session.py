@@ -13,6 +13,7 @@ from sqlglot import exp
 from promising.errors import BadPackage, BadQuestion, Unsupported
 from promising.index import Appended, Description, Regions, Story, Stream
 from promising.index.arrivals import fetch
+from promising.index.frames import batches_of, is_reader, total
 from promising.index.load_plan import LoadPlan
 from promising.index.memory import Memory
 from promising.index.prepared_load import Attached
@@ -118,12 +119,19 @@ class Session:
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Appended:
-        """Append tuples: a mapping of columns, a pyarrow Table or a RecordBatch.
+        """Append tuples: a mapping of columns, a list of dicts, a pandas or Polars frame, or Arrow data.
 
+        A frame's time zones are converted to UTC. A RecordBatchReader is added batch by batch: if one is refused, those
+        before it remain, and the error says how many.
         A malformed batch raises and changes nothing. Tuples that are too old or too far ahead of the clock are dropped
         and counted; with `strict` they raise. With `producer` and `sequence` it is idempotent.
         """
-        return self.stream(stream).append(table, strict=strict, producer=producer, sequence=sequence)
+        found = self.stream(stream)
+        if is_reader(table):
+            if producer is not None or sequence is not None:
+                raise BadQuestion("a reader has several batches and takes no sequence number; read it into a table")
+            return total(found.append(batch, strict=strict) for batch in batches_of(table))
+        return found.append(table, strict=strict, producer=producer, sequence=sequence)
 
     def load_plan(self, stream: str) -> LoadPlan:
         """Parameters for preparing a load; see `attach`."""

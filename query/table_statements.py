@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from promising.errors import BadClause, BatchError, NoSuchName, NullKey, StatementError, TableError, TypeMismatch
+from promising.errors import (
+    BadClause,
+    BatchError,
+    NoSuchName,
+    NullKey,
+    StatementError,
+    TableError,
+    TypeMismatch,
+    Unsupported,
+)
+from promising.index import Stream
 from promising.index.schema import Batch
 from promising.index.table import Changed, Mode, Table
 from promising.query.answers import Done
@@ -81,6 +91,22 @@ class Tables:
                     oldest[stream.name] = kept
         table.trim(oldest, self.standing.followed(table))
 
+    def insert(self, node: nodes.TableChange, sql: str) -> Done:
+        """INSERT of rows into a stream: all or none, like a strict batch."""
+        stream, kind = self.catalog.stream(node.this, sql), node.args["kind"]
+        if kind != "INSERT":
+            raise Unsupported(
+                f"{kind} is for tables; {stream.name} is a stream, which only grows: INSERT adds tuples",
+                sql,
+                offset_of(node.this),
+            )
+        rows, _ = _Reader(stream, node, sql).rows()
+        try:
+            done = stream.append(rows, strict=True)
+        except BatchError as problem:
+            raise type(problem)(str(StatementError(str(problem), sql, offset_of(node.this)))) from None
+        return Done(f"{_rows(done.accepted)} of {stream.name} inserted", True)
+
     def change(self, node: nodes.TableChange, sql: str) -> Done:
         table, kind = self.catalog.table(node.this, sql), node.args["kind"]
         rows, deletes, where = _Reader(table, node, sql).read()
@@ -97,10 +123,11 @@ class Tables:
 
 
 class _Reader:
-    """The rows and keys of a statement, as values of the table's types."""
+    """The rows and keys of a statement, as values of the types of the table or stream."""
 
-    def __init__(self, table: Table, node: nodes.TableChange, sql: str) -> None:
+    def __init__(self, table: Table | Stream, node: nodes.TableChange, sql: str) -> None:
         self.table = table
+        self.key = table.key if isinstance(table, Table) else None
         self.node = node
         self.sql = sql
         self.scope = StreamScope(sql, [])
@@ -109,13 +136,13 @@ class _Reader:
         """Rows to write, keys to delete, and the expression of each key."""
         kind = self.node.args["kind"]
         if kind in ("INSERT", "UPSERT"):
-            return self._rows()
+            rows, columns = self.rows()
+            at = columns.index(str(self.key))
+            return rows, None, [list(row)[at] for row in self.node.args["rows"]]
         key = self.node.args["key"]
         name = _column(key, self.table.schema.types, f"{kind} ... WHERE", self.sql)
-        if name != self.table.key:
-            raise BadClause(
-                f"WHERE takes the primary key of {self.table.name}, {self.table.key}", self.sql, offset_of(key)
-            )
+        if name != self.key:
+            raise BadClause(f"WHERE takes the primary key of {self.table.name}, {self.key}", self.sql, offset_of(key))
         keys = self.node.args["keys"]
         found = self._values(name, keys)
         if kind == "DELETE":
@@ -123,7 +150,7 @@ class _Reader:
         columns, values = [name], [found]
         for column, value in self.node.args["assignments"]:
             assigned = _column(column, self.table.schema.types, "SET", self.sql)
-            if assigned == self.table.key:
+            if assigned == self.key:
                 raise BadClause(
                     f"{assigned} is the primary key, which a row keeps: DELETE it and INSERT another",
                     self.sql,
@@ -135,7 +162,8 @@ class _Reader:
             values.append(self._values(assigned, [value]))
         return pa.table(values, columns), None, keys
 
-    def _rows(self) -> tuple[pa.Table, None, list[exp.Expression]]:
+    def rows(self) -> tuple[pa.Table, list[str]]:
+        """The rows of VALUES, null where a column is left out, and the columns given."""
         types, rows = self.table.schema.types, [list(row) for row in self.node.args["rows"]]
         columns = list(types)
         if self.node.args.get("columns"):
@@ -145,10 +173,8 @@ class _Reader:
                 if name in columns:
                     raise BadClause(f"column {name} is given twice", self.sql, offset_of(given))
                 columns.append(name)
-            if self.table.key not in columns:
-                raise BadClause(
-                    f"the primary key {self.table.key} is not among the columns", self.sql, offset_of(given)
-                )
+            if self.key is not None and self.key not in columns:
+                raise BadClause(f"the primary key {self.key} is not among the columns", self.sql, offset_of(given))
         elif len(rows[0]) != len(columns):
             raise BadClause(
                 f"a row has {len(rows[0])} values; {self.table.name} has {len(columns)} columns: {', '.join(columns)}",
@@ -157,8 +183,7 @@ class _Reader:
             )
         values = {name: self._values(name, [row[at] for row in rows]) for at, name in enumerate(columns)}
         rest = {name: pa.nulls(len(rows), ARROW[kind]) for name, kind in _kinds(types) if name not in values}
-        at = columns.index(self.table.key)
-        return pa.table({**values, **rest}).select(list(types)), None, [row[at] for row in rows]
+        return pa.table({**values, **rest}).select(list(types)), columns
 
     def _values(self, name: str, values: list[exp.Expression]) -> pa.Array:
         kind = dict(_kinds(self.table.schema.types))[name]
@@ -171,7 +196,7 @@ class _Reader:
         if part.kind not in (kind, "null") and (part.kind, kind) != ("int", "float"):
             raise place.error(TypeMismatch, f"column {name} takes {NAMES[kind]}, and this is {NAMES[part.kind]}")
         found = to_kind(part, kind).evaluate({}, 1)
-        if name == self.table.key and found.null_count:
+        if name == self.key and found.null_count:
             raise NullKey(str(place.error(StatementError, f"the primary key {name} must have a value")))
         return found
 

@@ -157,8 +157,9 @@ class Replay:
             self._disk.mkdir(self._aside)
             if not self._disk.exists(copy):
                 self._disk.write_whole(copy, [content])
-            # A disk that discards changes has made none.
-            said = f"; a copy of the file as found is {copy}" if self._disk.exists(copy) else ""
+            if not self._disk.exists(copy):  # a check that changes nothing makes no copy
+                return
+            said = f"a copy of the file as found is {copy}"
         except StorageError as problem:
-            said = f"; no copy of the file could be set aside ({problem})"
-        self.damages[found:] = [Damage(path, f"{what}{said}") for path, what in self.damages[found:]]
+            said = f"no copy of the file could be set aside ({problem})"
+        self.damages[found:] = [Damage(path, f"{what}; {said}") for path, what in self.damages[found:]]

@@ -88,17 +88,22 @@ def root(
     ] = TARGET,
     token: Annotated[
         str | None,
-        common("Access token. PROMISING_TOKEN; other users can see arguments.", metavar="TOKEN"),
+        common(
+            "Access token. PROMISING_TOKEN; other users can see arguments.", envvar="PROMISING_TOKEN", metavar="TOKEN"
+        ),
     ] = None,
     token_file: Annotated[Path | None, common("File that contains the token.", metavar="FILE")] = None,
-    ca: Annotated[Path | None, common("TLS: trusted CA (PEM). PROMISING_CA.", metavar="FILE")] = None,
+    ca: Annotated[
+        Path | None, common("TLS: trusted CA (PEM). PROMISING_CA.", envvar="PROMISING_CA", metavar="FILE")
+    ] = None,
     certificate: Annotated[Path | None, common("TLS: client certificate (PEM).", metavar="FILE")] = None,
     key: Annotated[Path | None, common("TLS: key of the client certificate (PEM).", metavar="FILE")] = None,
     timeout: Annotated[
         float | None, common("Time limit of a call, such as 30s.", metavar="SPAN", parser=reads(seconds))
     ] = None,
     wait: Annotated[
-        float | None, common("Wait so long for a service that is starting.", metavar="SPAN", parser=reads(seconds))
+        float | None,
+        common("Wait so long for a starting service, such as 30s.", metavar="SPAN", parser=reads(seconds)),
     ] = None,
     output: Annotated[
         Output, common("table, json (one object per line), csv or arrow.", "--output", "-o", metavar="FORMAT")
@@ -112,8 +117,9 @@ def root(
         raise typer.BadParameter(
             "--output arrow writes bytes: send them to a file or a program, as in ... > answer.arrow"
         )
-    who = read_token(token, token_file)
-    ctx.obj = State(target, who, ca, certificate, key, timeout, output, quiet, _repeated(ctx), wait or 0.0)
+    ctx.obj = State(
+        target, read_token(token, token_file), ca, certificate, key, timeout, output, quiet, wait or 0.0, _repeated(ctx)
+    )
 
 
 app.command("serve", rich_help_panel=SERVICE)(serve.serve)

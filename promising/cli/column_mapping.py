@@ -68,7 +68,7 @@ def match(
     found: dict[str, str] = {}
     missing: list[str] = []
     for column in kinds:
-        if (meant := said.get(column) or by_name(column, fields)) is None:
+        if (meant := said.get(column) or _by_name(column, fields)) is None:
             missing.append(column)
         else:
             found[column] = meant
@@ -172,8 +172,7 @@ def _times(column: str, values: pa.ChunkedArray, unit: Unit | None) -> pa.Chunke
     return values
 
 
-def by_name(name: str, fields: Mapping[str, pa.DataType]) -> str | None:
-    """The field of that name, case-insensitive if only one is; None without one."""
+def _by_name(name: str, fields: Mapping[str, pa.DataType]) -> str | None:
     if name in fields:
         return name
     alike = [field for field in fields if field.lower() == name.lower()]

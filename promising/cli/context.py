@@ -39,9 +39,9 @@ class State:
     timeout: float | None = None
     output: Output = Output.TABLE
     quiet: bool = False
+    wait: float = 0.0
     repeated: str = ""
     """Given options, for a command that continues this one."""
-    wait: float = 0.0
 
     def connect(self, *, patient: bool = False) -> "RemoteSession":
         """A session on the selected service.

@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass
 from itertools import count as numbers
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from promising.cli.common_options import flag, reads
+from promising.cli.common_options import flag
 from promising.cli.console import clean, interactive, out
 from promising.cli.context import SHOWN, Output, State, state
 from promising.cli.durations import short
 from promising.cli.text_output import count, jsonable, print_json, print_text
-from promising.errors import UnknownName, Unsupported
+from promising.errors import NoSuchName, Unsupported
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,40 +25,6 @@ if TYPE_CHECKING:
 
 LOOK = 0.25  # seconds between two checks of the connection
 FOREVER = 1 << 60  # ends after this count as none
-DIRECTIONS: dict[str, Literal["ascending", "descending"]] = {"asc": "ascending", "desc": "descending"}
-
-
-@dataclass(frozen=True)
-class Order:
-    """An order of rows by one column; NULL is last."""
-
-    column: str
-    direction: Literal["ascending", "descending"]
-
-    @classmethod
-    def read(cls, text: str) -> "Order":
-        """The order that an option gives: a column, `:asc` or `:desc`; descending by default.
-
-        >>> Order.read("n"), Order.read("n:asc")
-        (Order(column='n', direction='descending'), Order(column='n', direction='ascending'))
-        """
-        column, colon, direction = text.rpartition(":")
-        if not colon:
-            column, direction = text, "desc"
-        if not column or direction.lower() not in DIRECTIONS:
-            raise ValueError(f"{text!r} is no order; write it like {column or 'n'} or {column or 'n'}:asc")
-        return cls(column, DIRECTIONS[direction.lower()])
-
-    def sorted(self, view: "pa.Table") -> "pa.Table":
-        """The rows in this order; rows of equal values keep theirs."""
-        import pyarrow.compute as pc  # noqa: PLC0415  # Arrow: not for `--help`
-
-        from promising.cli.column_mapping import by_name, near  # noqa: PLC0415  # as above
-
-        column = by_name(self.column, {field.name: field.type for field in view.schema})
-        if column is None:
-            raise UnknownName(f"the view has no column {self.column!r}{near(self.column, view.column_names)}")
-        return view.take(pc.sort_indices(view.column(column), sort_keys=[("", self.direction)]))
 
 
 def subscribe(
@@ -69,79 +35,91 @@ def subscribe(
     changes: Annotated[
         int | None, typer.Option(metavar="NUMBER", min=1, help="Exit after this many changes of the view.")
     ] = None,
+    rows: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Rows of the view to show.")] = SHOWN,
     order_by: Annotated[
-        Order | None,
-        typer.Option(
-            metavar="COLUMN[:asc]", parser=reads(Order.read), help="Show the view in the order of a column, descending."
-        ),
+        str | None,
+        typer.Option(metavar="COLUMN[:asc]", help="Order the view by a column, the greatest first; :asc the least."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=1, help=f"Rows of the view to show. Default: {SHOWN}.")
-    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="Only so many rows of the view.")] = None,
     resume: Annotated[
         str | None, typer.Option(metavar="TOKEN", help="With --deltas: resume after the change with this token.")
     ] = None,
 ) -> None:
     """Watch the view of a continuous query live; Ctrl-C ends it.
 
-    Without a terminal it prints changes, as with --deltas; with --output json one object per change. With --order-by \
-or --limit it prints the view then, as with --once.
+    Without a terminal it prints changes, as with --deltas; with --output json one object per change.
     """
     asked = state(ctx)
-    if order_by is not None or limit is not None:
-        if deltas:
-            raise typer.BadParameter("--order-by and --limit are for the view: leave out --deltas")
-        once = once or not _is_live(asked)
     if once and (deltas or changes is not None):
         raise typer.BadParameter("--once prints the view, and no changes: leave out --deltas and --changes")
     if resume is not None and not deltas:
         raise typer.BadParameter("--resume goes with --deltas: a view needs all that came before")
+    if deltas and (order_by is not None or limit is not None):
+        raise typer.BadParameter("--order-by and --limit are for the view: leave out --deltas")
+    shown = _Shown.of(order_by, limit)
     if not once and asked.output in (Output.CSV, Output.ARROW):
         raise typer.BadParameter(f"changes have no form in {asked.output.value}; use --output json, or --once")
     with asked.connect(patient=True) as session:
         if once:
-            _show_once(asked, session, query, order_by, limit)
-        elif deltas or not _show_view(asked, session, query, order_by, limit, changes):
+            _show_once(asked, session, query, shown)
+        elif deltas or not _show_view(asked, session, query, shown, rows, changes):
+            if not deltas and shown != _Shown():
+                raise typer.BadParameter("--order-by and --limit are for the view: give --once, or use a terminal")
             _show_changes(asked, session, query, changes, resume)
 
 
-def _is_live(asked: State) -> bool:
-    return interactive() and asked.output is Output.TABLE
+@dataclass(frozen=True)
+class _Shown:
+    """Which rows of a view are shown: ordered by a column, and only so many; nulls come last."""
+
+    column: str | None = None
+    rising: bool = False
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, order_by: str | None, limit: int | None) -> "_Shown":
+        if order_by is None:
+            return cls(limit=limit)
+        column, colon, way = order_by.rpartition(":")
+        if not colon or way.lower() not in ("asc", "desc"):
+            column, way = order_by, "desc"
+        return cls(column, way.lower() == "asc", limit)
+
+    def of_view(self, view: "pa.Table") -> "pa.Table":
+        if self.column is not None:
+            found = [name for name in view.column_names if name.lower() == self.column.lower()]
+            if not found:
+                from promising.cli.column_mapping import near  # noqa: PLC0415  # Arrow: not for `--help`
+
+                said = near(self.column, view.column_names)
+                raise NoSuchName(f"--order-by: the view has no column {self.column!r}{said}")
+            view = view.sort_by([(found[0], "ascending" if self.rising else "descending")])
+        return view if self.limit is None else view.slice(0, self.limit)
 
 
-def _show_once(asked: State, session: "RemoteSession", query: str, order_by: Order | None, limit: int | None) -> None:
+def _show_once(asked: State, session: "RemoteSession", query: str, shown: _Shown) -> None:
     """Print the current view."""
     from promising.cli.formats import write_table  # noqa: PLC0415  # Arrow: not for `--help`
 
     with session.subscribe(query) as subscription:
         subscription.poll(None)
-        view = subscription.snapshot()
-        write_table(asked.output, (view if order_by is None else order_by.sorted(view)).slice(0, limit))
+        write_table(asked.output, shown.of_view(subscription.snapshot()))
 
 
 def _show_view(
-    asked: State,
-    session: "RemoteSession",
-    query: str,
-    order_by: Order | None,
-    limit: int | None,
-    changes: int | None,
+    asked: State, session: "RemoteSession", query: str, shown: _Shown, rows: int, changes: int | None
 ) -> bool:
     """Show the view on a terminal, redrawn with each change; False without a terminal or a view."""
-    if not _is_live(asked):
+    if not interactive() or asked.output is Output.JSON:
         return False
     with session.subscribe(query) as subscription:
         subscription.poll(None)
         try:
-            view = subscription.snapshot()
+            shown.of_view(subscription.snapshot())
         except Unsupported as problem:
-            if order_by is not None or limit is not None:
-                raise
             asked.say(clean(str(problem)))
             return False
-        if order_by is not None:
-            order_by.sorted(view)  # a wrong name is reported before anything is drawn
-        screen = _ViewScreen(subscription, order_by, limit or SHOWN)
+        screen = _ViewScreen(subscription, rows, shown)
         with Live(screen, console=out(), auto_refresh=False, vertical_overflow="ellipsis") as live:
             try:
                 for seen in numbers(1):
@@ -241,8 +219,8 @@ class _ViewScreen:
     """Live display of a view."""
 
     subscription: "RemoteSubscription"
-    order_by: Order | None
     rows: int
+    shown: _Shown = _Shown()
     last: "Delta | None" = None
 
     def take(self, delta: "Delta") -> None:
@@ -254,8 +232,6 @@ class _ViewScreen:
         from promising.wire_changes import BEGINNING  # noqa: PLC0415  # as above
 
         view = self.subscription.snapshot()
-        if self.order_by is not None:
-            view = self.order_by.sorted(view)
         mark = self.subscription.watermark
         said = [clean(self.subscription.name, ""), count(view.num_rows, "row")]
         if mark is not None and mark > BEGINNING:
@@ -264,6 +240,7 @@ class _ViewScreen:
             said.append(f"{short(self.last.lag)} behind")
         if self.last is not None and self.last.shed:
             said.append(f"{self.last.shed:,.0f} shed")
+        view = self.shown.of_view(view)
         parts: list[Any] = [Text(", ".join(said), style="bold"), rich_table(view.slice(0, self.rows))]
         if view.num_rows > self.rows:
             parts.append(Text(f"... {view.num_rows - self.rows:,} more rows", style="dim"))

@@ -12,6 +12,7 @@ from promising.client.async_connection import AsyncConnection
 from promising.client.async_ingest import AsyncIngest
 from promising.client.async_subscriptions import AsyncSubscription, AsyncWatching
 from promising.client.channels import DEFAULT_TARGET, SENT, FilePath, place
+from promising.client.connection import check_wait
 from promising.client.retries import RETRIES, Retries
 from promising.errors import PromisingError
 from promising.index.regions import Appended, Description, Regions, Story
@@ -42,9 +43,9 @@ def connect(
     progress: bool = False,
     max_message_bytes: int = SENT,
 ) -> "AsyncSession":
-    """As `promising.connect`, for the running event loop. `async with`, or the first call, connects and waits."""
+    """As `promising.connect`, for the running event loop. The first call connects; `async with` does the wait."""
     where = place(target, token=token, ca=ca, certificate=certificate, key=key, max_message_bytes=max_message_bytes)
-    return AsyncSession(AsyncConnection(where, timeout, Retries(retries), wait), progress)
+    return AsyncSession(AsyncConnection(where, timeout, Retries(retries)), progress, check_wait(wait))
 
 
 Result: TypeAlias = Done | pa.Table | Explanation | AsyncAnswer
@@ -53,7 +54,8 @@ Result: TypeAlias = Done | pa.Table | Explanation | AsyncAnswer
 class AsyncSession:
     """A session of one event loop. Each method is that of `RemoteSession`, as a coroutine."""
 
-    def __init__(self, connection: AsyncConnection, progress: bool) -> None:
+    def __init__(self, connection: AsyncConnection, progress: bool, wait: float = 0.0) -> None:
+        self._wait = wait
         self._connection = connection
         self._ask, self._gather = connection.ask, connection.gather
         self._progress = progress
@@ -206,7 +208,8 @@ class AsyncSession:
         await self._connection.close()
 
     async def __aenter__(self) -> "AsyncSession":
-        await self._connection.await_service()
+        if self._wait:
+            await self._connection.await_service(self._wait)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -14,6 +14,7 @@ from promising.client import calls
 from promising.client.async_connection import EOF, AsyncConnection, first_of, is_cancelled
 from promising.client.progress_bar import Bar
 from promising.errors import NoSuchName, PromisingError
+from promising.query.answer_html import answer_html
 from promising.query.answers import Frame, Progress
 from promising.v1 import queries_pb2
 
@@ -41,6 +42,11 @@ class AsyncAnswer:
         self._tables: list[pa.Table] = []
         self._last: Frame | None = None
         self._problem: BaseException | None = None
+
+    def _repr_html_(self) -> str:
+        """For a notebook: what has arrived so far, with its coverage; `run` it first for all of it."""
+        rows = pa.concat_tables(self._tables) if self._tables else self.schema.empty_table()
+        return answer_html(rows, self.progress)
 
     async def __aiter__(self) -> AsyncIterator[Frame]:
         """Frames as they arrive. Frames already read are stored for `to_arrow` and not repeated."""

@@ -1,15 +1,16 @@
 """Calls to a service over one channel, in an event loop: `Connection` as coroutines."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from promising.client.channels import Place, check_wait
+from promising.client.channels import Place
 from promising.client.connection import CLOSED, Ask, Stubs
-from promising.client.retries import Retries
+from promising.client.retries import SHORTEST_WAIT, Retries
 from promising.errors import InternalError, PromisingError, Unavailable
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # not in the stubs
@@ -19,11 +20,10 @@ T = TypeVar("T")
 class AsyncConnection:
     """Makes calls, and retries them where that is safe and may help. Used in one event loop."""
 
-    def __init__(self, where: Place, timeout: float | None, retries: Retries, wait: float = 0.0) -> None:
+    def __init__(self, where: Place, timeout: float | None, retries: Retries) -> None:
         self.place = where
         self.timeout = timeout
         self.retries = retries
-        self._wait = check_wait(wait)
         self.closed = False
         if where.credentials is None:
             self._channel = grpc.aio.insecure_channel(where.address, where.options)
@@ -31,12 +31,23 @@ class AsyncConnection:
             self._channel = grpc.aio.secure_channel(where.address, where.credentials, where.options)
         self.stubs = Stubs(self._channel)
 
-    async def await_service(self) -> None:
-        """Before the first call: connect, and try again until the service is there or the time to wait is over."""
-        seconds, self._wait = self._wait, 0.0
-        if seconds:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._channel.channel_ready(), seconds)
+    async def await_service(self, seconds: float) -> None:
+        """Wait until the service is ready; raises the last error after so many seconds, and closes the connection."""
+        until = time.monotonic() + seconds
+        health = health_pb2_grpc.HealthStub(self._channel)
+        while True:
+            left = max(until - time.monotonic(), SHORTEST_WAIT)
+            try:
+                found = await health.Check(health_pb2.HealthCheckRequest(), timeout=left)
+                if found.status == health_pb2.HealthCheckResponse.SERVING:
+                    return
+                problem: PromisingError = Unavailable(f"the service at {self.place.address} is not ready")
+            except grpc.RpcError as error:
+                problem = self.problem(error)
+            if time.monotonic() + SHORTEST_WAIT >= until:
+                await self.close()
+                raise Unavailable(f"{problem}; waited {seconds:g} s")
+            await asyncio.sleep(SHORTEST_WAIT)
 
     async def ask(self, ask: Ask[T]) -> T:
         """A call with one response."""
@@ -57,7 +68,6 @@ class AsyncConnection:
 
     async def tried(self, once: Callable[[], Awaitable[T]], again: bool = True) -> T:
         """The result of a call, retried if that may help and `again` allows it."""
-        await self.await_service()
         tries = 0
         while True:
             try:

@@ -16,6 +16,7 @@ from promising.client.async_connection import AsyncConnection, first_of
 from promising.client.ingest import OnAck
 from promising.client.ingest_feed import Feed
 from promising.errors import MixedKeys, NaNKey, PromisingError, Unavailable, WrongType
+from promising.index.frames import batches_of, is_reader
 from promising.index.ledger import check_number
 from promising.index.regions import Appended
 from promising.index.schema import Batch
@@ -41,6 +42,9 @@ class AsyncIngest:
         """Add a table."""
         if producer is not None or sequence is not None:
             check_number(producer, sequence)
+        if is_reader(table):
+            batches.refuse_number(sequence)
+            return await self.many(stream, batches_of(table), strict, None)
         table = batches.kept(table)
         requests = self._numbering.requests(stream, await self._arrow(stream, table), strict, producer, sequence)
         first = next(requests)

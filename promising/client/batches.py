@@ -16,6 +16,7 @@ import pyarrow as pa
 from promising import wire
 from promising.client.calls import name_of
 from promising.errors import BadQuestion, BatchTooLarge, WrongType
+from promising.index.frames import as_batch
 from promising.index.schema import Batch, Column, Schema
 from promising.v1 import queries_pb2, streams_pb2
 
@@ -37,10 +38,17 @@ MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def kept(batch: Any) -> Any:
-    """The batch, with columns that can be read only once converted to lists."""
+    """The batch as Arrow data or columns; columns that can be read only once are converted to lists."""
+    batch = as_batch(batch)
     if not isinstance(batch, Mapping):
         return batch
     return {name: _listed(column) for name, column in batch.items()}
+
+
+def refuse_number(sequence: int | None) -> None:
+    """Raise for a reader with a sequence number, which numbers one batch."""
+    if sequence is not None:
+        raise BadQuestion("a reader has several batches and takes no sequence number; read it into a table")
 
 
 def quick(batch: Any) -> pa.Table | None:
@@ -130,7 +138,7 @@ def table_requests(name: str, batch: Any, mode: str, most: int) -> Iterator[quer
         raise BadQuestion(f"mode is insert, upsert or update, not {mode!r}")
     arrow = quick(kept(batch))
     if arrow is None:
-        raise WrongType("rows of a table are a mapping of columns, a pyarrow Table or a RecordBatch, of plain types")
+        raise WrongType("rows of a table are columns of plain types: a mapping, a frame, Arrow data or a list of dicts")
     named = name_of("table", name)
 
     def requests() -> Iterator[queries_pb2.LoadTableRequest]:

@@ -15,8 +15,9 @@ from promising.errors import BadSettings, PromisingError, Unavailable
 DEFAULT_TARGET = "127.0.0.1:50151"
 SENT = 16 << 20  # default limit of the service for a message, in bytes
 MESSAGE = 1 << 26  # maximum bytes of a received message
-PROBE = 1.0  # seconds for a TLS handshake that finds out what a port speaks
+HANDSHAKE = 1.0  # seconds
 KEEPALIVE = 30_000  # milliseconds of silence before a keepalive ping
+TOKEN, CA = "PROMISING_TOKEN", "PROMISING_CA"  # environment variables for arguments that are not given
 FilePath = str | PathLike[str]
 
 Metadata = tuple[tuple[str, str], ...]
@@ -53,15 +54,15 @@ class Place:
         """The error of a call. One that gRPC raised itself names the target."""
         found = wire_errors.from_rpc_error(error)
         if type(found) is Unavailable and not wire_errors.was_told(error):
-            if self.credentials is None and "refused" not in str(found) and _speaks_tls(self.address):
-                return Unavailable(
-                    f"the port {self.address} speaks TLS, and was addressed without it; give the CA of its certificate"
-                    f" (ca, --ca FILE or PROMISING_CA), or grpcs://{self.address} as the target"
-                )
             if self.credentials is not None and "WRONG_VERSION_NUMBER" in str(found):
                 return Unavailable(
-                    f"the port {self.address} does not speak TLS, and was addressed with it; leave out ca, certificate,"
-                    " PROMISING_CA and grpcs://, or enable TLS in the service"
+                    f"the service at {self.address} speaks plain text, not TLS: leave out ca, certificate and grpcs://"
+                    f" (--ca, --certificate, {CA})"
+                )
+            if self.credentials is None and "Socket closed" in str(found) and speaks_tls(self.address):
+                return Unavailable(
+                    f"the service at {self.address} speaks TLS: give the CA of its certificate (ca, --ca FILE or {CA}),"
+                    f" or the target grpcs://{self.address} if the system trusts it"
                 )
             return Unavailable(f"cannot reach the service at {self.address}: {found}")
         return found
@@ -79,12 +80,13 @@ def place(
     """The endpoint for the arguments of `connect`.
 
     TLS is used if the target begins with grpcs:// or if `ca` or `certificate` is given. Without `ca` the service's
-    certificate must be trusted by the system. PROMISING_TOKEN and PROMISING_CA are used where the argument is None;
-    a target that begins with grpc:// has no CA.
+    certificate must be trusted by the system. `PROMISING_TOKEN` and `PROMISING_CA` stand for a token and a CA that are
+    not given; a target that begins with grpc:// ignores the latter.
     """
     scheme, mark, address = target.rpartition("://")
-    token = os.environ.get("PROMISING_TOKEN") or None if token is None else token
-    ca = os.environ.get("PROMISING_CA") or None if ca is None and scheme != "grpc" else ca
+    token = token or os.environ.get(TOKEN) or None
+    if ca is None and scheme != "grpc":
+        ca = os.environ.get(CA) or None
     if mark and scheme not in ("grpc", "grpcs"):
         raise BadSettings(f"target {target!r}: host:port, grpc://host:port or grpcs://host:port is wanted")
     if not address:
@@ -105,24 +107,22 @@ def place(
     return Place(address, credentials, metadata, max_message_bytes)
 
 
-def _speaks_tls(address: str) -> bool:
-    """Whether a TLS handshake succeeds; no certificate is checked, and nothing is sent."""
+def speaks_tls(address: str) -> bool:
+    """Whether a TLS handshake succeeds there, whatever the certificate; waits `HANDSHAKE` seconds at most."""
     host, _, port = address.rpartition(":")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.set_alpn_protocols(["h2"])
+    anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    anyone.set_alpn_protocols(["h2"])
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), PROBE) as plain, context.wrap_socket(plain):
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), HANDSHAKE) as plain,
+            anyone.wrap_socket(plain),
+        ):
             return True
+    except ssl.SSLError as problem:
+        return problem.reason not in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # it wants a client certificate
     except (OSError, ValueError):
         return False
-
-
-def check_wait(wait: float) -> float:
-    """Seconds to wait for a service."""
-    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait < float("inf"):
-        raise BadSettings(f"wait is a number of seconds from 0 on, not {wait!r}")
-    return wait
 
 
 def _checked(token: str) -> str:

@@ -8,10 +8,11 @@ from typing import Any, Generic, Literal, TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from promising.client.channels import SENT, FilePath, Place, check_wait, place
-from promising.client.retries import Retries
-from promising.errors import InternalError, PromisingError, Unavailable
+from promising.client.channels import SENT, FilePath, Place, place
+from promising.client.retries import SHORTEST_WAIT, Retries
+from promising.errors import BadSettings, InternalError, PromisingError, Unavailable
 from promising.v1 import admin_pb2_grpc, queries_pb2_grpc, streams_pb2_grpc, summaries_pb2_grpc
 
 T = TypeVar("T")
@@ -57,16 +58,23 @@ def dial(
     wait: float = 0.0,
     max_message_bytes: int = SENT,
 ) -> "Connection":
-    """A connection for the arguments of `connect`. The first call connects, unless it waits for the service."""
-    check_wait(wait)
+    """A connection for the arguments of `connect`. The first call connects, unless it is to `wait` for the service."""
     where = place(target, token=token, ca=ca, certificate=certificate, key=key, max_message_bytes=max_message_bytes)
     made = Connection(where, timeout, Retries(retries))
-    try:
-        made.await_service(wait)
-    except BaseException:
-        made.close()
-        raise
+    if check_wait(wait):
+        try:
+            made.await_service(wait)
+        except BaseException:
+            made.close()
+            raise
     return made
+
+
+def check_wait(seconds: float) -> float:
+    """The seconds to wait for a service; raises unless they are a number from 0 on."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise BadSettings(f"wait is a number of seconds from 0 on, not {seconds!r}")
+    return seconds
 
 
 class Connection:
@@ -84,15 +92,21 @@ class Connection:
         self.stubs = Stubs(self._channel)
 
     def await_service(self, seconds: float) -> None:
-        """Connect, and try again until the service is there or the time is over; the next call reports which."""
-        if seconds:
-            ready = grpc.channel_ready_future(self._channel)
+        """Wait until the service is ready; raises the last error after so many seconds."""
+        until = time.monotonic() + seconds
+        health = health_pb2_grpc.HealthStub(self._channel)
+        while True:
+            left = max(until - time.monotonic(), SHORTEST_WAIT)
             try:
-                ready.result(seconds)
-            except grpc.FutureTimeoutError:
-                pass
-            finally:
-                ready.cancel()
+                found = health.Check(health_pb2.HealthCheckRequest(), timeout=left)
+                if found.status == health_pb2.HealthCheckResponse.SERVING:
+                    return
+                problem: PromisingError = Unavailable(f"the service at {self.place.address} is not ready")
+            except grpc.RpcError as error:
+                problem = self.problem(error)
+            if time.monotonic() + SHORTEST_WAIT >= until:
+                raise Unavailable(f"{problem}; waited {seconds:g} s")
+            time.sleep(SHORTEST_WAIT)
 
     def ask(self, ask: Ask[T]) -> T:
         """A call with one response."""

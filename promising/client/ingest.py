@@ -15,6 +15,7 @@ from promising.client import batches, calls
 from promising.client.connection import Connection, first_of
 from promising.client.ingest_feed import Feed
 from promising.errors import MixedKeys, NaNKey, WrongType
+from promising.index.frames import batches_of, is_reader
 from promising.index.ledger import check_number
 from promising.index.regions import Appended
 from promising.index.schema import Batch
@@ -38,6 +39,9 @@ class Ingest:
         """Add a table."""
         if producer is not None or sequence is not None:
             check_number(producer, sequence)
+        if is_reader(table):
+            batches.refuse_number(sequence)
+            return self.many(stream, batches_of(table), strict, None)
         table = batches.kept(table)
         requests = self._numbering.requests(stream, self._arrow(stream, table), strict, producer, sequence)
         first = next(requests)

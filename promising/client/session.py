@@ -47,12 +47,12 @@ def connect(
 ) -> "RemoteSession":
     """A session on the service at `target`, host:port. The first call connects.
 
-    token: access token, sent with every call. Default: PROMISING_TOKEN.
+    token: access token, sent with every call. Default: the environment variable PROMISING_TOKEN.
     ca, certificate, key: PEM files. TLS is used if `ca` (trusted CA) or `certificate` with `key` (client certificate)
         is given, and for a target that begins with grpcs://. Default of `ca`: PROMISING_CA.
     timeout: seconds for one try of a call; ingest has no timeout.
     retries: how often an idempotent call is retried when the service is unavailable or at a limit.
-    wait: seconds to wait here for a service that is starting.
+    wait: seconds to wait here for a service that is starting; 0 does not connect yet.
     progress: show a bar of coverage on stderr while an answer is read, if that is a terminal.
     max_message_bytes: the service's `limits.max_message_bytes`.
     """
@@ -120,7 +120,7 @@ class RemoteSession:
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Appended:
-        """Add tuples: a mapping of columns, a pyarrow Table or a RecordBatch.
+        """Add tuples: a mapping of columns, a list of dicts, a pandas or Polars frame, or Arrow data.
 
         A malformed table raises and changes nothing. Tuples too old, or too far ahead of the clock, are dropped and
         counted; with `strict` they raise instead. After a lost connection the table is sent again, and added exactly
@@ -129,6 +129,8 @@ class RemoteSession:
         A table of up to 2^20 tuples that fits into one message is added atomically. A larger one is checked as a whole,
         then sent in batches: if one is refused, for lack of space or because of `strict`, those before it are added,
         and some after it may be.
+
+        A RecordBatchReader is read and sent batch by batch, without being held in memory.
 
         With a producer and a sequence number the call is idempotent, also across sessions. The table must then fit into
         one message.

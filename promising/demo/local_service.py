@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from pathlib import Path
 from types import TracebackType
 
 from promising.errors import Unavailable
@@ -38,9 +39,9 @@ class LocalService:
         for line in self._process.stderr:
             self._log.append(line.rstrip())
             with contextlib.suppress(ValueError, TypeError, KeyError):
-                told = json.loads(line)
-                if told["event"] == "started":
-                    self._address = str(told["listen"])
+                said = json.loads(line)
+                if said["event"] == "started":
+                    self._address = str(said["listen"])
                     self._known.set()
         self._known.set()
 
@@ -51,6 +52,11 @@ class LocalService:
             last = "\n".join(self._log) or "it said nothing"
             raise Unavailable(f"the service ended before it took calls:\n{last}")
         return self._address
+
+    def cpu_seconds(self) -> float:
+        """CPU time that it has used, by all its threads."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         """Stop it gracefully, and kill it if that fails."""

@@ -3,23 +3,20 @@
 import base64
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from promising.demo import journey
-from promising.demo.running_sum import Sums
-from promising.grid.cells import REASONS
-from promising.grid.picture import COLOURS_OF
-from promising.index.regions import Description, Story
-from promising.index.time_text import instant, readable
+from promising.demo.charts import Race, amount_chart, duration, narrowing_chart, race_chart, share_chart
+from promising.demo.findings import Findings
+from promising.demo.questions import BEST, ERROR, MONTH, RAREST, SAMPLE, Average, Pairs
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2129; --paper: #ffffff; --faint: #5b6270; --line: #d9dce2; --shade: #f4f5f7;
-  --accent: #00618f; }
+  --accent: #00618f; --other: #c2571a; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e6ea; --paper: #15181d; --faint: #a2a9b5; --line: #383d47;
-  --shade: #20242b; --accent: #6cc3f0; } }
+  --shade: #20242b; --accent: #6cc3f0; --other: #f0955c; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 72rem; padding: 1.5rem 1rem 4rem; background: var(--paper); color: var(--ink);
   font: 1rem/1.55 system-ui, sans-serif; }
@@ -40,6 +37,18 @@ thead th { background: var(--shade); }
 .fixed { font-family: ui-monospace, monospace; white-space: pre; font-size: 0.88rem; }
 .swatch { display: inline-block; width: 0.8rem; height: 0.8rem; border-radius: 2px; margin-right: 0.45rem; }
 pre { background: var(--shade); padding: 0.8rem; overflow-x: auto; border-radius: 6px; font-size: 0.9rem; }
+.hero { display: grid; grid-template-columns: minmax(0, 1.15fr) minmax(0, 1fr);
+  gap: 1.5rem 2.5rem; align-items: start; }
+.two { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 1rem 2.5rem; align-items: start; }
+@media (max-width: 52rem) { .hero, .two { grid-template-columns: minmax(0, 1fr); } }
+.big { font-size: clamp(1.7rem, 4.2vw, 2.7rem); line-height: 1.15; font-weight: 700; margin: 0.9rem 0 0.3rem; }
+.big b { color: var(--accent); white-space: nowrap; }
+.small { color: var(--faint); font-size: 0.88rem; }
+svg { display: block; width: 100%; max-width: 36rem; height: auto; font: 13px system-ui, sans-serif; fill: var(--ink); }
+svg .ours { fill: var(--accent); } svg .plain { fill: var(--other); } svg .guess { fill: var(--other); opacity: 0.35; }
+svg .tick { fill: var(--faint); font-size: 11.5px; } svg .name { font-weight: 600; } svg .grid { stroke: var(--line); }
+svg .axis { stroke: var(--faint); } svg .exact { stroke: var(--other); stroke-width: 2; stroke-dasharray: 6 4; }
+svg .bound { stroke: var(--accent); stroke-width: 2; }
 summary { cursor: pointer; color: var(--accent); }
 dt { font-family: ui-monospace, monospace; font-size: 0.9rem; overflow-wrap: anywhere; }
 dd { margin: 0 0 0.7rem 1rem; color: var(--faint); }
@@ -55,7 +64,7 @@ def commands(address: str | None) -> list[tuple[str, str]]:
         return [
             first,
             (f"{there} sql", "a shell on this service: statements, history, completion"),
-            (f"{there} describe even_items", "the grid again"),
+            (f"{there} describe even_kinds", "the grid again"),
             (f'{there} query "SELECT count(*) AS n, avg(Price) AS mean FROM odd WITH ERROR 0.01"', "a question"),
         ]
     return [
@@ -88,23 +97,51 @@ def _image(png: bytes, alt: str, caption: str) -> str:
     )
 
 
+GAP_LABELS = ("none", "to 0.50", "to 1", "to 2", "to 5", "more")
+
+
+def coverage_text(share: float | None) -> str:
+    """A share in percent with two significant digits, or "unknown".
+
+    >>> coverage_text(0.000496), coverage_text(0.42), coverage_text(1.0), coverage_text(None)
+    ('0.05 %', '42 %', '100 %', 'unknown')
+    """
+    return "unknown" if share is None else f"{float(f'{share * 100:.2g}'):.10g} %"
+
+
+def races(found: Findings) -> list[Race]:
+    """The questions of the first chart."""
+    sample, average = found.pairs[SAMPLE], found.year
+    whole = found.whole
+    out = [
+        Race(
+            "a fair sample / all pairs",
+            sample.seconds,
+            whole.seconds if whole else None,
+            whole is None or whole.done,
+            whole.whole(found.total) if whole else None,
+        ),
+        _race(f"average, within {ERROR:.0%} / exact".replace("%", " %"), average.seconds, average),
+    ]
+    out += [_race(f"the {name} first", found.pairs[d].seconds, found.pairs[d]) for d, name in ORDERS]
+    return out
+
+
+ORDERS = ((BEST, "most frequent"), (RAREST, "rarest"))
+
+
+def _race(label: str, seconds: float, asked: Pairs | Average) -> Race:
+    plain = asked.plain
+    return Race(label, seconds, plain.seconds if plain else None, plain is None or plain.done)
+
+
 @dataclass(frozen=True)
 class Page:
-    """The content of the page. `lines` are those of the join: a heading, then one per preference."""
+    """The page of a run."""
 
-    rows: int
-    first: str
-    last: str
-    rate: float
-    window: str
-    budget: float
-    preferences: Mapping[str, str]
-    lines: list[tuple[str, ...]]
-    sums: Sums
+    found: Findings
+    names: list[str]
     grid: bytes
-    curves: bytes
-    told: Description
-    stories: list[Story]
 
     def html(self) -> str:
         """The page."""
@@ -113,77 +150,153 @@ class Page:
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>promising: a year of shopping</title>
+<title>promising: the answer before the join is done</title>
 <style>{STYLE}</style>
 </head>
 <body>
 <main>
-<header>
-<h1>promising: the best rows first, and how much of the answer they are</h1>
-<p>{self.rows:,} rows of a retail log, {self.first} to {self.last}, in two streams by the number of the store.
-The past was loaded over gRPC at {self.rate:,.0f} rows a second; the rest was replayed while the first questions below
-were asked.</p>
-<p class="remark">About the data: {escape(journey.REMARK)} It is the Complete Journey retail log.</p>
-</header>
-{self._join()}
-{self._aggregate()}
+{self._hero()}
+{self._pairs()}
+{self._average()}
+{self._rarest()}
+{self._watches()}
+{self._plain()}
 {self._cells()}
-{self._zones()}
 {self._next()}
 </main>
 </body>
 </html>
 """
 
-    def _join(self) -> str:
-        heads = "".join(f'<th scope="col">{name}</th>' for name in self.preferences)
-        prefers = "".join(f"<td>{escape(what)}</td>" for what in self.preferences.values())
-        body = "".join(
-            f'<tr><th scope="row">{escape(line[0])}</th>'
-            + "".join(f'<td class="fixed">{escape(cell)}</td>' for cell in line[1:])
-            + "</tr>\n"
-            for line in self.lines
+    def _hero(self) -> str:
+        found, sample = self.found, self.found.pairs[SAMPLE]
+        whole = found.whole
+        if whole is None:
+            big = f"A fair sample of the answer in <b>{duration(sample.seconds)}</b>"
+            compared = "DuckDB is not installed, so nothing is compared: pip install duckdb, and run the demo again."
+        else:
+            takes = whole.whole(found.total)
+            about = "" if whole.done else "about "
+            big = (
+                f"A fair sample in <b>{duration(sample.seconds)}</b>, instead of all pairs in {about}{duration(takes)}"
+            )
+            rest = (
+                "DuckDB delivered all pairs."
+                if whole.done
+                else f"DuckDB, on one thread, was stopped after {duration(whole.seconds)}, with"
+                f" {coverage_text(whole.rows / max(found.total, 1))} of the pairs; {duration(takes)} is at that rate."
+            )
+            compared = rest if takes > sample.seconds else f"{rest} On so few rows the plain engine is faster."
+        last = found.year.last
+        value = (
+            f"The average gap is {last.value:.2f} dollars ({last.lower:.2f} to {last.upper:.2f}),"
+            f" known after {duration(found.year.seconds)}."
+            if last
+            else "There are no pairs to average."
         )
-        picture = _image(
-            self.curves,
-            "Curves of coverage against CPU time for the preferences DESC, ASC and WEIGHTED",
-            "How much of the join is there, after how much CPU time. DESC begins with the items that have the most"
-            " pairs, ASC with those that have the fewest; WEIGHTED draws pairs at random, so that what is there is a"
-            " fair sample at any moment.",
+        return f"""<header class="hero">
+<div>
+<h1>How far apart are the prices that two customers pay for the same kind of product?</h1>
+<p>A grocery chain asks this of one half of its stores against the other. Each sale must be compared with each sale of
+that kind in the other half: {found.rows:,} sales make {found.total:,} pairs.</p>
+<p class="big">{big}</p>
+<p>{value}</p>
+<p class="small">{compared}</p>
+<p><strong>What is behind it:</strong> promising keeps a small summary of every stretch of a stream. It shows which
+pairs are frequent, rare or a fair draw before the join is computed. Every answer reports its coverage.</p>
+</div>
+<div><figure>{race_chart(races(found))}
+<figcaption class="small">Measured in this run, same machine, same rows; answers of promising cross gRPC, its kernels
+were loaded. "over": stopped there, not done.</figcaption></figure>
+<p class="small">Plain exact questions are DuckDB's ground: {self._faster()} About the data:
+{escape(journey.REMARK)}</p></div>
+</header>"""
+
+    def _faster(self) -> str:
+        if self.found.simple_plain is None:
+            return "aggregates, sorts, joins over data at rest."
+        return (
+            f"sales per kind took it {duration(self.found.simple_plain)}, and promising {duration(self.found.simple)},"
+            " each the best of three."
         )
+
+    def _table(self, pairs: Pairs) -> str:
+        rows = "".join(
+            f'<tr><td>{escape(self.names[p.kind])}</td><td class="number">{p.paid:.2f}</td>'
+            f'<td class="number">{p.other_paid:.2f}</td><td class="number">{p.store} / {p.other_store}</td></tr>\n'
+            for p in pairs.first
+        )
+        whole = " of the rows asked for" if "LIMIT" in pairs.sql else " of all pairs"
+        return f"""<div class="wide" tabindex="0" role="group" aria-label="pairs"><table>
+<thead><tr><th scope="col">kind</th><th scope="col" class="number">paid, $</th>
+<th scope="col" class="number">paid there, $</th><th scope="col" class="number">stores</th></tr></thead>
+<tbody>{rows}</tbody></table></div>
+<p>{pairs.rows:,} pairs of {pairs.kinds:,} kinds in {duration(pairs.seconds)} ({duration(pairs.cpu)} of CPU time);
+coverage {coverage_text(pairs.coverage)}{whole}. {_beside(pairs)}</p>"""
+
+    def _pairs(self) -> str:
+        best, sample = self.found.pairs[BEST], self.found.pairs[SAMPLE]
         return f"""<section>
-<h2>One join, three preferences</h2>
-<p>What was sold in stores with even and with odd numbers, over the last {escape(self.window)}, each within
-{self.budget * 1000:.0f} ms of CPU time, one after the other while tuples came in. A row is an item, and a price of it
-in each kind of store.</p>
-<div class="wide"><table>
-<thead><tr><td></td>{heads}</tr></thead>
-<tbody><tr><th scope="row">prefers</th>{prefers}</tr>
-{body}</tbody></table></div>
-{picture}
+<h2>Best pairs first, or a fair sample</h2>
+<div class="two"><div><h3>Most frequent kinds first</h3>{self._table(best)}</div>
+<div><h3>A fair sample</h3>{self._table(sample)}</div></div>
+<figure>{share_chart(sample.gaps, GAP_LABELS, "difference of the two prices, dollars")}
+<figcaption>What the sample says: the share of pairs by how far apart they are; {sample.gap:.2f} dollars on
+average.</figcaption></figure>
+<details><summary>the statement</summary><pre>{escape(sample.sql)}</pre></details>
 </section>"""
 
-    def _aggregate(self) -> str:
-        found = self.sums
-        rows = "".join(
-            f'<tr><td class="number">{s.cpu * 1000:,.1f} ms</td><td class="number">{s.value:,.0f}</td>'
-            f'<td class="number">{s.lower:,.0f} to {s.upper:,.0f}</td></tr>\n'
-            for s in found.steps
+    def _average(self) -> str:
+        month = self.found.month
+        if not month.steps:
+            return ""
+        held = {
+            None: "",
+            True: "The exact value is within the last bounds.",
+            False: "The exact value is outside the last bounds; they hold 19 times out of 20.",
+        }[month.held]
+        return f"""<section>
+<h2>WITH ERROR: stop when it is known well enough</h2>
+<p>The same average over the last {MONTH} days, {month.pairs:,} pairs: few enough to compute the exact value beside it.
+{held} {_beside(month)}</p>
+<figure>{narrowing_chart(month)}</figure>
+<pre>{escape(month.sql)}</pre>
+</section>"""
+
+    def _rarest(self) -> str:
+        return f"""<section>
+<h2>The rarest first</h2>
+{self._table(self.found.pairs[RAREST])}
+</section>"""
+
+    def _watches(self) -> str:
+        w = self.found.watched
+        bars = [("promising, standing", w.cpu, f"{w.cpu * 1000:.0f} ms")]
+        if w.polled is not None and w.merged is not None:
+            bars.append(("DuckDB, each polled", w.polled, f"{w.polled * 1000:.0f} ms"))
+            bars.append(("DuckDB, rewritten by hand as one join", w.merged, f"{w.merged * 1000:.0f} ms"))
+        by_hand = (
+            " If all conditions have one form, and you maintain the table of them yourself, the join by hand is best."
+            if w.merged is not None and w.merged < w.cpu
+            else ""
         )
         return f"""<section>
-<h2>A sum that ends when it is known well enough</h2>
-<pre>{escape(found.sql)}</pre>
-<div class="wide"><table>
-<thead><tr><th scope="col" class="number">CPU time</th><th scope="col" class="number">estimate</th>
-<th scope="col" class="number">bounds, 95 %</th></tr></thead>
-<tbody>{rows}<tr><td class="number">{found.exact_cpu * 1000:,.1f} ms</td><td class="number">{found.exact:,.0f}</td>
-<td class="number">exact, of {found.pairs:,} pairs</td></tr>
-</tbody></table></div>
-<p>The exact sum is {"within" if found.held else "outside"} the last bounds.</p>
+<h2>{w.selections:,} standing selections</h2>
+<p>Each watches one product for a sale at twice its usual price. {w.live:,} sales were replayed in {w.days} days of the
+log; {w.delivered:,} of {w.expected:,} matching rows were delivered.{by_hand}</p>
+<figure>{amount_chart(bars, "CPU time for one day of the log, milliseconds, ingest included")}</figure>
+<pre>{escape(w.example)}</pre>
+</section>"""
+
+    def _plain(self) -> str:
+        return f"""<section>
+<h2>When to use something else</h2>
+<p>For exact analytics over data at rest use DuckDB: {self._faster()} A query written for one
+key by hand is fast there, too.</p>
 </section>"""
 
     def _cells(self) -> str:
-        told = self.told
+        told = self.found.told
         picture = _image(
             self.grid,
             f"The value x time grid of the summary {told.name}: a panel per granularity, buckets upwards",
@@ -198,34 +311,13 @@ itself has cut; with age they collapse into coarser ones.</p>
 {picture}
 </section>"""
 
-    def _zones(self) -> str:
-        body = "".join(self._zone(story) for story in self.stories)
-        seen = [reason for reason in REASONS if any(s.zone.reason == reason for s in self.stories)]
-        spans = ", ".join(f"T_{i} = {readable(span)}" for i, span in enumerate(self.told.spans, 1))
-        meanings = "".join(
-            f'<li><span class="swatch" style="background:{COLOURS_OF[r]}"></span>{r}: {escape(REASONS[r])}</li>'
-            for r in seen
-        )
-        return f"""<section>
-<h2>Its zones, and why each ends where it does</h2>
-<p>Granularities span {spans}.</p>
-<ul>{meanings}</ul>
-<div class="wide"><table>
-<thead><tr><th scope="col">zone</th><th scope="col">from</th><th scope="col">to</th>
-<th scope="col" class="number">tuples</th><th scope="col">ends by</th><th scope="col">story</th></tr></thead>
-<tbody>{body}</tbody></table></div>
-</section>"""
-
-    def _zone(self, story: Story) -> str:
-        zone = story.zone
-        lines = "".join(f"<p>{escape(line)}</p>" for line in story.lines)
-        return (
-            f"<tr><td>G_{zone.granularity}&nbsp;{zone.zone}</td><td>{instant(zone.start)[:16]}</td>"
-            f'<td>{instant(zone.end)[:16]}</td><td class="number">{zone.tuples:,}</td>'
-            f'<td><span class="swatch" style="background:{COLOURS_OF[zone.reason]}"></span>{zone.reason}</td>'
-            f"<td><details><summary>why</summary>{lines}</details></td></tr>\n"
-        )
-
     def _next(self) -> str:
         entries = "".join(f"<dt>{escape(command)}</dt><dd>{escape(does)}</dd>" for command, does in commands(None))
         return f"<section>\n<h2>What to type next</h2>\n<dl>{entries}</dl>\n</section>"
+
+
+def _beside(asked: Pairs | Average) -> str:
+    """What the plain engine did with the same question."""
+    if asked.plain is None:
+        return ""
+    return f"DuckDB: {'exact in' if asked.plain.done else 'not done after'} {duration(asked.plain.seconds)}."

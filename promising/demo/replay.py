@@ -1,6 +1,5 @@
-"""The retail log in two streams, by parity of the store number: the past is bulk loaded, the rest replayed."""
+"""The retail log in two streams, by parity of the store number: the past is loaded, the rest replayed day by day."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,24 +12,23 @@ import pyarrow.compute as pc
 
 from promising.client import RemoteSession
 from promising.demo import journey
+from promising.index.time_text import UNITS
 
 STORES = {"even": 0, "odd": 1}
 """Streams, and their store numbers modulo 2."""
 CREATE = (
     """
     CREATE STREAM {0} (
-      StoreID INT, TransactionID BIGINT, TimeStamp TIMESTAMP, ItemID BIGINT, Price DOUBLE
+      StoreID INT, TransactionID BIGINT, TimeStamp TIMESTAMP, ItemID BIGINT, Price DOUBLE, KindID BIGINT
     ) TIMESTAMP BY TimeStamp LATENESS 1 DAY
     """,
     """
-    CREATE SUMMARY {0}_items ON {0} (ItemID)
+    CREATE SUMMARY {0}_kinds ON {0} (KindID)
       WITH GRANULARITY 7 DAYS AND COLLAPSE (4, 4) OPTIONS (tolerance = 1.5)
     """,
 )
 LIVE_FROM = int(datetime(2017, 12, 1, tzinfo=UTC).timestamp() * 1e6)
 BATCH = 1 << 13  # rows: less than a week of a stream, so that they arrive in time for the zones of G_1
-STEP = 3 * 3_600_000_000  # of event time, sent at a time
-PACE = 24  # steps a second: December takes some ten seconds
 
 
 @dataclass(frozen=True)
@@ -54,6 +52,16 @@ class LogParts:
         """Event time of a row; the log is in order."""
         time: int = self.log[journey.TIME][row].value
         return time
+
+    def days(self) -> Iterator[pa.Table]:
+        """The rest, one table per day of event time."""
+        live = self.log.slice(self.past)
+        days = pc.cast(live[journey.TIME], pa.int64()).to_numpy() // UNITS["day"]
+        if not len(days):
+            return
+        edges = np.flatnonzero(days[1:] != days[:-1]) + 1
+        for start, stop in pairwise([0, *edges.tolist(), len(days)]):
+            yield live.slice(start, stop - start)
 
 
 def of_stores(table: pa.Table, rest: int) -> pa.Table:
@@ -79,57 +87,9 @@ def load(session: RemoteSession, parts: LogParts, advance: Callable[[int], None]
     return time.perf_counter() - began
 
 
-class Replay(threading.Thread):
-    """Sends the rest of the log, `STEP` by `STEP` of event time, `PACE` steps a second, while queries run.
-
-    `rows`: number sent; `now`: event time reached. `finish` waits for the end, and raises errors.
-    """
-
-    def __init__(self, session: RemoteSession, parts: LogParts) -> None:
-        super().__init__(name="replay", daemon=True)
-        self.rows = 0
-        self.now = parts.time(parts.past - 1)
-        self.seconds = 0.0
-        self._session, self._parts = session, parts
-        self.total = parts.live
-        self._stop_asked = threading.Event()
-        self._problem: BaseException | None = None
-
-    def run(self) -> None:
-        began = time.perf_counter()
-        try:
-            for number, step in enumerate(self._steps()):
-                for name, rest in STORES.items():
-                    mine = of_stores(step, rest)
-                    if mine.num_rows:
-                        self._session.ingest(name, mine)
-                self.rows += step.num_rows
-                self.now = int(step[journey.TIME][-1].value)
-                if self._stop_asked.wait(max(0.0, began + (number + 1) / PACE - time.perf_counter())):
-                    return
-        except Exception as problem:
-            self._problem = problem
-        finally:
-            self.seconds = time.perf_counter() - began
-
-    def _steps(self) -> Iterator[pa.Table]:
-        live = self._parts.log.slice(self._parts.past)
-        steps = pc.cast(live[journey.TIME], pa.int64()).to_numpy() // STEP
-        if not len(steps):
-            return
-        edges = np.flatnonzero(steps[1:] != steps[:-1]) + 1
-        for start, stop in pairwise([0, *edges.tolist(), len(steps)]):
-            yield live.slice(start, stop - start)
-
-    def finish(self) -> None:
-        """Wait until all has been sent."""
-        while self.is_alive():
-            self.join(0.1)  # so that Ctrl-C is handled
-        if self._problem is not None:
-            raise self._problem
-
-    def stop(self) -> None:
-        """End it after the current step."""
-        self._stop_asked.set()
-        if self.is_alive():
-            self.join()
+def send(session: RemoteSession, day: pa.Table) -> None:
+    """Send one day, to both streams."""
+    for name, rest in STORES.items():
+        mine = of_stores(day, rest)
+        if mine.num_rows:
+            session.ingest(name, mine)

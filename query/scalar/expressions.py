@@ -65,6 +65,26 @@ def _flatten(node: exp.Expression, connector: type[exp.Expression]) -> Iterator[
             yield part
 
 
+ELSEWHERE = {
+    "strftime": "CAST(time AS STRING), or extract(part FROM time)",
+    "to_char": "CAST(value AS STRING), or extract(part FROM time)",
+    "date_format": "CAST(time AS STRING), or extract(part FROM time)",
+    "len": "length(text)",
+    "nvl": "coalesce(value, other)",
+    "ifnull": "coalesce(value, other)",
+    "isnull": "value IS NULL",
+    "unix_timestamp": "extract(epoch FROM time)",
+}
+"""Functions of other dialects, and how to write them here."""
+
+
+def _instead(name: str) -> str:
+    """What to write instead of an unknown function; empty if nothing is near."""
+    if name.lower() in ELSEWHERE:
+        return f"; write {ELSEWHERE[name.lower()]}"
+    return suggest(name, [call.name for call in CALLS], 0.7)
+
+
 class _Compiler:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -92,7 +112,7 @@ class _Compiler:
         if isinstance(node, exp.AggFunc):
             raise place.error(BadClause, f"{node.sql_name().lower()} is an aggregate and has no place here")
         if isinstance(node, exp.Anonymous):
-            raise place.error(NoSuchName, f"no function {node.name}{suggest(node.name, [call.name for call in CALLS])}")
+            raise place.error(NoSuchName, f"no function {node.name}{_instead(node.name)}")
         if isinstance(node, exp.Exists):
             raise place.error(
                 Unsupported,

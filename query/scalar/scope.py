@@ -36,10 +36,10 @@ class Scope(Protocol):
         ...
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str], near_enough: float = 0.6) -> str:
     """A message suffix with the nearest known name, case-insensitive; empty if none is near."""
     spelled = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), spelled, n=1)
+    near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=near_enough)
     return f"; did you mean {spelled[near[0]]}?" if near else ""
 
 

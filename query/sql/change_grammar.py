@@ -19,8 +19,8 @@ class TableChanges(Queries):
         self.advance()
         if self.word == "OR":
             self.refuse(f"{kind} OR (there is UPSERT)")
-        self.expect("INTO", "and a table")
-        name = self.name("the name of a table")
+        self.expect("INTO", "and a stream or table")
+        name = self.name("the name of a stream or table")
         columns: list[exp.Identifier] = []
         if self.word == "(" and self.peek() not in ("SELECT", "WITH", "("):
             self.advance()
@@ -29,7 +29,7 @@ class TableChanges(Queries):
                 self.unexpected(", or )")
             self.advance()
         if self.word in ("SELECT", "WITH", "(", "FROM", "TABLE"):
-            self.refuse(f"{kind} of a query")
+            self.refuse(f"{kind} of a query (run the SELECT, and give its rows to ingest() or load_table())")
         if self.word == "DEFAULT":
             self.refuse("DEFAULT VALUES")
         self.expect("VALUES", "and rows")

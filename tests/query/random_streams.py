@@ -78,6 +78,8 @@ class Model:
         self.refused: dict[str, int] = {}
         self.watermark: int | None = None
         self.latest: int | None = None
+        self.time: int | None = None
+        """The latest time seen when the clock had come to it."""
         self.floor: int | None = None
         """Older tuples have been removed; it moves when the watermark is set."""
         self._oracles: list[Oracle] = []
@@ -106,6 +108,7 @@ class Model:
 
     def offer(self, row: Row) -> None:
         self.offered += 1
+        self.follow()
         oldest = self.oldest
         if row["ts"] > self.clock() + FUTURE:
             self._refuse("too_far_ahead")
@@ -114,7 +117,14 @@ class Model:
         else:
             self.accepted.append(row)
             self.latest = row["ts"] if self.latest is None else max(self.latest, row["ts"])
-            self.advance(row["ts"] - self.lateness)
+            self.follow()
+
+    def follow(self) -> None:
+        """The watermark follows the latest tuple, but not past the clock."""
+        if self.latest is not None:
+            seen = min(self.latest, self.clock())
+            self.time = seen if self.time is None else max(self.time, seen)
+            self.advance(min(self.latest - self.lateness, self.clock()))
 
     def _refuse(self, reason: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
@@ -134,7 +144,7 @@ class Model:
 
     @property
     def now(self) -> int | None:
-        return max((x for x in (self.latest, self.watermark) if x is not None), default=None)
+        return max((x for x in (self.time, self.watermark) if x is not None), default=None)
 
 
 class World:
@@ -212,7 +222,8 @@ class World:
                 self._ingest(model, [self._row(model) for _ in range(size)])
                 left -= size
             if self.rng.random() < 0.2 and model.now is not None:
-                watermark = model.now + self.rng.randrange(-5, 20) * self.step
+                watermark = min(model.now + self.rng.randrange(-5, 20) * self.step, self.clock())
+                model.follow()
                 self.session.advance(name, watermark)
                 model.advance(watermark)
             if name in self.waiting:

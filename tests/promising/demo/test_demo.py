@@ -18,6 +18,7 @@ import pytest
 
 from promising.demo import __main__ as demo
 from promising.demo import journey
+from promising.demo.replay import of_stores
 
 ROOT = Path(__file__).resolve().parents[3]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -70,37 +71,58 @@ class Outline(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_demo_says_what_it_loaded_and_that_it_is_simulated(shown):
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def test_the_page_begins_with_the_question_and_the_gain(shown):
+    _, page = shown
+    first = page[page.index("<header") : page.index("</header>")]
+    assert "How far apart are the prices" in first
+    assert re.search(r'class="big">A fair sample in <b>[\d.]+ m?s</b>, instead of all pairs in', first)
+    assert "What is behind it" in first
+    assert re.search(r"DuckDB's ground: .* took it [\d.]+ m?s", first)
+    assert journey.REMARK in first
+
+
+def test_the_figures_are_those_of_the_log(shown):
     text, page = shown
-    assert "Loaded 55,000 rows, 2017-01-01 to 2017-01-14" in text
-    assert "the other 5,000 rows are replayed" in text
-    assert "simulated" in text
-    assert journey.REMARK in page
+    log = journey.sales(60_000)
+    found = re.search(r"([\d,]+) sales, ([\d,]+) pairs", text)
+    assert found is not None
+    counts = [
+        {
+            row["KindID"]: row["KindID_count"]
+            for row in part.group_by("KindID").aggregate([("KindID", "count")]).to_pylist()
+        }
+        for part in (of_stores(log, 0), of_stores(log, 1))
+    ]
+    pairs = sum(n * counts[1].get(kind, 0) for kind, n in counts[0].items())
+    assert (number(found[1]), number(found[2])) == (log.num_rows, pairs)
+    assert f"{log.num_rows:,} sales make {pairs:,} pairs" in page
 
 
-def test_the_demo_asks_every_kind_of_question(shown):
-    text, _ = shown
-    assert re.search(r"^ +DESC +WEIGHTED +ASC *$", text, re.MULTILINE)
-    assert re.search(r"coverage( +(under |over )?[\d.]+ %){3}", text)
-    assert re.search(r"\d rows, 100 % of the answer; [\d,]+ tuples read", text)
-    for direction in ("DESC", "ASC", "WEIGHTED"):
-        assert re.search(rf"^ +{direction} +10 % after .*100 % after [\d,]+ ms$", text, re.MULTILINE)
+def test_terminal_and_page_show_the_same_measurements(shown):
+    text, page = shown
+    for label in (
+        "a fair sample / all pairs",
+        "average, within 1 % / exact",
+        "the most frequent first",
+        "the rarest first",
+    ):
+        row = re.search(rf"^ {label} +([\d.]+ m?s) +(not done after )?([\d.]+ m?s)", text, re.MULTILINE)
+        assert row is not None, label
+        assert f"{label}: Promising {row[1]}, DuckDB {row[2] or ''}{row[3]}" in page
+    delivered = re.search(r"([\d,]+) of ([\d,]+) rows of the selections were delivered", " ".join(text.split()))
+    assert delivered is not None
+    assert delivered[1] == delivered[2] != "0"
+    assert f"{delivered[1]} of {delivered[2]} matching rows were delivered" in page
 
 
-def test_the_sum_narrows_down_on_the_exact_one(shown):
-    text, _ = shown
-    steps = re.findall(r"^ +[\d.]+ ms +([\d,]+) +\(([\d,]+) to ([\d,]+)\)$", text, re.MULTILINE)
-    numbers = [[int(n.replace(",", "")) for n in step] for step in steps]
-    assert numbers
-    assert all(lower <= value <= upper for value, lower, upper in numbers)
-    assert re.search(r"^ +[\d.]+ ms +[\d,]+ +exact, asked without WITH ERROR$", text, re.MULTILINE)
-
-
-def test_the_demo_draws_the_grid_and_tells_a_story(shown):
-    text, _ = shown
-    assert "a zone ends by" in text
-    assert re.search(r"^Story: promising story \w+_items/G\d/\d+$", text, re.MULTILINE)
-    assert "It took in" in text
+def test_the_exact_average_of_the_month_is_beside_its_estimate(shown):
+    _, page = shown
+    assert re.search(r"The exact value is (within|outside) the last", page)
+    assert re.search(r"line: exact [\d.]+", page)
 
 
 def test_the_page_is_whole_and_needs_nothing_else(shown):
@@ -108,27 +130,27 @@ def test_the_page_is_whole_and_needs_nothing_else(shown):
     outline = Outline()
     outline.feed(page)
     assert outline.open == []
-    assert len(outline.images) == 2
-    for image in outline.images:
-        assert image["alt"]
-        kind, data = str(image["src"]).split(",", 1)
-        assert kind == "data:image/png;base64"
-        assert base64.b64decode(data).startswith(PNG)
+    (image,) = outline.images
+    assert image["alt"]
+    kind, data = str(image["src"]).split(",", 1)
+    assert kind == "data:image/png;base64"
+    assert base64.b64decode(data).startswith(PNG)
+    assert page.count("<svg") == page.count('role="img" aria-label="') == 4
     assert {"main", "header", "section", "figure", "figcaption", "table"} <= set(outline.tags)
     assert "http" not in re.sub(r"base64,[^\"]+", "", page)
+    assert not re.search(r"<(script|link|iframe)|url\(", page)
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
 
 
-def test_the_page_has_every_zone_with_its_reason(shown):
-    text, page = shown
-    rows = re.findall(r'<tr><td>G_(\d)&nbsp;\d+</td>.*?class="number">([\d,]+)</td>.*?</span>(\w+)</td>', page)
-    held = re.search(r"_items on ItemID: ([\d,]+) tuples of [\d,]+ keys in (\d+) zones", text)
-    assert held is not None
-    assert len(rows) == int(held[2])
-    assert sum(int(tuples.replace(",", "")) for _, tuples, _ in rows) == int(held[1].replace(",", ""))
-    assert {reason for granularity, _, reason in rows if granularity != "1"} == {"calendar"}
-    assert "open" in {reason for *_, reason in rows}
+@pytest.mark.deep("runs the demo once more")
+def test_without_duckdb_the_demo_says_so_and_shows_its_own_figures(tmp_path):
+    code = HIDE.format("duckdb").replace("main([])", "main(['--rows', '3000'])")
+    done = run("-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "DuckDB is not installed" in done.stdout
+    page = (tmp_path / "promising-demo.html").read_text("utf-8")
+    assert "DuckDB is not installed, so nothing is compared" in page
 
 
 @pytest.mark.deep("runs the demo once more")
@@ -195,9 +217,7 @@ def test_a_demo_that_stays_can_be_asked_with_the_commands_it_shows(tmp_path):
     with under_way("--rows", "3000", "--stay", cwd=tmp_path, until="The service stays") as (process, said):
         commands = re.findall(r"promising (--target \S+ (?:describe|query) .*)$", said, re.MULTILINE)
         assert len(commands) == 2
-        story = re.search(r"^Story: promising (story \S+)$", said, re.MULTILINE)
-        assert story is not None
-        for command in (*commands, f"--target {address(said)} {story[1]}"):
+        for command in commands:
             arguments = [part.strip('"') for part in re.findall(r'"[^"]*"|\S+', command)]
             done = run("-m", "promising.cli", *arguments, cwd=tmp_path)
             assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ import pytest
 
 from promising.demo import journey, replay
 from promising.demo.local_service import LocalService
-from promising.demo.replay import LogParts, Replay
+from promising.demo.replay import LogParts
 from promising.errors import Unavailable
 from promising.index.regions import Appended
 
@@ -15,13 +15,10 @@ from promising.index.regions import Appended
 class Recorder:
     """A session that keeps what it is sent."""
 
-    def __init__(self, fail: bool = False) -> None:
+    def __init__(self) -> None:
         self.sent: dict[str, list[pa.Table]] = {name: [] for name in replay.STORES}
-        self.fail = fail
 
     def ingest(self, stream: str, table: pa.Table) -> Appended:
-        if self.fail:
-            raise Unavailable("gone")
         self.sent[stream].append(table)
         return Appended(table.num_rows)
 
@@ -52,36 +49,18 @@ def test_of_a_shorter_log_the_last_twelfth_is_live(log, rows, past):
     assert LogParts.of(log.slice(0, rows)).past == past
 
 
-def test_load_and_replay_send_every_row_once(log, monkeypatch):
-    monkeypatch.setattr(replay, "PACE", 1e9)
+def test_load_and_replay_send_every_row_once(log):
     parts = LogParts.of(log.slice(0, 30_000))
     session: Any = Recorder()
     loaded: list[int] = []
     replay.load(session, parts, loaded.append)
     assert sum(loaded) == parts.past
-    running = Replay(session, parts)
-    running.start()
-    running.finish()
-    assert running.rows == parts.live
-    assert running.now == parts.time(29_999)
+    days = list(parts.days())
+    for day in days:
+        assert len(day[journey.TIME].cast(pa.date32()).unique()) == 1
+        replay.send(session, day)
+    assert sum(day.num_rows for day in days) == parts.live
     halves(session, parts.log)
-
-
-def test_a_replay_that_is_stopped_ends_at_once(log, monkeypatch):
-    monkeypatch.setattr(replay, "PACE", 1e-6)  # the first step would be the only one for days
-    session: Any = Recorder()
-    running = Replay(session, LogParts.of(log.slice(0, 30_000)))
-    running.start()
-    running.stop()
-    assert not running.is_alive()
-
-
-def test_what_goes_wrong_in_a_replay_is_raised_where_it_is_waited_for(log):
-    session: Any = Recorder(fail=True)
-    running = Replay(session, LogParts.of(log.slice(0, 3000)))
-    running.start()
-    with pytest.raises(Unavailable, match="gone"):
-        running.finish()
 
 
 def test_a_service_that_does_not_start_is_told_with_its_last_words(monkeypatch):
