@@ -1,5 +1,6 @@
 """Spark jobs that report progress and are cancelled with their caller."""
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -76,7 +77,8 @@ class Stages:
             thread.join()
             raise
         if problems:
-            raise self._explained(problems[0]) from problems[0]
+            # The sentence first and alone: the traces of Spark above it are pages long.
+            raise self._explained(problems[0]) from problems[0] if os.environ.get("PROMISING_DEBUG") == "1" else None
         return found[0]
 
     def _done(self, group: str) -> float:
@@ -95,7 +97,8 @@ class Stages:
         if not isinstance(problem, PySparkException):
             return problem
         lines = [line.strip() for line in str(problem).splitlines()]
-        raised = [line for line in lines if re.match(r"(summaries\.errors\.\w+|[\w.]+(Error|Exception)): ", line)]
+        raised = [line for line in lines if re.match(r"(promising\.errors\.\w+|[\w.]+(Error|Exception)): ", line)]
         ours = [line for line in raised if line.startswith(("promising.errors.", "ImportError"))]
         said = (ours or raised or [(problem.getMessage() or str(problem)).strip().splitlines()[0]])[0]
+        said = re.sub(r"^promising\.errors\.\w+: ", "", said)
         return LoadError(f"{self._stage} failed, and nothing of the load is in the stream: {said}")
