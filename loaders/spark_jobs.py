@@ -77,9 +77,8 @@ class Stages:
             thread.join()
             raise
         if problems:
-            # Python prints a cause first, here hundreds of lines of Java: the sentence would stand far below them.
-            cause = problems[0] if os.environ.get("PROMISING_DEBUG") == "1" else None
-            raise self._explained(problems[0]) from cause
+            # The sentence first and alone: the traces of Spark above it are pages long.
+            raise self._explained(problems[0]) from problems[0] if os.environ.get("PROMISING_DEBUG") == "1" else None
         return found[0]
 
     def _done(self, group: str) -> float:

@@ -132,16 +132,24 @@ def _ours(problem: BaseException) -> PromisingError | None:
 
     >>> _ours(Exception("Job aborted\\npromising.errors.DataDamaged: a.parquet fails its checksum\\n  at org"))
     DataDamaged('a.parquet fails its checksum')
+    >>> _ours(Exception("Traceback:\\n  File x\\n  org.PythonException: promising.errors.BadSource: no file a\\n"))
+    BadSource('no file a')
     >>> _ours(Exception("Job aborted"))
     """
-    found = re.findall(r"^promising\.errors\.([A-Z]\w+): (.+)$", str(problem), re.MULTILINE)
+    found = re.findall(r"\bpromising\.errors\.([A-Z]\w+): (.+)$", str(problem), re.MULTILINE)
     kind = vars(errors).get(found[-1][0]) if found else None
     return kind(found[-1][1]) if isinstance(kind, type) and issubclass(kind, PromisingError) else None
 
 
 def _line(problem: BaseException) -> str:
-    """The first informative line, without Java classes and locations."""
+    """The first informative line, without Java classes and locations; of a Python traceback, the error at its end.
+
+    >>> _line(Exception("Traceback (most recent call last):\\nValueError: no number\\n\\tat org"))
+    'ValueError: no number'
+    """
     java = getattr(problem, "java_exception", None)
     text = str(problem if java is None else java.toString())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+        lines = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)][-1:] or lines
     return lines[0][:500] if lines else type(problem).__name__

@@ -89,7 +89,10 @@ class _Shown:
         if self.column is not None:
             found = [name for name in view.column_names if name.lower() == self.column.lower()]
             if not found:
-                raise NoSuchName(f"--order-by: the view has no column {self.column!r}; {', '.join(view.column_names)}")
+                from promising.cli.column_mapping import near  # noqa: PLC0415  # Arrow: not for `--help`
+
+                said = near(self.column, view.column_names)
+                raise NoSuchName(f"--order-by: the view has no column {self.column!r}{said}")
             view = view.sort_by([(found[0], "ascending" if self.rising else "descending")])
         return view if self.limit is None else view.slice(0, self.limit)
 

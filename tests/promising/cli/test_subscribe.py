@@ -41,6 +41,12 @@ def test_the_view_once(cli, standing):
     assert cli.ok("subscribe", "dear", "--once", "--output", "csv").startswith('"item","price"')
 
 
+def test_an_order_by_a_column_that_is_not_there_suggests_one(cli, standing):
+    told = cli("subscribe", "dear", "--once", "--order-by", "pric")
+    assert (told.code, told.out) == (1, "")
+    assert told.err.endswith("the view has no column 'pric'; did you mean price?\n")
+
+
 def test_changes(cli, standing):
     told = cli("subscribe", "dear", "--changes", "1")
     assert told.code == 0
@@ -147,6 +153,6 @@ def test_the_view_ordered_and_limited(cli, standing):
     prices = [json.loads(line)["price"] for line in shown.splitlines()]
     assert len(prices) >= 3 and prices == sorted(prices)
     told = cli("subscribe", "dear", "--once", "--order-by", "cost")
-    assert (told.code, "no column 'cost'; item, price" in told.err) == (1, True)
+    assert (told.code, "no column 'cost'; there are item, price" in told.err) == (1, True)
     assert cli("subscribe", "dear", "--deltas", "--limit", "3").code == 2
     assert cli("subscribe", "dear", "--limit", "3", "--changes", "1").code == 2, "no terminal, so no view"
