@@ -84,7 +84,7 @@ def place(
     not given; a target that begins with grpc:// ignores the latter.
     """
     scheme, mark, address = target.rpartition("://")
-    token = token or os.environ.get(TOKEN) or None
+    token = (os.environ.get(TOKEN) or None) if token is None else token
     if ca is None and scheme != "grpc":
         ca = os.environ.get(CA) or None
     if mark and scheme not in ("grpc", "grpcs"):

@@ -300,7 +300,7 @@ BAD_SYNTAX = [
     ("CREATE TABLE t (a INT, PRIMARY KEY ‸a)", "( and a column"),
     ("CREATE TABLE t (a INT PRIMARY KEY) NON ‸x", "RETROACTIVE after NON"),
     ("CREATE TABLE t (a INT PRIMARY KEY) ‸x", "end of the statement"),
-    ("INSERT ‸t VALUES (1)", "INTO and a table"),
+    ("INSERT ‸t VALUES (1)", "INTO and a stream or table"),
     ("INSERT INTO t (‸1) VALUES (1)", "the name of a column"),
     ("INSERT INTO t (a ‸b) VALUES (1)", ", or )"),
     ("INSERT INTO t VALUES ‸1", "( and the values of a row"),
