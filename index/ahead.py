@@ -56,6 +56,11 @@ class Ahead:
             self._all = Loose.joined([part.tuples for part in self._parts])
         return self._all
 
+    @property
+    def ordered(self) -> Loose:
+        """By block, in order of arrival within one: however they arrived in batches."""
+        return self._part(self.tuples).tuples
+
     def zones(self) -> Iterator[Loose]:
         """All of them as one zone; none without tuples."""
         if self._parts:

@@ -415,7 +415,7 @@ class Fine:
             "keys": self._keys[:keys].copy(),
             "counts": self._counts[:keys].copy(),
             "watched": float(self._limits[kernels.L_WATCHED]),
-            "ahead": {"number": self.ahead.number, **self.ahead.tuples._asdict()},
+            "ahead": {"number": self.ahead.number, **self.ahead.ordered._asdict()},
         }
 
     def _block_image(self, home: int, block: Block) -> dict[str, Any]:

@@ -88,9 +88,7 @@ def root(
     ] = TARGET,
     token: Annotated[
         str | None,
-        common(
-            "Access token. PROMISING_TOKEN; other users can see arguments.", envvar="PROMISING_TOKEN", metavar="TOKEN"
-        ),
+        common("Access token. PROMISING_TOKEN; other users can see arguments.", metavar="TOKEN"),
     ] = None,
     token_file: Annotated[Path | None, common("File that contains the token.", metavar="FILE")] = None,
     ca: Annotated[

@@ -13,7 +13,7 @@ def figures() -> list[dict[str, object]]:
     done = run("benchmarks.spark", "--quick", "--rows", str(ROWS))
     assert done.returncode == 0, done.stderr
     found = lines(done.stdout)
-    assert {figure["bench"] for figure in found} == {"load", "skew", "regions"}
+    assert {figure["bench"] for figure in found} == {"load", "skew", "regions", "growth"}
     assert all(isinstance(figure["ours"], float | int) and figure["ours"] > 0 for figure in found)
     return found
 

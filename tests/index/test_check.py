@@ -364,8 +364,8 @@ def string_offsets(stream):
 
 
 def null_key(stream):
-    stream._log._nulls["k"] = np.zeros(stream._log.capacity, np.uint8)
-    stream._log._nulls["k"][stream._log.rows()[-1]] = 1
+    stream._log._may_be_null("k")
+    stream._log._nulls["k"].array[stream._log.rows()[-1]] = 1
 
 
 def bump(get):
@@ -391,7 +391,7 @@ HELD: list[Stream] = []  # the stream that is damaged
 
 DAMAGES = {
     "accepted": (put(lambda s: s, "accepted", lambda n: n + 1), "accepted"),
-    "watermark back": (put(lambda s: s, "watermark", lambda w: w - 500), "watermark"),
+    "watermark back": (put(lambda s: s, "progress", lambda p: p._replace(watermark=p.watermark - 500)), "watermark"),
     "floor ahead": (put(lambda s: s, "_floor", lambda f: f + 10**6), "floor"),
     "latest gone": (put(lambda s: s, "latest", lambda t: None), "latest"),
     "keys of the stream": (put(lambda s: s._summaries, "keys", lambda k: frozenset()), "keys"),

@@ -57,7 +57,9 @@ def store(path: Path | None, *, max_tuples: int = 1 << 20) -> Session:
     """A session with a stream `sales` that has two summaries, in a store or in memory."""
     session = promising.open(path, seed=7)
     for name in ("sales", "other"):
-        session.execute(f"CREATE STREAM {name} ({TYPES}) TIMESTAMP BY ts OPTIONS (max_tuples = {max_tuples})")
+        session.execute(
+            f"CREATE STREAM {name} ({TYPES}) TIMESTAMP BY ts KEEP 16 HOURS OPTIONS (max_tuples = {max_tuples})"
+        )
     for summary, key, geometry in (
         ("by_item", "item_id", "15 MINUTES AND COLLAPSE (4, 4)"),
         ("by_store", "store_id", "20 MINUTES AND COLLAPSE (3, 4)"),

@@ -38,7 +38,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         with Session(clock=lambda: 1 << 60, store=store, written=spark_sql) as made:
             rng = np.random.default_rng(4)
             for name in ("a", "b", "c"):
-                made.execute(f"CREATE STREAM {name} ({COLUMNS}) TIMESTAMP BY ts")
+                made.execute(f"CREATE STREAM {name} ({COLUMNS}) TIMESTAMP BY ts KEEP 160 SECONDS")
                 made.execute(
                     f"CREATE SUMMARY by_{name} ON {name} (k) WITH GRANULARITY 10 SECONDS AND COLLAPSE (2, 4)"
                     " OPTIONS (buckets = 4, depth = 3, width = 16, maxlength = 256)"

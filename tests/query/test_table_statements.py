@@ -22,6 +22,7 @@ from promising.errors import (
     NullKey,
     PromisingError,
     TypeMismatch,
+    Unsupported,
     ValueTooLong,
 )
 from promising.index.check import check_table
@@ -189,7 +190,7 @@ def test_a_change_stands_where_the_streams_are(session):
         ("INSERT INTO rates (code, m) VALUES ('z', 1)", NoSuchName, "INSERT: no column 'm'", 26),
         ("INSERT INTO rates (code) VALUES (NULL)", NullKey, "Code must have a value", 34),
         ("INSERT INTO rates (code) VALUES (7)", TypeMismatch, "Code takes a string, and this is an integer", 34),
-        ("INSERT INTO sales (ts) VALUES (7)", NoSuchName, "no table 'sales'; it is a stream", 13),
+        ("UPDATE sales SET ts = 7 WHERE ts = 1", Unsupported, "sales is a stream, which only grows", 8),
         (f"INSERT INTO rates (code) VALUES ('{'y' * 40_000}')", ValueTooLong, "40,000 bytes", 13),
         ("CREATE TABLE sales (k INT PRIMARY KEY)", DuplicateName, "'sales' is a stream already", 14),
         ("CREATE STREAM rates (ts TIMESTAMP) TIMESTAMP BY ts", DuplicateName, "'rates' is a table already", 15),
