@@ -24,7 +24,7 @@ def duration(seconds: float) -> str:
     """A duration with two or three digits.
 
     >>> duration(0.0123), duration(0.25), duration(3.04), duration(81), duration(206), duration(7300)
-    ('12 ms', '0.25 s', '3.0 s', '1 min 21 s', '3 min 26 s', '2 h 2 min')
+    ('12 ms', '0.25 s', '3.0 s', '1 min 21 s', '3 min 26 s', '2 h 1 min')
     """
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms" if seconds >= 0.00095 else f"{seconds * 1000:.1f} ms"
