@@ -16,6 +16,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
 CRASH_ARGS ?=
+FUZZ_ARGS ?=
 IMAGE_ARGS ?=
 IMAGE ?= promising
 
@@ -65,7 +66,7 @@ test-deep: $(STAMP) java ## The rest: deep tests, more random examples, bounds c
 	@$(MAKE) --no-print-directory test-boundscheck test-nojit
 
 .PHONY: test-long
-test-long: crash soak ## By hand: crashes, damaged files, a soak, random lives of standing queries, loads compared (two hours)
+test-long: crash fuzz soak ## By hand: crashes, damaged files, mutated inputs, a soak, random standing queries, loads (three hours)
 	$(BIN)/python -m tests.query.standing.truth
 	$(BIN)/python -m tests.loaders.equal
 
@@ -130,6 +131,10 @@ crash: $(STAMP) ## Kill a store at work 500 times, fail every call of its disk, 
 
 # Where a gap would lose a tuple or add one twice: which batches are in, how zones collapse, how a log is read back.
 EVERY_BRANCH := index/ledger.py,index/coarse.py,index/fine.py,index/zone.py,index/geometry.py,index/storage/replay.py,index/storage/segments.py,index/storage/wal.py
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## 100,000 mutated inputs each: statements, Arrow, requests, log, images, cold files, tokens (an hour)
+	@$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 .PHONY: soak
 soak: $(STAMP) ## 100,000 cancelled streams and thousands of slow readers against one service (half an hour)
