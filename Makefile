@@ -124,7 +124,7 @@ bench-peers: $(STAMP) java ## The same work on DuckDB, Polars, chDB, Pathway, By
 	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
 
 .PHONY: crash
-crash: $(STAMP) ## Kill a store at work 500 times, fail every call of its disk, flip 10,000 bits of its files (half an hour)
+crash: $(STAMP) ## Kill a store at work 500 times, fail every call of its disk, damage its files 10,000 times (half an hour)
 	@$(BIN)/python -m tests.crash $(CRASH_ARGS)
 	FAULT_STRIDE=1 $(BIN)/pytest --quiet tests/index/storage/test_faults.py
 	@$(BIN)/python -m tests.index.storage.flips
