@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import promising
-from promising.errors import BadClause, BadGranularity, BadOptions, NoSuchName, PromisingError, TokenExpired
+from promising.errors import BadClause, BadGranularity, BadOptions, NoSuchName, TokenExpired
 from promising.query import Done, Session
 from promising.testing import ManualClock, Oracle
 
