@@ -27,15 +27,6 @@ INK = {
     "a": "bright_blue",
     "c": "default",
 }
-    "e": "red",
-    "b": "magenta",
-    "m": "blue",
-    "t": "yellow",
-    "o": "green",
-    "l": "cyan",
-    "a": "bright_blue",
-    "c": "default",
-}
 NARROWEST = 12  # columns of a panel
 
 
