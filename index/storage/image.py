@@ -38,6 +38,7 @@ ALIGNMENT = 64
 PIECE = 1 << 20  # bytes read at a time
 READERS = 2  # threads that read one file
 KINDS = "biuf"  # of arrays: bool, integers, floats
+DTYPE = re.compile(rf"[<>|][{KINDS}]\d{{1,2}}")  # as the header has it
 
 
 def write_image(disk: Disk, path: Path, tree: Tree) -> int:
@@ -197,9 +198,9 @@ class _Reading(ABC):
             self._blob = self._read(_Part(start, length, crc, "its byte strings"))
             start += _filled(length)
             for kind, shape, crc in header["arrays"]:
-                dtype = np.dtype(kind)
-                if dtype.kind not in KINDS or min(shape, default=0) < 0:
+                if not DTYPE.fullmatch(kind) or min(shape, default=0) < 0:
                     raise ValueError(f"an array of {kind} and shape {shape}")
+                dtype = np.dtype(kind)
                 self._arrays.append((dtype, shape, start, crc))
                 start += _filled(dtype.itemsize * math.prod(shape))
 

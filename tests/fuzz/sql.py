@@ -20,7 +20,7 @@ OURS = (Path(__file__).parent / "statements.sql").read_text(encoding="utf-8").sp
 SELECTS = [text for text in OURS if text.startswith("SELECT")]
 COLUMNS = ["ts", "a", "b", "c", "d", "k", "item_id", "price", "name", "n"]
 NAMES = [
-    *["s", "t", "store1", "store2", "names", "watch", "pairs", "u", "q", "s_k", "t_k", "x", "y"],
+    *["s", "t", "store1", "names", "watch", "pairs", "u", "q", "s_k", "t_k", "x", "y"],
     *COLUMNS,
     *["count", "sum", "avg", "min", "max", "median", "abs", "floor", "sqrt", "upper", "length", "coalesce", "round"],
 ]

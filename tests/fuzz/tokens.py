@@ -55,7 +55,7 @@ class Tokens(Subject):
     """None is accepted unless it says what the one that was issued says."""
 
     name: ClassVar[str] = "tokens"
-    verdicts: ClassVar[dict[str, float]] = {"BadToken": 0.3, "Unauthenticated": 0.1, "resumed": 0.01, "forged": 0.03}
+    verdicts: ClassVar[dict[str, float]] = {"BadToken": 0.5, "Unauthenticated": 0.05, "resumed": 0.003, "forged": 0.03}
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="promising-fuzz-", dir=MEMORY)

@@ -10,7 +10,7 @@ SECOND = 1_000_000
 NOW = 1_000 * SECOND
 TUPLES = 40
 COLUMNS = "(ts TIMESTAMP, a INT, b INT, c DOUBLE, d BOOLEAN, k INT, item_id INT, price DOUBLE, name VARCHAR)"
-STREAMS = {"s": 10, "t": 8, "store1": 10, "store2": 5}
+STREAMS = {"s": 10, "t": 8, "store1": 10}
 """Each with a summary of `k` of that granularity in seconds, so that they are split otherwise."""
 DEFINITIONS = f"""
 {"".join(f"CREATE STREAM {name} {COLUMNS} TIMESTAMP BY ts LATENESS 2 SECONDS KEEP 80 SECONDS;" for name in STREAMS)}

@@ -213,6 +213,7 @@ HEADERS = {
     "a list": b"[]",
     "no arrays": b'{"tree": {}, "bytes": [0, 0]}',
     "an array of what is none": b'{"tree": {}, "bytes": [0, 0], "arrays": [["<", [1], 0]]}',
+    "an array of a comma": b'{"tree": {}, "bytes": [0, 0], "arrays": [[",", [1], 0]]}',
     "an array of objects": b'{"tree": {}, "bytes": [0, 0], "arrays": [["|O", [1], 0]]}',
     "an array of fewer than none": b'{"tree": {}, "bytes": [0, 0], "arrays": [["<i8", [-1], 0]]}',
     "an array that is not there": b'{"tree": {"a": {"$array": 7}}, "bytes": [0, 0], "arrays": []}',
