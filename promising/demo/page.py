@@ -253,13 +253,12 @@ average.</figcaption></figure>
             return ""
         held = {
             None: "",
-            True: "The exact value is within the last bounds.",
-            False: "The exact value is outside the last bounds; they hold 19 times out of 20.",
+            True: "The exact value, computed beside it, is within the last bounds.",
+            False: "The exact value, computed beside it, is outside the last bounds; they hold 19 times out of 20.",
         }[month.held]
         return f"""<section>
 <h2>WITH ERROR: stop when it is known well enough</h2>
-<p>The same average over the last {MONTH} days, {month.pairs:,} pairs: few enough to compute the exact value beside it.
-{held} {_beside(month)}</p>
+<p>The same average over the last {MONTH} days, {month.pairs:,} pairs. {held} {_beside(month)}</p>
 <figure>{narrowing_chart(month)}</figure>
 <pre>{escape(month.sql)}</pre>
 </section>"""

@@ -117,5 +117,5 @@ def test_the_plain_engine_has_at_least_the_time_of_the_service(monkeypatch):
         session.ingest(name, {"TimeStamp": [1, 2], "StoreID": [1, 1], "KindID": [1, 1], "Price": [1.0, 2.0]})
     plain: Any = Stopwatch()
     monkeypatch.setattr(questions, "LIMIT", 0.0)
-    asked = [questions.ask_pairs(session, BEST, plain), questions.ask_average(session, None, 2, plain)]
+    asked: list[Any] = [questions.ask_pairs(session, BEST, plain), questions.ask_average(session, None, 2, plain)]
     assert plain.limits == [one.seconds for one in asked]
