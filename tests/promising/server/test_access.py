@@ -25,7 +25,9 @@ from promising.errors import (
 from promising.server import access, logs
 from promising.server.access import METHODS, AccessInterceptor, Caller
 from promising.server.access_tokens import TokenStore
+from promising.server.authentication import Authentication
 from promising.server.metrics import Metrics
+from promising.server.open_calls import Calls
 from promising.settings import Auth, Settings, Tls
 from tests.promising.server.certificates import Authority
 
@@ -102,7 +104,8 @@ def serve(told, methods, use, settings=None, credentials=None, channel_credentia
     """Run `use(channel)` against a server with these handlers, by full method; returns what it returns."""
 
     async def run():
-        interceptor = AccessInterceptor(settings or Settings(), told.metrics)
+        authentication = Authentication(settings or Settings())
+        interceptor = AccessInterceptor(authentication, told.metrics, Calls("health watches", 3, 2, WAIT))
         server = grpc.aio.server(interceptors=(interceptor,))
         for full, found in methods.items():
             service, method = full[1:].split("/")
@@ -121,7 +124,7 @@ def serve(told, methods, use, settings=None, credentials=None, channel_credentia
                 return await asyncio.wait_for(use(channel), WAIT)
         finally:
             await server.stop(None)
-            interceptor.close()
+            authentication.close()
 
     return asyncio.run(run())
 
@@ -330,9 +333,9 @@ def test_unknown_methods_share_one_label(told):
     assert "Method3" not in told.stream.getvalue()
 
 
-def test_a_missing_file_of_tokens_keeps_the_server_from_starting(told, tmp_path):
+def test_a_missing_file_of_tokens_keeps_the_server_from_starting(tmp_path):
     with pytest.raises(BadSettings, match=r"auth\.tokens"):
-        AccessInterceptor(Settings(auth=Auth(tokens=tmp_path / "none.db")), told.metrics)
+        Authentication(Settings(auth=Auth(tokens=tmp_path / "none.db")))
 
 
 # --- certificates ------------------------------------------------------------------------------------------------
