@@ -101,4 +101,4 @@ class Shelf:
             self._sizes.clear()
 
     def _sign(self, name: str, client: str) -> str:
-        return hmac.new(self._secret, f"{name} {client}".encode(), "sha256").hexdigest()[:32]
+        return hmac.new(self._secret, repr((name, client)).encode(), "sha256").hexdigest()[:32]

@@ -199,16 +199,16 @@ class TokenStore:
     @contextmanager
     def _changing(self, *, make: bool = False) -> Iterator[sqlite3.Connection]:
         """The file, opened for the block, which is committed and synced, or rolled back if it raises."""
-        with self._lock, self._translated():
-            try:
+        try:
+            with self._lock, self._translated():
                 database = self._open(make=make)
                 try:
                     with database:
                         yield database
                 finally:
                     database.close()
-            except BlockingIOError:
-                raise self._locked() from None
+        except BlockingIOError:
+            raise self._locked() from None
 
     def _open(self, *, make: bool = False, wait: bool = True) -> sqlite3.Connection:
         if make:
