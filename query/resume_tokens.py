@@ -48,9 +48,9 @@ class Shelf:
         for other, cursors in list(self._clients.items()):
             while cursors and next(iter(cursors.values()))[0] < now:
                 self._remove(next(iter(cursors)), other)
-        own = self._clients.get(client, {})
-        if len(own) > MOST:
-            self._remove(next(iter(own)), client)
+        own = list(self._clients.get(client, ()))
+        for name in own[: max(len(own) - MOST, 0)]:
+            self._remove(name, client)
         self._measure(client)
         if sum(self._sizes.values()) > MOST_BYTES:
             for other in self._clients:

@@ -1,10 +1,12 @@
 """Access tokens and their roles: an SQLite file of hashes."""
 
+import errno
 import hashlib
 import hmac
 import os
 import re
 import secrets
+import shlex
 import sqlite3
 import stat
 import threading
@@ -18,7 +20,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import quote
 
 from promising.errors import BadRequest, BadSettings, DuplicateName, UnknownName
-from promising.index.storage.permissions import create_private, user
+from promising.index.storage.permissions import PRIVATE_FILE, create_private, user
 from promising.settings import Role
 
 ROLES = frozenset(get_args(Role))
@@ -216,6 +218,8 @@ class TokenStore:
                 create_private(self.path)
         elif not self._tighten().st_size:
             raise BadSettings(f"auth.tokens: {self.path} is empty; `promising token create` makes a token")
+        elif not os.access(self.path, os.R_OK):
+            raise PermissionError(errno.EACCES, f"{user(os.geteuid())} may not read it")
         database = sqlite3.connect(
             f"file:{quote(bytes(self.path.absolute()))}?mode=rw",
             uri=True,
@@ -234,13 +238,17 @@ class TokenStore:
         return database
 
     def _tighten(self) -> os.stat_result:
-        """Make the file its owner's alone."""
-        found = os.stat(self.path)
-        if os.geteuid() not in (0, found.st_uid):
-            owner, me = user(found.st_uid), user(os.geteuid())
-            raise BadSettings(f"auth.tokens: {self.path} belongs to {owner}; run this as {owner}, or give it to {me}")
-        if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
-            os.chmod(self.path, 0o600)
+        """Make the file its owner's alone. One that root owns, and only root may change, is as good as one's own."""
+        found, me = os.stat(self.path), os.geteuid()
+        of_root = found.st_uid == 0 and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if me not in (0, found.st_uid) and not of_root:
+            owner = user(found.st_uid)
+            raise BadSettings(
+                f"auth.tokens: {self.path} belongs to {owner}, and this process runs as {user(me)}: run it as {owner},"
+                f" or, as root, run `chown {user(me)} {shlex.quote(str(self.path.absolute()))}`"
+            )
+        if me in (0, found.st_uid) and stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
+            os.chmod(self.path, PRIVATE_FILE)
             found = os.stat(self.path)
         return found
 

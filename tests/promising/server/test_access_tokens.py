@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -327,10 +328,34 @@ def test_a_file_that_others_may_read_is_tightened(store):
     assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
 
 
-def test_a_file_of_another_user_is_refused(store, monkeypatch):
+@pytest.mark.parametrize(
+    ("owner", "mode", "good"), [(4242, 0o600, False), (0, 0o640, True), (0, 0o660, False), (0, 0o602, False)]
+)
+def test_a_file_of_another_user_than_root_is_refused(store, monkeypatch, owner, mode, good):
+    secret = store.create("one", "query")
+    store.path.chmod(mode)
+    real = os.stat
+
+    def owned(path, **how):
+        found = real(path, **how)
+        fields = {name: getattr(found, name) for name in dir(found) if name.startswith("st_")}
+        return SimpleNamespace(**fields | {"st_uid": owner})
+
+    monkeypatch.setattr(os, "stat", owned)
+    monkeypatch.setattr(os, "geteuid", lambda: 4343)
+    if good:
+        assert store.check(secret) is not None
+    else:
+        with pytest.raises(BadSettings, match=r"tokens\.db belongs to .* as root, run `chown 4343 .*tokens\.db`"):
+            store.list()
+    monkeypatch.undo()
+    assert stat.S_IMODE(store.path.stat().st_mode) == mode
+
+
+def test_a_file_that_may_not_be_read_is_reported(store, monkeypatch):
     store.create("one", "query")
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4242)
-    with pytest.raises(BadSettings, match=r"tokens\.db belongs to .*; run this as .*, or give it to "):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(BadSettings, match=r"tokens\.db: .* may not read it"):
         store.list()
 
 

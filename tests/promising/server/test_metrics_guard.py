@@ -24,6 +24,7 @@ def asked(settings, use):
         service = Service(settings)
         await service.start()
         try:
+            assert service._endpoint is not None
             return await asyncio.to_thread(use, service._endpoint.port)
         finally:
             await service.stop()

@@ -47,7 +47,7 @@ class People:
     async def watching(self, remote: Any, name: str) -> Any:
         """An open Subscribe call with its first frame."""
         call = remote.queries.Subscribe(metadata=self.told(name), timeout=WAIT)
-        await call.write(queries_pb2.SubscribeRequest(add={"number": 1, "query": "q"}))
+        await call.write(queries_pb2.SubscribeRequest(add=queries_pb2.Subscription(number=1, query="q")))
         assert (await call.read()).sections
         return call
 
