@@ -28,6 +28,7 @@ LONGEST_LIFE = 100 * 366 * 86_400  # seconds
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SECRET = re.compile(r"prm_([0-9a-f]{12})_([0-9a-f]{64})")
 WAIT_SECONDS = 5.0  # for another writing process
+TICK_SECONDS = 2.0  # of the clock of any file system, at most
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS tokens (
@@ -84,6 +85,7 @@ class TokenStore:
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None  # detects changes by others
         self._seen: tuple[object, ...] = ()  # of the file when its tokens were read
+        self._settled = False  # whether any later change alters the times of the file
         self._tokens: dict[str, tuple[str, frozenset[str], bytes, int | None]] = {}
 
     def create(self, name: str, roles: str | Iterable[str], expires_seconds: float | None = None) -> str:
@@ -164,13 +166,19 @@ class TokenStore:
     def _read(self, wait: bool) -> None:
         """Read the tokens, if the file has changed since.
 
-        Within one tick of the file system's clock a change leaves its times as they are, so SQLite is asked too.
+        A change within the same tick of the file system's clock leaves the times as they are, so for some seconds after
+        a change SQLite is asked too.
         """
         try:
-            if self._database is not None and self._seen == (self._stamp(), _version(self._database, wait)):
-                return
+            now, found = self._clock(), os.stat(self.path)
+            stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            if self._database is not None and self._seen[:1] == (stamp,):
+                if self._settled:
+                    return
+                if self._seen[1] == _version(self._database, wait):
+                    self._settled = now - max(found.st_mtime, found.st_ctime) > TICK_SECONDS
+                    return
             self._close()
-            stamp = self._stamp()  # before what it stands for, as the version
             database = self._database = self._open(wait=wait)
             version = _version(database, wait)
             rows = database.execute("SELECT id, name, roles, hash, expires FROM tokens").fetchall()
@@ -188,12 +196,8 @@ class TokenStore:
             self._close()
             raise
 
-    def _stamp(self) -> tuple[int, ...]:
-        found = os.stat(self.path)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
     def _close(self) -> None:
-        self._seen = ()
+        self._seen, self._settled = (), False
         if self._database is not None:
             self._database.close()
             self._database = None

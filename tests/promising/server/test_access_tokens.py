@@ -244,14 +244,32 @@ def test_another_file_copied_over_it_is_seen_at_once(store, tmp_path):
     assert store.check(new) is not None
 
 
-def test_a_change_that_leaves_the_times_of_the_file_is_seen_at_once(store):
+def test_a_change_that_leaves_the_times_of_the_file_is_seen_at_once(tmp_path, monkeypatch):
     """The clock of a file system ticks some hundred times a second."""
+    store = TokenStore(tmp_path / "tokens.db", clock=lambda: 0.0)  # never long after
     secret = store.create("one", "query")
     assert store.check(secret) is not None
-    stamp = store._stamp()
-    store._stamp = lambda: stamp
+    found = os.stat(store.path)
+    store.revoke("one")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", lambda path, **how: found)
+        assert store.check(secret) is None
+    store.close()
+
+
+def test_some_time_after_a_change_the_times_of_the_file_are_enough(tmp_path, monkeypatch):
+    store = TokenStore(tmp_path / "tokens.db", clock=lambda: 1e12)  # long after
+    secret = store.create("one", "query")
+    assert store.check(secret) is not None
+    assert store.check(secret) is not None
+    with locking(store.path):  # whoever writes has not committed
+        assert store.check(secret, wait=False) is not None
+    changed, clock = store.path.stat().st_mtime_ns, tmp_path / "clock"
+    while not clock.exists() or clock.stat().st_mtime_ns == changed:
+        clock.write_bytes(b"")
     store.revoke("one")
     assert store.check(secret) is None
+    store.close()
 
 
 def test_nothing_lies_beside_the_file_that_another_one_would_inherit(store, tmp_path):
@@ -290,6 +308,7 @@ def test_a_locked_file_holds_up_only_those_who_wait(store, monkeypatch):
     monkeypatch.setattr(access_tokens, "WAIT_SECONDS", 0.05)
     for known in (False, True):  # before its tokens are read, and after
         with locking(store.path):
+            os.utime(store.path)
             with pytest.raises(BlockingIOError):
                 store.check(secret, wait=False)
             for use in (store.list, lambda: store.check(secret), lambda: store.revoke("one")):

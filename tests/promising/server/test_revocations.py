@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import time
 from dataclasses import dataclass
@@ -201,6 +202,7 @@ async def version(remote: Any, people: People) -> Any:
 def locked(path: Any) -> Any:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
+        os.utime(path)  # as its first page is written
         yield
         other.execute("ROLLBACK")
 
