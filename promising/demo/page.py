@@ -202,8 +202,9 @@ that kind in the other half: {found.rows:,} sales make {found.total:,} pairs.</p
 <p class="big">{big}</p>
 <p>{value}</p>
 <p class="small">{compared}</p>
-<p><strong>What is behind it:</strong> promising keeps a small summary of every stretch of a stream. It shows which
-pairs are frequent, rare or a fair draw before the join is computed. Every answer reports its coverage.</p>
+<p><strong>What is behind it:</strong> promising answers SQL over streams, best rows first, within a budget of time.
+It has a small summary of every stretch of a stream, which shows which pairs are frequent, rare or a fair draw before
+the join is computed. Every answer reports its coverage.</p>
 </div>
 <div><figure>{race_chart(races(found))}
 <figcaption class="small">Measured in this run, same machine, same rows; answers of promising cross gRPC, its kernels
