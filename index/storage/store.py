@@ -24,6 +24,7 @@ from promising.errors import (
     StoreInUse,
     UnknownName,
 )
+from promising.index.ledger import DAY
 from promising.index.memory import Memory
 from promising.index.prepared_load import Attached
 from promising.index.storage.cold import Cold
@@ -175,7 +176,11 @@ class Store:
         thread.start()
 
     def _given(self, entry: dict[str, Any]) -> dict[str, Any]:
-        return {**settings_of(entry), "clock": self._clock, "seed": self.seed}
+        return {**settings_of(entry), **self._own()}
+
+    def _own(self) -> dict[str, Any]:
+        """The settings that all streams of the store share."""
+        return {"clock": self._clock, "seed": self.seed, "producers": round(self._options.producer_days * DAY)}
 
     def _keep(self, name: str, stream: Stream) -> StreamStore:
         options = self._options
@@ -241,7 +246,7 @@ class Store:
             self._check_open()
             if name in self._kept:
                 raise DuplicateName(f"there is a stream {name!r} already")
-            stream = Stream(name, types, time, clock=self._clock, seed=self.seed, **settings)
+            stream = Stream(name, types, time, **self._own(), **settings)
             stream.memory = self._memory
             entry = {
                 "name": name,

@@ -37,12 +37,18 @@ class WalJournal:
         producer: str | None,
         sequence: int | None,
         progress: Progress,
+        epoch: int,
+        at: int,
     ) -> None:
-        self._wal.append(records.APPEND, records.pack_append(columns, tuples, added, producer, sequence, progress))
+        packed = records.pack_append(columns, tuples, added, producer, sequence, progress, epoch, at)
+        self._wal.append(records.APPEND, packed)
         if self._syncers is not None and tuples >= AHEAD and not self._asked:
             self._asked = True
             with suppress(RuntimeError):  # the store is closing: waiters sync themselves
                 self._syncers.submit(self._sync)
+
+    def opened(self, producer: str, epoch: int, at: int) -> None:
+        self._wal.append(records.OPEN, records.pack_json({"producer": producer, "epoch": epoch, "at": at}))
 
     def advanced(self, progress: Progress) -> None:
         told = {"watermark": progress.watermark, "progress": list(progress)}
@@ -76,7 +82,7 @@ class Gone:
     def _refuse(self, *_: object) -> None:
         raise StorageUnavailable(f"stream {self._stream!r} has been dropped")
 
-    appended = advanced = created = dropped = altered = _refuse
+    appended = opened = advanced = created = dropped = altered = _refuse
 
     def wait(self) -> None:
         """Nothing was logged."""
@@ -86,7 +92,7 @@ def make_again(stream: Stream, record: Record) -> None:
     """Replay one change, on a stream that has no journal yet."""
     if record.kind == records.APPEND:
         batch = records.unpack_append(record.payload)
-        stream.again(batch.columns, batch.added, batch.producer, batch.sequence, batch.progress)
+        stream.again(batch.columns, batch.added, batch.producer, batch.sequence, batch.progress, batch.epoch, batch.at)
         return
     told = records.unpack_json(record.payload)
     if record.kind == records.BEGIN:
@@ -94,6 +100,8 @@ def make_again(stream: Stream, record: Record) -> None:
     if record.kind == records.ADVANCE:
         known = told.get("progress")
         stream.advance_again(told["watermark"], None if known is None else Progress.of(known))
+    elif record.kind == records.OPEN:
+        stream.open_again(told["producer"], told["epoch"], told["at"])
     elif record.kind == records.ALTER:
         stream.alter(told)
     elif record.kind == records.CREATE_SUMMARY:

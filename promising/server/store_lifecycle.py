@@ -81,6 +81,7 @@ def _open(settings: Settings) -> Store:
         hot_tuples=kept.hot_tuples,
         memory_bytes=memory_bytes(settings),
         cache_bytes=kept.cache_bytes,
+        producer_days=kept.producer_days,
         cold=kept.cold,
     )
     try:
