@@ -76,9 +76,6 @@ class Replay:
             self._missing(self._folder / name_of(start), start, self._synced, "the file is gone")
             self._next = self._synced + 1
         self.last = max(self._next - 1, start - 1)
-        if needed and self._next < start:
-            path = self._folder / name_of(needed[-1])
-            self._missing(path, self._next, start - 1, "the log ends before that")
 
     def _segment(self, first: int, limit: int | None, start: int) -> Iterator[Record]:
         """One segment, up to the first record of the next one (`limit`); None: it is the newest."""
@@ -92,17 +89,15 @@ class Replay:
         if segment.problem is not None:
             self.damages.append(Damage(str(path), f"{segment.problem}; its records are read as far as they can be"))
         end = yield from self._entries(path, segment, limit, start)
-        due = limit
-        if limit is None and self._synced >= start:
-            due = self._synced + 1
-        lost = due is not None and max(self._next, start) < due
-        if due is not None and lost:
+        due = max(self._synced + 1, start) if limit is None else limit  # records before a checkpoint's end were synced
+        lost = self._next < due and (limit is None or limit > start)
+        if lost:
             gone = end.why is None and end.sealed
             why = "the file is gone" if gone else end.why or "the file ends before that"
             self._missing(self._folder / name_of(self._next) if gone else path, self._next, due - 1, why)
         if limit is None:
             self._tidy(path, segment, end, lost)
-            if due is not None and lost:
+            if lost:
                 self._next = due  # the lost numbers stay unused, so that the loss is detected next time too
             elif end.sealed or (segment.problem is not None and end.good == HEADER):
                 if end.sealed:

@@ -158,6 +158,7 @@ class Store:
             )
             table.recover()
             self._settle(table)
+            self.report += [] if table.table.damage is None else [table.table.damage]
         self.queries = {entry["name"]: entry for entry in self._manifest.all("query").values()}
         self._begin(self._keeping)
         if options.sync == "relaxed":
@@ -165,7 +166,7 @@ class Store:
 
     def _settle(self, kept: TableStore) -> None:
         """Lost arrivals from before a table's changes: new tuples with their numbers come after the changes."""
-        lost = {name: s.arrived for name, s in self.streams.items() if kept.table.cap(name, s.arrived)}
+        lost = {name: s.arrived for name, s in self.streams.items() if kept.settle(name, s.arrived)}
         if lost:
             with self._manifest.change() as change:
                 kept.cap(change, lost)
@@ -240,6 +241,11 @@ class Store:
         """Losses, by stream; only of damaged ones."""
         return {name: list(stream.damages) for name, stream in self.streams.items() if stream.damages}
 
+    @property
+    def set_aside(self) -> dict[str, str]:
+        """Tables that cannot be used, and why."""
+        return {name: table.damage for name, table in self.tables.items() if table.damage is not None}
+
     def create_stream(self, name: str, types: dict[str, str], time: str, **settings: Any) -> Stream:
         """Create a stream. `settings` are those of `Stream`."""
         with self._guard:
@@ -309,7 +315,7 @@ class Store:
                 if kept is not None:
                     kept.forget(change)
                     for one in self._tables.values():
-                        if one.table.reach(kept.stream.name):  # the next stream of that name counts from 0
+                        if one.reaches(kept.stream.name):  # the next stream of that name counts from 0
                             one.cap(change, {kept.stream.name: 0})
                 if gone is not None:
                     gone.forget(change)
@@ -399,7 +405,7 @@ class Store:
             **{name: found[name] for name in COUNTED},
             "cold_hits": self._cache.hits,
             "cold_misses": self._cache.misses,
-            "damages": sum(len(k.stream.damages) for k in kept),
+            "damages": sum(len(k.stream.damages) for k in kept) + len(self.set_aside),
         }
 
     @property

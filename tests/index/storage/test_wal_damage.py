@@ -322,7 +322,7 @@ def test_an_empty_newest_segment_file(tmp_path: Path):
 def test_a_log_that_ends_before_the_checkpoint(tmp_path: Path):
     filled(tmp_path, 4)
     wal, records = opened(tmp_path, start=10)
-    assert records == {} and "records 5 to 9 are missing: the log ends before that" in told(wal)
+    assert records == {} and "records 5 to 9 are missing: the file ends before that" in told(wal)
     assert wal.append(KIND, [b"ten"]) == 10
     wal.close()
     wal, records = opened(tmp_path, start=10)
