@@ -499,9 +499,9 @@ def test_damage_is_found_and_repaired_as_far_as_can_be(three, number, how, tmp_p
     assert [(f.severity, f.path) for f in found] == [("error", str(path))]
     assert found[0].what.startswith("table 't': ")
     with opened(folder) as store:
-        said = store.set_aside["t"]
-        assert re.search(rf"table 't' is set aside: .*{path.name}.*repair the store: .* after change {number}", said)
-        assert store.report == [said] and store.stats()["damages"] == 1
+        why = store.set_aside["t"]
+        assert re.search(rf"table 't' is set aside: .*{path.name}.*repair the store: .* after change {number}", why)
+        assert store.report == [why] and store.stats()["damages"] == 1
         with pytest.raises(DataDamaged, match="set aside"):
             put(store.tables["t"], store, 77)
     with pytest.raises(DataDamaged, match=path.name):
