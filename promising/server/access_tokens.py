@@ -19,6 +19,7 @@ from promising.errors import BadRequest, BadSettings, DuplicateName, UnknownName
 from promising.settings import Role
 
 ROLES = frozenset(get_args(Role))
+LATEST = 253_402_300_799  # seconds: the end of year 9999
 LONGEST_LIFE = 100 * 366 * 86_400  # seconds
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SECRET = re.compile(r"prm_([0-9a-f]{12})_([0-9a-f]{64})")
@@ -99,11 +100,11 @@ class TokenStore:
     def list(self) -> list[Token]:
         """All tokens by name, expired ones included."""
         with self._connected() as database:
-            rows = database.execute("SELECT name, roles, created, expires FROM tokens ORDER BY name").fetchall()
-        return [
-            Token(name, frozenset(roles.split(",")), _date(created), None if expires is None else _date(expires))
-            for name, roles, created, expires in rows
-        ]
+            rows = database.execute("SELECT name, roles, created, expires, hash FROM tokens ORDER BY name").fetchall()
+            return [
+                Token(name, _roles(name, roles, stored), _date(created), None if expires is None else _date(expires))
+                for name, roles, created, expires, stored in rows
+            ]
 
     def revoke(self, name: str) -> None:
         """Delete a token: further calls with it are refused."""
@@ -120,12 +121,14 @@ class TokenStore:
             row = database.execute(
                 "SELECT name, roles, hash, expires FROM tokens WHERE id = ?", (form.group(1),)
             ).fetchone()
-        if row is None:
+            if row is None:
+                return None
+            name, roles, stored, expires = row
+            found = Caller(name, _roles(name, roles, stored))
+            until = None if expires is None else _date(expires).timestamp()
+        if not hmac.compare_digest(stored, _hash(secret)) or (until is not None and self._clock() >= until):
             return None
-        name, roles, stored, expires = row
-        if not hmac.compare_digest(stored, _hash(secret)) or (expires is not None and self._clock() >= expires):
-            return None
-        return Caller(name, frozenset(roles.split(",")))
+        return found
 
     def close(self) -> None:
         """Close the file. The next use opens it again."""
@@ -143,7 +146,7 @@ class TokenStore:
                     self._database = self._open(make=make)
                 with self._database:
                     yield self._database
-            except sqlite3.Error as problem:
+            except (sqlite3.Error, ValueError) as problem:  # an entry is damaged, or the message of SQLite quotes one
                 raise BadSettings(f"auth.tokens: {self.path} cannot be used: {problem}") from None
 
     def _open(self, *, make: bool) -> sqlite3.Connection:
@@ -159,7 +162,7 @@ class TokenStore:
             database.execute("PRAGMA journal_mode=WAL")
             database.execute("PRAGMA synchronous=FULL")
             database.execute(SCHEMA)
-        except sqlite3.Error:
+        except BaseException:
             database.close()
             raise
         return database
@@ -169,5 +172,16 @@ def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def _date(seconds: int) -> datetime:
+def _roles(name: object, roles: object, stored: object) -> frozenset[str]:
+    """The roles of an entry; ValueError if it is none that `create` makes."""
+    if isinstance(name, str) and isinstance(roles, str) and isinstance(stored, bytes) and NAME.fullmatch(name):
+        found = frozenset(roles.split(","))
+        if found <= ROLES:
+            return found
+    raise ValueError(f"the entry {str(name)[:64]!r} is damaged; restore the file, or create its tokens again")
+
+
+def _date(seconds: object) -> datetime:
+    if not isinstance(seconds, int) or not 0 <= seconds <= LATEST:
+        raise ValueError(f"{seconds!r} is no time; restore the file, or create its tokens again")
     return datetime.fromtimestamp(seconds, UTC)

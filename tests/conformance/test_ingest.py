@@ -383,7 +383,8 @@ def test_a_second_writer_is_fenced_by_an_epoch(session: Session):
         ):
             session.ingest("free", one, producer="till 7", sequence=sequence, epoch=1)
     assert not session.ingest("free", one, producer="till 7", sequence=2, epoch=2).duplicate
-    for producer, sequence, epoch in (("x", 1, -1), ("x", 1, True), (None, None, 1)):
+    wrong: tuple[tuple[Any, Any, Any], ...] = (("x", 1, -1), ("x", 1, True), (None, None, 1))
+    for producer, sequence, epoch in wrong:
         with pytest.raises(e.BadSequence):
             session.ingest("free", one, producer=producer, sequence=sequence, epoch=epoch)
 

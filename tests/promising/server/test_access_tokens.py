@@ -1,5 +1,6 @@
 """Tokens: told once, kept as hashes, gone at once when revoked."""
 
+import contextlib
 import sqlite3
 import stat
 import subprocess
@@ -202,3 +203,37 @@ def test_threads_may_share_a_store(store):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *[("name", "\x01"), ("name", b"x"), ("roles", "nobody,admin"), ("roles", b"query"), ("hash", "x")],
+        *[("expires", "soon"), ("expires", 1 << 62), ("expires", -1)],
+    ],
+)
+def test_a_damaged_entry_is_no_other_caller(tmp_path, column, value):
+    store = TokenStore(tmp_path / "tokens")
+    secret = store.create("reader", "query", 1000)
+    store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "tokens")) as file, file:
+        file.execute(f"UPDATE tokens SET {column} = ?", (value,))
+    try:
+        for use in (lambda: store.check(secret), store.list):
+            with pytest.raises(BadSettings, match="restore the file, or create its tokens again"):
+                use()
+    finally:
+        store.close()
+
+
+def test_a_damaged_schema_is_named_although_its_bytes_are_no_text(tmp_path):
+    path = tmp_path / "tokens"
+    store = TokenStore(path)
+    store.create("reader", "query")
+    store.close()
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE tokens", b"CREATE TAB\xff\xfe tokens"))
+    try:
+        with pytest.raises(BadSettings, match=str(path)):
+            store.list()
+    finally:
+        store.close()
