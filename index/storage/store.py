@@ -32,6 +32,7 @@ from promising.index.storage.cold_cache import Cache
 from promising.index.storage.disk import Disk, translated
 from promising.index.storage.manifest import Manifest
 from promising.index.storage.package import Package
+from promising.index.storage.permissions import PRIVATE_FILE, make_private, tighten
 from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.stream_store import COUNTED, StreamStore
 from promising.index.storage.table_store import FOLDER, TableStore, defined, definition
@@ -39,6 +40,7 @@ from promising.index.stream import Stream, wall_clock
 from promising.index.table import MOST_ROWS, Table
 
 LOCK, MANIFEST = "LOCK", "manifest.sqlite"
+OURS = (LOCK, MANIFEST, "streams", FOLDER, "aside")  # prefixes of all names in the directory
 TICK = 0.25  # seconds between two checks of what is due
 SYNCERS = 2  # threads that sync logs ahead
 SYNC = 1.0  # seconds after which a relaxed log is synced
@@ -107,8 +109,12 @@ class Store:
             if root.is_dir() and not (root / MANIFEST).exists() and (odd := _foreign(root)):
                 raise NotAStore(f"{root} has other things in it, such as {odd}; choose an empty or a new directory")
         disk.mkdir(root)
+        with translated(root):
+            tighten(root, root, root.stat())
         lock = locked(root)
         try:
+            with translated(root):
+                make_private(root, OURS)
             manifest = Manifest.open(root / MANIFEST, create=not (root / "streams").exists(), fault=fault)
         except BaseException:
             os.close(lock)
@@ -418,7 +424,7 @@ class Store:
 def locked(root: Path) -> int:
     """Lock the directory for this process, until the handle is closed or the process ends."""
     with translated(root / LOCK):
-        handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -439,8 +445,7 @@ def _unused(manifest: Manifest, kind: str) -> str:
 
 def _foreign(root: Path) -> str | None:
     """The name of a foreign file in a directory, if any."""
-    ours = (LOCK, MANIFEST, "streams", FOLDER, "aside")
-    return next((p.name for p in sorted(root.iterdir()) if not p.name.startswith(ours)), None)
+    return next((p.name for p in sorted(root.iterdir()) if not p.name.startswith(OURS)), None)
 
 
 def _tidy(disk: Disk, manifest: Manifest, root: Path) -> None:
