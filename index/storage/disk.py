@@ -101,7 +101,7 @@ class Disk:
     def overwritable(self, path: Path) -> Handle:
         """Open a file for overwriting its start; it is created if it does not exist."""
         with translated(path):
-            return Handle(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644), path)
+            return Handle(os.open(path, os.O_CREAT | os.O_WRONLY, self.FILE), path)
 
     def overwrite(self, handle: Handle, content: bytes, *, sync: bool) -> None:
         """Replace the start of the file; a crash may leave any mixture of both contents."""
