@@ -170,6 +170,9 @@ class Storage(_Group):
     cache_bytes: int = Field(
         default=256 << 20, ge=0, description="Cache for tuples read from disk, all streams together."
     )
+    producer_days: float = Field(
+        default=7.0, gt=0, le=36_500, description="Days that the batches of a silent producer are remembered."
+    )
     cold: Annotated[str, AfterValidator(_url)] | None = Field(
         default=None,
         description="fsspec URL for cold tuples; default: the data directory.",

@@ -121,6 +121,7 @@ class Session:
         strict: bool = False,
         producer: str | None = None,
         sequence: int | None = None,
+        epoch: int = 0,
     ) -> Appended:
         """Append tuples: a mapping of columns, a list of dicts, a pandas or Polars frame, or Arrow data.
 
@@ -128,13 +129,14 @@ class Session:
         before it remain, and the error says how many.
         A malformed batch raises and changes nothing. Tuples that are too old or too far ahead of the clock are dropped
         and counted; with `strict` they raise. With `producer` and `sequence` it is idempotent.
+        A producer's higher `epoch` ends lower ones: their batches raise `ProducerFenced`.
         """
         found = self.stream(stream)
         if is_reader(table):
-            if producer is not None or sequence is not None:
+            if producer is not None or sequence is not None or epoch:
                 raise BadQuestion("a reader has several batches and takes no sequence number; read it into a table")
             return total(found.append(batch, strict=strict) for batch in batches_of(table))
-        return found.append(table, strict=strict, producer=producer, sequence=sequence)
+        return found.append(table, strict=strict, producer=producer, sequence=sequence, epoch=epoch)
 
     def load_plan(self, stream: str) -> LoadPlan:
         """Parameters for preparing a load; see `attach`."""

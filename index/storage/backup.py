@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,6 +36,7 @@ from promising.index.storage.manifest import Manifest
 from promising.index.storage.permissions import PRIVATE_FOLDER, create_private, private_opener
 from promising.index.storage.segments import first_of
 from promising.index.storage.store import MANIFEST
+from promising.index.storage.synced import NAME
 from promising.index.storage.table_store import FOLDER, defined, entries_of, file_name, read_change
 
 ATTEMPTS = 8
@@ -186,11 +187,14 @@ class _Copy:
 
     def _open(self, files: Named, held: ExitStack) -> list[tuple[BinaryIO, int, Path]]:
         """Checkpoints and log of a stream: the file, its current size, and its path within the store."""
-        out = []
+        out: list[tuple[BinaryIO, int, Path]] = []
         for number in files.checkpoints:
             file = self._held(files.image(number), held)
             if file is not None:
                 out.append((file, os.fstat(file.fileno()).st_size, files.image(number).relative_to(self.source)))
+        with suppress(FileNotFoundError):  # read before the log, which then has at least that much
+            mark = (files.wal / NAME).read_bytes()
+            out.append((io.BytesIO(mark), len(mark), (files.wal / NAME).relative_to(self.source)))
         known: set[str] = set()
         while new := self._segments(files) - known:
             # A segment ends with a seal once there is a next one: so look for another after each size.

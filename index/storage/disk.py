@@ -29,7 +29,7 @@ TO_DO = {
 
 @dataclass(eq=False, slots=True)
 class Handle:
-    """A file open for appending. `path` is for messages."""
+    """A file open for appending, or for overwriting. `path` is for messages."""
 
     fd: int
     path: Path
@@ -97,6 +97,18 @@ class Disk:
     def truncate(self, handle: Handle, size: int) -> None:
         with translated(handle.path):
             os.ftruncate(handle.fd, size)
+
+    def overwritable(self, path: Path) -> Handle:
+        """Open a file for overwriting its start; it is created if it does not exist."""
+        with translated(path):
+            return Handle(os.open(path, os.O_CREAT | os.O_WRONLY, self.FILE), path)
+
+    def overwrite(self, handle: Handle, content: bytes, *, sync: bool) -> None:
+        """Replace the start of the file; a crash may leave any mixture of both contents."""
+        with translated(handle.path):
+            os.pwrite(handle.fd, content, 0)
+            if sync:
+                os.fdatasync(handle.fd)
 
     def rename(self, old: Path, new: Path) -> None:
         """Atomically replaces `new`."""

@@ -24,6 +24,7 @@ from promising.errors import (
     StoreInUse,
     UnknownName,
 )
+from promising.index.ledger import DAY
 from promising.index.memory import Memory
 from promising.index.prepared_load import Attached
 from promising.index.storage.cold import Cold
@@ -163,6 +164,7 @@ class Store:
             )
             table.recover()
             self._settle(table)
+            self.report += [] if table.table.damage is None else [table.table.damage]
         self.queries = {entry["name"]: entry for entry in self._manifest.all("query").values()}
         self._begin(self._keeping)
         if options.sync == "relaxed":
@@ -170,7 +172,7 @@ class Store:
 
     def _settle(self, kept: TableStore) -> None:
         """Lost arrivals from before a table's changes: new tuples with their numbers come after the changes."""
-        lost = {name: s.arrived for name, s in self.streams.items() if kept.table.cap(name, s.arrived)}
+        lost = {name: s.arrived for name, s in self.streams.items() if kept.settle(name, s.arrived)}
         if lost:
             with self._manifest.change() as change:
                 kept.cap(change, lost)
@@ -181,7 +183,11 @@ class Store:
         thread.start()
 
     def _given(self, entry: dict[str, Any]) -> dict[str, Any]:
-        return {**settings_of(entry), "clock": self._clock, "seed": self.seed}
+        return {**settings_of(entry), **self._own()}
+
+    def _own(self) -> dict[str, Any]:
+        """The settings that all streams of the store share."""
+        return {"clock": self._clock, "seed": self.seed, "producers": round(self._options.producer_days * DAY)}
 
     def _keep(self, name: str, stream: Stream) -> StreamStore:
         options = self._options
@@ -241,13 +247,18 @@ class Store:
         """Losses, by stream; only of damaged ones."""
         return {name: list(stream.damages) for name, stream in self.streams.items() if stream.damages}
 
+    @property
+    def set_aside(self) -> dict[str, str]:
+        """Tables that cannot be used, and why."""
+        return {name: table.damage for name, table in self.tables.items() if table.damage is not None}
+
     def create_stream(self, name: str, types: dict[str, str], time: str, **settings: Any) -> Stream:
         """Create a stream. `settings` are those of `Stream`."""
         with self._guard:
             self._check_open()
             if name in self._kept:
                 raise DuplicateName(f"there is a stream {name!r} already")
-            stream = Stream(name, types, time, clock=self._clock, seed=self.seed, **settings)
+            stream = Stream(name, types, time, **self._own(), **settings)
             stream.memory = self._memory
             entry = {
                 "name": name,
@@ -310,7 +321,7 @@ class Store:
                 if kept is not None:
                     kept.forget(change)
                     for one in self._tables.values():
-                        if one.table.reach(kept.stream.name):  # the next stream of that name counts from 0
+                        if one.reaches(kept.stream.name):  # the next stream of that name counts from 0
                             one.cap(change, {kept.stream.name: 0})
                 if gone is not None:
                     gone.forget(change)
@@ -400,7 +411,7 @@ class Store:
             **{name: found[name] for name in COUNTED},
             "cold_hits": self._cache.hits,
             "cold_misses": self._cache.misses,
-            "damages": sum(len(k.stream.damages) for k in kept),
+            "damages": sum(len(k.stream.damages) for k in kept) + len(self.set_aside),
         }
 
     @property

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from promising.errors import DataDamaged, StorageError, StorageUnavailable
+from promising.index.ledger import check_sender
 from promising.index.progress import Progress
 from promising.index.regions import Appended
 from promising.index.schema import Column
@@ -39,12 +40,18 @@ class WalJournal:
         producer: str | None,
         sequence: int | None,
         progress: Progress,
+        epoch: int,
+        at: int,
     ) -> None:
-        self._wal.append(records.APPEND, records.pack_append(columns, tuples, added, producer, sequence, progress))
+        packed = records.pack_append(columns, tuples, added, producer, sequence, progress, epoch, at)
+        self._wal.append(records.APPEND, packed)
         if self._syncers is not None and tuples >= AHEAD and not self._asked:
             self._asked = True
             with suppress(RuntimeError):  # the store is closing: waiters sync themselves
                 self._syncers.submit(self._sync)
+
+    def opened(self, producer: str, epoch: int, at: int) -> None:
+        self._wal.append(records.OPEN, records.pack_json({"producer": producer, "epoch": epoch, "at": at}))
 
     def advanced(self, progress: Progress) -> None:
         told = {"watermark": progress.watermark, "progress": list(progress)}
@@ -78,7 +85,7 @@ class Gone:
     def _refuse(self, *_: object) -> None:
         raise StorageUnavailable(f"stream {self._stream!r} has been dropped")
 
-    appended = advanced = created = dropped = altered = _refuse
+    appended = opened = advanced = created = dropped = altered = _refuse
 
     def wait(self) -> None:
         """Nothing was logged."""
@@ -94,7 +101,7 @@ def make_again(stream: Stream, record: Record) -> None:
                 raise DataDamaged(f"a batch in the log has no column {name!r} of type {kind}, as the stream has")
         if len(batch.columns) > len(stream.schema.types):
             raise DataDamaged("a batch in the log has more columns than the stream")
-        stream.again(batch.columns, batch.added, batch.producer, batch.sequence, batch.progress)
+        stream.again(batch.columns, batch.added, batch.producer, batch.sequence, batch.progress, batch.epoch, batch.at)
         return
     told = records.unpack_json(record.payload)
     try:
@@ -111,6 +118,11 @@ def _make_again(stream: Stream, kind: int, told: dict[str, Any]) -> None:
         if not isinstance(watermark, int):
             raise TypeError(f"the watermark {watermark!r}")
         stream.advance_again(watermark, None if known is None else Progress.of(known))
+    elif kind == records.OPEN:
+        if not isinstance(told["at"], int):
+            raise TypeError(f"the time {told['at']!r}")
+        check_sender(told["producer"], 1, told["epoch"])
+        stream.open_again(told["producer"], told["epoch"], told["at"])
     elif kind == records.ALTER:
         stream.alter(told)
     elif kind == records.CREATE_SUMMARY:

@@ -45,8 +45,9 @@ def batches(draw: st.DrawFn) -> Batch:
     }
     added = Appended(draw(st.integers(0, 1 << 40)), draw(st.dictionaries(st.text(), st.integers(0, 99))), False)
     known = st.none() | NUMBERS
+    sent = draw(st.integers(0, 9)), draw(known)
     progress = draw(st.none() | st.builds(Progress, known, known, known, st.lists(NUMBERS, max_size=2).map(tuple)))
-    return Batch(columns, n, added, draw(st.none() | st.text()), draw(st.none() | NUMBERS), progress)
+    return Batch(columns, n, added, draw(st.none() | st.text()), draw(st.none() | NUMBERS), progress, *sent)
 
 
 def packed(batch: Batch) -> bytes:
@@ -132,7 +133,7 @@ def test_json_comes_back(content: dict[str, Any]):
 
 
 def test_kinds_do_not_change():
-    assert KINDS == (1, 2, 3, 4, 5, 6)
+    assert KINDS == (1, 2, 3, 4, 5, 6, 7)
 
 
 def test_the_bytes_do_not_change():
@@ -226,6 +227,8 @@ TWO = struct.pack("<2q", 0, 2)
         (made(duplicate=1), "who"),
         (made(sequence="7"), "number"),
         (made(sequence=True), "number"),
+        (made(epoch=-1), "no epoch or time"),
+        (made(at="noon"), "no epoch or time"),
         (made(columns=None), "which columns"),
         (made(columns=[["i", "int64", 0]]), "column that is none"),
         (made(columns=[["i", "int64", 0, 0]]), "column that is none"),
