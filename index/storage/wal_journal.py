@@ -1,11 +1,12 @@
 """A stream's journal in a write-ahead log, and its replay."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
-from promising.errors import StorageError, StorageUnavailable
+from promising.errors import PromisingError, StorageError, StorageFull, StorageUnavailable
 from promising.index.progress import Progress
 from promising.index.regions import Appended
 from promising.index.schema import Column
@@ -14,6 +15,7 @@ from promising.index.storage.wal import Record, Wal
 from promising.index.stream import Stream
 
 AHEAD = 1 << 10  # tuples from which on syncing the log ahead pays off
+GROUP = 4 << 20  # bytes of records that are replayed together
 
 
 class WalJournal:
@@ -82,22 +84,73 @@ class Gone:
         """Nothing was logged."""
 
 
-def make_again(stream: Stream, record: Record) -> None:
-    """Replay one change, on a stream that has no journal yet."""
-    if record.kind == records.APPEND:
-        batch = records.unpack_append(record.payload)
-        stream.again(batch.columns, batch.added, batch.producer, batch.sequence, batch.progress)
-        return
-    told = records.unpack_json(record.payload)
-    if record.kind == records.BEGIN:
-        return
-    if record.kind == records.ADVANCE:
-        known = told.get("progress")
-        stream.advance_again(told["watermark"], None if known is None else Progress.of(known))
-    elif record.kind == records.ALTER:
-        stream.alter(told)
-    elif record.kind == records.CREATE_SUMMARY:
-        if told["name"] not in stream.summaries:
-            stream.remake(told)
-    elif told["name"] in stream.summaries:
-        stream.drop_summary(told["name"])
+class Change(NamedTuple):
+    """A record of the log, read; `content` is the error if it cannot be."""
+
+    lsn: int
+    kind: int
+    content: records.Batch | dict[str, Any] | PromisingError
+
+
+def changes(log: Iterable[Record]) -> Generator[list[Change]]:
+    """The changes of a log in groups, for `make_again`."""
+    group: list[Change] = []
+    held = 0
+    for record in log:
+        group.append(_read(record))
+        held += len(record.payload)
+        if held >= GROUP:
+            yield group
+            group, held = [], 0
+    yield group
+
+
+def _read(record: Record) -> Change:
+    try:
+        unpack = records.unpack_append if record.kind == records.APPEND else records.unpack_json
+        return Change(record.lsn, record.kind, unpack(record.payload))
+    except PromisingError as problem:
+        return Change(record.lsn, record.kind, problem)
+
+
+def make_again(stream: Stream, group: Sequence[Change]) -> Iterator[tuple[int, PromisingError]]:
+    """Replay changes on a stream that has no journal yet; yields those that cannot be used, and why."""
+    at = 0
+    while at < len(group):
+        try:
+            at += _make(stream, group, at)
+        except (StorageUnavailable, StorageFull):  # temporary, and so are the missing data
+            raise
+        except PromisingError as problem:
+            yield group[at].lsn, problem
+            at += 1
+
+
+def _make(stream: Stream, group: Sequence[Change], at: int) -> int:
+    """Replay the change at `at`, with the next ones if all are batches; returns how many."""
+    kind, content = group[at].kind, group[at].content
+    if isinstance(content, PromisingError):
+        raise content
+    if isinstance(content, records.Batch):
+        return stream.again(content, _batches(islice(group, at + 1, None)))
+    if kind == records.BEGIN:
+        return 1
+    if kind == records.ADVANCE:
+        known = content.get("progress")
+        stream.advance_again(content["watermark"], None if known is None else Progress.of(known))
+    elif kind == records.ALTER:
+        stream.alter(content)
+    elif kind == records.CREATE_SUMMARY:
+        if content["name"] not in stream.summaries:
+            stream.remake(content)
+    elif content["name"] in stream.summaries:
+        stream.drop_summary(content["name"])
+    return 1
+
+
+def _batches(group: Iterable[Change]) -> Iterator[records.Batch]:
+    """Those at the beginning."""
+    for change in group:
+        if not isinstance(change.content, records.Batch):
+            return
+        yield change.content
