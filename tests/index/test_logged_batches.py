@@ -37,6 +37,11 @@ class Noted:
     def advanced(self, progress: Progress) -> None:
         self.steps.append(progress)
 
+    def created(self, definition: dict[str, Any]) -> None:
+        raise AssertionError("summaries are created before")
+
+    dropped = altered = created
+
     def wait(self) -> None:
         """All of it is there."""
 
