@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from itertools import islice
 from typing import Any, NamedTuple
 
 from promising.errors import PromisingError, StorageError, StorageFull, StorageUnavailable
@@ -132,7 +131,7 @@ def _make(stream: Stream, group: Sequence[Change], at: int) -> int:
     if isinstance(content, PromisingError):
         raise content
     if isinstance(content, records.Batch):
-        return stream.again(content, _batches(islice(group, at + 1, None)))
+        return stream.again(content, _batches(group, at + 1))
     if kind == records.BEGIN:
         return 1
     if kind == records.ADVANCE:
@@ -148,9 +147,10 @@ def _make(stream: Stream, group: Sequence[Change], at: int) -> int:
     return 1
 
 
-def _batches(group: Iterable[Change]) -> Iterator[records.Batch]:
-    """Those at the beginning."""
-    for change in group:
-        if not isinstance(change.content, records.Batch):
+def _batches(group: Sequence[Change], at: int) -> Iterator[records.Batch]:
+    """From `at` on, up to the first change that is none."""
+    for number in range(at, len(group)):
+        content = group[number].content
+        if not isinstance(content, records.Batch):
             return
-        yield change.content
+        yield content
