@@ -176,6 +176,8 @@ def plain(array: pa.ChunkedArray, kind: str) -> Column:
         return Column(None, one.take(pa.array(np.arange(len(one)))), nulls)
     if kind == "bool":
         one = one.cast(pa.uint8())
+    elif kind == "timestamp":
+        one = one.cast(pa.int64())
     return Column(np.array(one.fill_null(0).to_numpy() if one.null_count else one.to_numpy()), None, nulls)
 
 
