@@ -1,5 +1,6 @@
 """Damaged tokens: of an answer to resume, of a subscription, of a caller; and the file with the tokens of callers."""
 
+import asyncio
 import base64
 import os
 import random
@@ -12,9 +13,8 @@ from promising.errors import BadSettings, PromisingError
 from promising.query.standing.feed_tokens import read_token, token_head, token_progress
 from promising.query.standing.subscription import Delta, LiveView
 from promising.query.standing.views import Seen
-from promising.server.access import AccessInterceptor, Caller
-from promising.server.access_tokens import TokenStore
-from promising.server.metrics import Metrics
+from promising.server.access_tokens import Caller, TokenStore
+from promising.server.authentication import Authentication
 from promising.settings import Auth, Settings
 from tests.fuzz import world
 from tests.fuzz.byte_mutations import mutated
@@ -62,7 +62,7 @@ class Tokens(Subject):
         path = Path(self._folder.name) / "tokens"
         self._store = TokenStore(path)
         self._secret = self._store.create("reader", "query")
-        self._access = AccessInterceptor(Settings(auth=Auth(tokens=path)), Metrics())
+        self._access = Authentication(Settings(auth=Auth(tokens=path)))
         self._session = world.session()
         answer = self._session.query(CUT)
         answer.run()
@@ -127,15 +127,19 @@ class Tokens(Subject):
         return token_head(epoch, number) + token_progress(Seen(*fields))
 
     def _resume(self, given: Given) -> str:
-        held = list(self._session._shelf._cursors)
+        held = self._held()
         try:
             self._session.resume(given.token)
         finally:
-            differs(held, list(self._session._shelf._cursors), "a damaged token")
+            differs(held, self._held(), "a damaged token")
         raise Broken("a token was taken that nobody was given")
 
+    def _held(self) -> list[str]:
+        """The names of all suspended answers."""
+        return [name for cursors in self._session._shelf._clients.values() for name in cursors]
+
     def _call(self, given: Given) -> str:
-        who = self._access._known([("authorization", given.token)])
+        who, _ = asyncio.run(self._access.known([("authorization", given.token)]))
         if who != Caller("reader", frozenset({"query"})) or self._secret not in given.token:
             raise Broken(f"{who} is known by a token that nobody was given")
         return "known"  # by another spelling of "Bearer", or more space
