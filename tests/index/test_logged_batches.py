@@ -37,7 +37,7 @@ class Noted:
     def advanced(self, progress: Progress) -> None:
         self.steps.append(progress)
 
-    def created(self, definition: dict[str, Any]) -> None:
+    def created(self, *_: Any, **__: Any) -> None:
         raise AssertionError("summaries are created before")
 
     dropped = altered = created
