@@ -27,7 +27,7 @@ class StoreOptions:
     sync: Literal["always", "relaxed"] = "always"
     sync_ahead: bool = True
     segment_bytes: int = 64 << 20
-    checkpoint_bytes: int = 64 << 20
+    checkpoint_bytes: int = 32 << 20
     hot_tuples: int = 1 << 22
     run_tuples: int = 1 << 18
     cache_bytes: int = 256 << 20
