@@ -41,6 +41,12 @@ class Logged(Protocol):
     @property
     def progress(self) -> Progress | None: ...
 
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def at(self) -> int | None: ...
+
 
 Follows = Callable[[Progress, int, int], bool]
 

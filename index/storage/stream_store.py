@@ -27,7 +27,7 @@ from promising.index.storage.run_ahead import run_ahead
 from promising.index.storage.segments import name_of
 from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.wal import Wal
-from promising.index.storage.wal_journal import Gone, WalJournal, changes, make_again
+from promising.index.storage.wal_journal import Gone, WalJournal, changes, replay
 from promising.index.stream import Stream
 
 logger = logging.getLogger("promising.storage")
@@ -117,7 +117,7 @@ class StreamStore:
                 self.cold.open(run, entry)
         with run_ahead(changes(self.wal.recover(self._covered + 1))) as groups:
             for group in groups:
-                for lsn, problem in make_again(self.stream, group):
+                for lsn, problem in replay(self.stream, group):
                     damages.append(f"record {lsn} of the log could not be used: {problem}")
         if self.wal.cut is not None:
             self.report.append(f"{self.wal.cut.path}: {self.wal.cut.what}")

@@ -5,7 +5,8 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from promising.errors import PromisingError, StorageError, StorageFull, StorageUnavailable
+from promising.errors import DataDamaged, PromisingError, StorageError, StorageFull, StorageUnavailable
+from promising.index.ledger import check_sender
 from promising.index.progress import Progress
 from promising.index.regions import Appended
 from promising.index.schema import Column
@@ -13,6 +14,8 @@ from promising.index.storage import records
 from promising.index.storage.wal import Record, Wal
 from promising.index.stream import Stream
 
+KINDS = {"int": "int64", "timestamp": "int64", "float": "float64", "bool": "uint8", "string": None}
+"""What the values of a column are in a record, by its type."""
 AHEAD = 1 << 10  # tuples from which on syncing the log ahead pays off
 GROUP = 4 << 20  # bytes of records that are replayed together
 
@@ -38,12 +41,18 @@ class WalJournal:
         producer: str | None,
         sequence: int | None,
         progress: Progress,
+        epoch: int,
+        at: int,
     ) -> None:
-        self._wal.append(records.APPEND, records.pack_append(columns, tuples, added, producer, sequence, progress))
+        packed = records.pack_append(columns, tuples, added, producer, sequence, progress, epoch, at)
+        self._wal.append(records.APPEND, packed)
         if self._syncers is not None and tuples >= AHEAD and not self._asked:
             self._asked = True
             with suppress(RuntimeError):  # the store is closing: waiters sync themselves
                 self._syncers.submit(self._sync)
+
+    def opened(self, producer: str, epoch: int, at: int) -> None:
+        self._wal.append(records.OPEN, records.pack_json({"producer": producer, "epoch": epoch, "at": at}))
 
     def advanced(self, progress: Progress) -> None:
         told = {"watermark": progress.watermark, "progress": list(progress)}
@@ -77,7 +86,7 @@ class Gone:
     def _refuse(self, *_: object) -> None:
         raise StorageUnavailable(f"stream {self._stream!r} has been dropped")
 
-    appended = advanced = created = dropped = altered = _refuse
+    appended = opened = advanced = created = dropped = altered = _refuse
 
     def wait(self) -> None:
         """Nothing was logged."""
@@ -92,11 +101,11 @@ class Change(NamedTuple):
 
 
 def changes(log: Iterable[Record]) -> Generator[list[Change]]:
-    """The changes of a log in groups, for `make_again`."""
+    """The changes of a log in groups, for `replay`."""
     group: list[Change] = []
     held = 0
     for record in log:
-        group.append(_read(record))
+        group.append(read_change(record))
         held += len(record.payload)
         if held >= GROUP:
             yield group
@@ -104,7 +113,7 @@ def changes(log: Iterable[Record]) -> Generator[list[Change]]:
     yield group
 
 
-def _read(record: Record) -> Change:
+def read_change(record: Record) -> Change:
     try:
         unpack = records.unpack_append if record.kind == records.APPEND else records.unpack_json
         return Change(record.lsn, record.kind, unpack(record.payload))
@@ -112,12 +121,12 @@ def _read(record: Record) -> Change:
         return Change(record.lsn, record.kind, problem)
 
 
-def make_again(stream: Stream, group: Sequence[Change]) -> Iterator[tuple[int, PromisingError]]:
+def replay(stream: Stream, group: Sequence[Change]) -> Iterator[tuple[int, PromisingError]]:
     """Replay changes on a stream that has no journal yet; yields those that cannot be used, and why."""
     at = 0
     while at < len(group):
         try:
-            at += _make(stream, group, at)
+            at += make_again(stream, group, at)
         except (StorageUnavailable, StorageFull):  # temporary, and so are the missing data
             raise
         except PromisingError as problem:
@@ -125,32 +134,62 @@ def make_again(stream: Stream, group: Sequence[Change]) -> Iterator[tuple[int, P
             at += 1
 
 
-def _make(stream: Stream, group: Sequence[Change], at: int) -> int:
-    """Replay the change at `at`, with the next ones if all are batches; returns how many."""
+def make_again(stream: Stream, group: Sequence[Change], at: int = 0) -> int:
+    """Replay the change at `at`, with the next ones if all are batches; returns how many.
+
+    `DataDamaged` for one that is not of this stream.
+    """
     kind, content = group[at].kind, group[at].content
     if isinstance(content, PromisingError):
         raise content
     if isinstance(content, records.Batch):
-        return stream.again(content, _batches(group, at + 1))
-    if kind == records.BEGIN:
-        return 1
-    if kind == records.ADVANCE:
-        known = content.get("progress")
-        stream.advance_again(content["watermark"], None if known is None else Progress.of(known))
-    elif kind == records.ALTER:
-        stream.alter(content)
-    elif kind == records.CREATE_SUMMARY:
-        if content["name"] not in stream.summaries:
-            stream.remake(content)
-    elif content["name"] in stream.summaries:
-        stream.drop_summary(content["name"])
+        if (misfit := _misfit(stream, content)) is not None:
+            raise DataDamaged(misfit)
+        return stream.again(content, _batches(stream, group, at + 1))
+    try:
+        _make_again(stream, kind, content)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise DataDamaged(f"a record of the log does not say what it should ({problem!r})") from problem
     return 1
 
 
-def _batches(group: Sequence[Change], at: int) -> Iterator[records.Batch]:
-    """From `at` on, up to the first change that is none."""
+def _batches(stream: Stream, group: Sequence[Change], at: int) -> Iterator[records.Batch]:
+    """From `at` on, up to the first change that is no batch of this stream."""
     for number in range(at, len(group)):
         content = group[number].content
-        if not isinstance(content, records.Batch):
+        if not isinstance(content, records.Batch) or _misfit(stream, content) is not None:
             return
         yield content
+
+
+def _misfit(stream: Stream, batch: records.Batch) -> str | None:
+    """Why it is no batch of this stream, if it is none."""
+    for name, kind in stream.schema.types.items():
+        column = batch.columns.get(name)
+        if column is None or KINDS[kind] != (None if column.values is None else column.values.dtype.name):
+            return f"a batch in the log has no column {name!r} of type {kind}, as the stream has"
+    if len(batch.columns) > len(stream.schema.types):
+        return "a batch in the log has more columns than the stream"
+    return None
+
+
+def _make_again(stream: Stream, kind: int, told: dict[str, Any]) -> None:
+    if kind == records.BEGIN:
+        return
+    if kind == records.ADVANCE:
+        known, watermark = told.get("progress"), told["watermark"]
+        if not isinstance(watermark, int):
+            raise TypeError(f"the watermark {watermark!r}")
+        stream.advance_again(watermark, None if known is None else Progress.of(known))
+    elif kind == records.OPEN:
+        if not isinstance(told["at"], int):
+            raise TypeError(f"the time {told['at']!r}")
+        check_sender(told["producer"], 1, told["epoch"])
+        stream.open_again(told["producer"], told["epoch"], told["at"])
+    elif kind == records.ALTER:
+        stream.alter(told)
+    elif kind == records.CREATE_SUMMARY:
+        if told["name"] not in stream.summaries:
+            stream.remake(told)
+    elif told["name"] in stream.summaries:
+        stream.drop_summary(told["name"])

@@ -1,7 +1,6 @@
 """Logged batches that are merged when they are replayed leave what they leave one by one, to the bit."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import promising.index.logged_batches
 from promising.index import Stream
 from promising.index.check import check_stream
 from promising.index.progress import Progress
+from promising.index.regions import Appended
 from promising.index.schema import Column
 from promising.index.storage.image import pack_image
 from promising.index.storage.records import Batch
@@ -30,17 +30,25 @@ class Noted:
         self.steps: list[Step] = []
 
     def appended(
-        self, columns: dict[str, Column], tuples: int, added: Any, producer: Any, sequence: Any, progress: Progress
+        self,
+        columns: dict[str, Column],
+        tuples: int,
+        added: Appended,
+        producer: str | None,
+        sequence: int | None,
+        progress: Progress,
+        epoch: int,
+        at: int,
     ) -> None:
-        self.steps.append(Batch(columns, tuples, added, producer, sequence, progress))
+        self.steps.append(Batch(columns, tuples, added, producer, sequence, progress, epoch, at))
 
     def advanced(self, progress: Progress) -> None:
         self.steps.append(progress)
 
-    def created(self, definition: dict[str, Any]) -> None:
-        raise AssertionError("summaries are created before")
+    def _refuse(self, *_: object) -> None:
+        raise AssertionError("nothing but batches and advances")
 
-    dropped = altered = created
+    opened = created = dropped = altered = _refuse
 
     def wait(self) -> None:
         """All of it is there."""
