@@ -123,8 +123,10 @@ class Keys:
 
     @property
     def held(self) -> int:
-        """Bytes of postings that the summary has released and only this object retains."""
-        return 0 if self.postings.until is None else self.postings.nbytes(self.snapshot.kept)
+        """Bytes of postings that belong to the query: built for it, or released by the summary."""
+        if not self.built and self.postings.until is None:
+            return 0
+        return self.postings.nbytes(self.snapshot.kept)
 
     def counts(self, hashes: Hashes) -> Counts:
         """Upper bounds of the rows per key, without tuples that arrived after the snapshot."""

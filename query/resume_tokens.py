@@ -10,7 +10,7 @@ from promising.errors import BadToken, TokenExpired
 from promising.query.cursor import Cursor
 
 MOST = 256  # suspended answers
-MOST_BYTES = 1 << 30  # and their total size
+MOST_BYTES = 1 << 30  # and their total size in memory
 KEPT = 600_000_000  # lifetime in microseconds
 
 
@@ -29,8 +29,30 @@ class Shelf:
         with self._lock:
             self._cursors[name] = (now + KEPT, cursor)
             while self._crowded(now):
-                self._cursors.popitem(last=False)
+                self._pop()
         return f"{name}.{self._sign(name)}"
+
+    def _pop(self) -> None:
+        """Release the oldest."""
+        _, (_, cursor) = self._cursors.popitem(last=False)
+        cursor.close()
+
+    def tidy(self) -> None:
+        """Release the expired ones."""
+        now = self._clock()
+        with self._lock:
+            while self._cursors and next(iter(self._cursors.values()))[0] < now:
+                self._pop()
+
+    def evict(self, client: str | None) -> bool:
+        """Release the oldest, of a client unless None; returns whether there was one."""
+        with self._lock:
+            for name, (_, cursor) in self._cursors.items():
+                if client is None or (cursor.account is not None and cursor.account.client == client):
+                    del self._cursors[name]
+                    cursor.close()
+                    return True
+        return False
 
     def _crowded(self, now: int) -> bool:
         """Whether the oldest must be evicted. The newest stays, however large."""
@@ -46,9 +68,10 @@ class Shelf:
         known = name.isascii() and signature.isascii() and hmac.compare_digest(self._sign(name), signature)
         if not known:
             raise BadToken("no resume token of this session: it was changed, or made elsewhere")
+        self.tidy()
         with self._lock:
-            until, cursor = self._cursors.pop(name, (0, None))
-        if cursor is None or until < self._clock():
+            _, cursor = self._cursors.pop(name, (0, None))
+        if cursor is None:
             raise TokenExpired(
                 f"nothing left under this token: it was used, kept longer than {KEPT // 60_000_000} minutes, or pushed"
                 " out by newer ones; ask again"
@@ -58,11 +81,14 @@ class Shelf:
     def drop(self, token: str) -> None:
         """Release the cursor of a token, if still stored."""
         with self._lock:
-            self._cursors.pop(token.partition(".")[0], None)
+            _, cursor = self._cursors.pop(token.partition(".")[0], (0, None))
+        if cursor is not None:
+            cursor.close()
 
     def clear(self) -> None:
         with self._lock:
-            self._cursors.clear()
+            while self._cursors:
+                self._pop()
 
     def _sign(self, name: str) -> str:
         return hmac.new(self._secret, name.encode(), "sha256").hexdigest()[:32]

@@ -31,6 +31,8 @@ from promising.index.storage.cold_cache import Cache
 from promising.index.storage.disk import Disk, translated
 from promising.index.storage.manifest import Manifest
 from promising.index.storage.package import Package
+from promising.index.storage.spill import FOLDER as SPILL
+from promising.index.storage.spill import SpillFolder
 from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.stream_store import COUNTED, StreamStore
 from promising.index.storage.table_store import FOLDER, TableStore, defined, definition
@@ -58,6 +60,8 @@ def settings_of(entry: dict[str, Any]) -> dict[str, Any]:
 
 class Store:
     """Open with `Store.open`; after `close`, or a crash, the next start recovers it."""
+
+    spill: SpillFolder  # of queries; of an opened store
 
     def __init__(self, root: Path, lock: int, manifest: Manifest, disk: Disk, clock: Callable[[], int]) -> None:
         self.root = root
@@ -142,6 +146,8 @@ class Store:
                 f" {options.cold or 'its own directory'}"
             )
         self.id, self.seed = known["id"], known["seed"]
+        self.spill = SpillFolder(self._disk, self.root, options.spill_bytes)
+        self.spill.clear()
         self._disk.mkdir(self.root / "streams")
         _tidy(self._disk, self._manifest, self.root)
         for name, entry in self._manifest.all("stream").items():
@@ -428,7 +434,7 @@ def _unused(manifest: Manifest, kind: str) -> str:
 
 def _foreign(root: Path) -> str | None:
     """The name of a foreign file in a directory, if any."""
-    ours = (LOCK, MANIFEST, "streams", FOLDER, "aside")
+    ours = (LOCK, MANIFEST, "streams", FOLDER, SPILL, "aside")
     return next((p.name for p in sorted(root.iterdir()) if not p.name.startswith(ours)), None)
 
 

@@ -19,11 +19,12 @@ class HashJoin(Operator):
         self.hashers = hashers
         self.keys = keys
         self.position = 0
+        self._looked_up = 0  # bytes of the rows of the current keys
         self._finished = False
 
     @property
     def nbytes(self) -> int:
-        return 0 if self.keys is None else self.keys.held
+        return self._looked_up + (0 if self.keys is None else self.keys.held)
 
     def work(self) -> Slices:
         looked_up = self.snapshots[1 - self.probe]
@@ -43,6 +44,7 @@ class HashJoin(Operator):
             lists = yield from self.keys.load(unique)
             starts, counts = lists.starts[which], lists.counts[which]
             self.read += len(rows) + len(lists.rows)
+            self._looked_up = lists.rows.nbytes
             self.position = last
             left = int(counts.astype(np.float64).sum())
             ones, numbers = np.ones(len(rows), np.int64), np.arange(len(rows))
