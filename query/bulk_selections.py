@@ -148,7 +148,7 @@ class _Window:
 
     @property
     def nbytes(self) -> int:
-        return int(self.values.nbytes + self._rows.nbytes) + sum(a.nbytes for a in self._columns.values())
+        return sum(int(a.nbytes) for a in (self.values, self._rows, *self._columns.values()))
 
     def _column(self, name: str) -> pa.Array:
         if name not in self._columns:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from promising.query.limit_by import RowLimit, first_places
 from promising.query.merge_sort import RUN, MergeSort, Parts
 from promising.query.operators.key_limit import KeyLimit
 from promising.query.operators.operator import Batch, Operator, Sampler
-from promising.query.order import sorted_places
+from promising.query.order import Direction, sorted_places
 from promising.query.pipeline import Pipeline
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import Input
@@ -325,7 +325,8 @@ class Aggregated:
         """Draws that the worker has not yet reached."""
         if len(self._parts) > 1:
             keys, arguments, draws = zip(*self._parts, strict=True)
-            self._parts = [(*_joined(list(zip(keys, arguments, strict=True))), np.concatenate(draws))]
+            both = _joined(zip(keys, arguments, strict=True))
+            self._parts = [(both[0], both[1], np.concatenate(draws))]
         if not self._parts:
             kinds = [ARROW[k.kind] for k in self.bound.group_keys]
             none = [None if a is None else pa.array([], ARROW[a.kind]) for a in self.bound.arguments]
@@ -401,7 +402,7 @@ class Aggregated:
             return
         bound = self.bound
         assert self._spill is not None
-        orders = [*bound.order, APPEARANCE]
+        orders: list[Direction] = [*bound.order, APPEARANCE]
         merge = self._merge = MergeSort(orders, bound.limit_by, bound.limit, self.schema, self._spill)
 
         def emit(groups: Groups, first: NDArray[np.int64]) -> Iterator[None]:
@@ -438,8 +439,8 @@ class Aggregated:
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _joined(slices: Iterable[Sequence[Sequence[pa.Array | None]]]) -> list[list[pa.Array | None]]:
-    """Groups of columns, in slices, as whole columns."""
+def _joined(slices: Iterable[Sequence[list[Any]]]) -> list[list[Any]]:
+    """Groups of columns, in slices, as whole columns. A column may be None."""
     return [
         [None if column[0] is None else pa.concat_arrays(column) for column in zip(*part, strict=True)]
         for part in zip(*slices, strict=True)

@@ -63,7 +63,7 @@ class Session:
     seed: of the key hash, a secret of the installation; None picks one.
     memory_bytes: of tuples and postings of all streams, without a store (which has its own); None for no limit.
     written: rewrites the statement of a scan for its reader; None leaves it unchanged.
-    query_limits: bytes of queries in memory; None for no limit. In a store, sorts and groups spill before they reach it.
+    query_limits: bytes of queries in memory; None for no limit. In a store, sorts and groups spill before it.
     """
 
     def __init__(

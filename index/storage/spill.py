@@ -6,6 +6,7 @@ reads the file of another process.
 
 import secrets
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -76,17 +77,13 @@ class SpilledRows:
         self._path = folder.folder / f"{secrets.token_hex(8)}.arrow"
         self._batches: list[tuple[int, int, int]] = []  # offset, size, checksum
         self._size = 0
-        head = schema.serialize()
-        folder.claim(head.size)
+        self._closed = False
+        handle = self._disk.create(self._path)
+        self._disk.close(handle)
         try:
-            handle = self._disk.create(self._path)
-            self._size = head.size
-            try:
-                self._disk.write(handle, [memoryview(head)])
-            finally:
-                self._disk.close(handle)
-        except StorageError:
-            folder.release(head.size)
+            self._append(memoryview(schema.serialize()))
+        except BaseException:
+            self.close()
             raise
 
     def __len__(self) -> int:
@@ -94,14 +91,18 @@ class SpilledRows:
 
     def write(self, batch: pa.RecordBatch) -> None:
         data = memoryview(batch.serialize())
+        at = self._size
+        self._append(data)
+        self._batches.append((at, data.nbytes, crc32c(data)))
+
+    def _append(self, data: memoryview) -> None:
         self._folder.claim(data.nbytes)
-        at, self._size = self._size, self._size + data.nbytes
+        self._size += data.nbytes
         handle = self._disk.append(self._path)
         try:
             self._disk.write(handle, [data])
         finally:
             self._disk.close(handle)
-        self._batches.append((at, data.nbytes, crc32c(data)))
 
     def read(self, number: int) -> pa.RecordBatch:
         at, size, checksum = self._batches[number]
@@ -116,13 +117,9 @@ class SpilledRows:
         return pa.ipc.read_record_batch(found, self._schema)
 
     def close(self) -> None:
-        size, self._size = self._size, 0
-        if not size:
+        if self._closed:
             return
-        self._batches = []
-        try:
+        self._closed = True
+        with suppress(StorageError):  # then it is deleted at the next start, and counts until then
             self._disk.unlink(self._path)
-        except StorageError:
-            pass  # it is deleted at the next start, and counts until then
-        else:
-            self._folder.release(size)
+            self._folder.release(self._size)

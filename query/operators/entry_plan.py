@@ -339,8 +339,5 @@ class EntryPlan:
 
     @property
     def nbytes(self) -> int:
-        return (
-            self.set.nbytes
-            + self._until.nbytes
-            + sum(s.keys.held for s in (*self.sides, *self.extra) if s.keys is not None)
-        )
+        directories = sum(s.keys.held for s in (*self.sides, *self.extra) if s.keys is not None)
+        return self.set.nbytes + self._until.nbytes + directories
