@@ -46,9 +46,10 @@ class _Pace:
     def __init__(self) -> None:
         self.slice = LEAST
         self.ahead = MOST  # candidates until the next estimate
+        self.fits = MOST  # candidates whose rows fit in what a slice may add to memory
 
     def __call__(self) -> int:
-        return max(min(self.slice, self.ahead), 1)
+        return max(min(self.slice, self.ahead, self.fits), 1)
 
 
 class Cursor:
@@ -82,6 +83,7 @@ class Cursor:
         self._look: Estimated | None = None  # estimates not yet emitted
         self._reached = False  # the error target
         self._spills = spill is not None
+        self._counted = 0  # candidates when the bytes in memory were last counted
         self._steps = self._run()
         self.spent += clock() - began
 
@@ -124,6 +126,10 @@ class Cursor:
         """Count the bytes in memory. Spills where they are many; raises LimitReached where that is not enough."""
         if self.account is None:
             return
+        done, self._counted = self.plan.worker.done - self._counted, self.plan.worker.done
+        grown = self.nbytes - self.account.size
+        if done > 0 and grown > 0:
+            self._pace.fits = max(LEAST, int(done * self.account.step / grown))
         for _ in self.plan.result.relieve(pressed=self.account.hold(self.nbytes)):
             yield
         self.account.hold(self.nbytes)

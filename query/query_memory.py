@@ -10,6 +10,7 @@ from promising.errors import LimitReached
 PRESSED = 0.75  # share of a limit of several queries from which on those that can spill do so
 OWN = 0.5  # the same for the limit of one query: spilling itself takes some
 SMALL, RESERVED = 8, 4  # the last 1/2^4 of a limit of several queries is left to those with at most 1/2^8 of it
+STEP = 4  # a slice may add 1/2^4 of the limit of one query
 RETRY = 1.0  # seconds after which other queries may have ended
 
 
@@ -77,6 +78,11 @@ class Account:
         self.size = 0
         self._memory = memory
 
+    @property
+    def step(self) -> int:
+        """Bytes that it may add before they are counted."""
+        return self._memory.limits.query >> STEP
+
     def hold(self, size: int) -> bool:
         """The query now has so many bytes. Returns whether it should spill."""
         of_client, of_all = self._memory.add(self.client, size - self.size)
@@ -102,8 +108,9 @@ class Account:
                 if not self._memory.evict(client):
                     whose = "all queries" if client is None else "the queries of this client"
                     raise LimitReached(
-                        f"{whose} have {used:,} bytes, and limits.{setting} allows {limit:,}: the query ends with the"
-                        f" {self.size:,} it has; ask again when others have ended, or for less",
+                        f"{whose} have {used:,} bytes, and limits.{setting} allows {limit:,}, a sixteenth of them to"
+                        f" small ones only: this one ends with {self.size:,}; ask again when others have ended, or for"
+                        " less",
                         RETRY,
                     )
 

@@ -193,7 +193,7 @@ def test_long_values_beyond_a_limit_are_evicted_by_their_bytes(monkeypatch: pyte
 
 
 def test_suspended_answers_yield_to_running_ones():
-    made = session(QueryLimits(8 * MB, 8 * MB, 12 * MB), cpu=Ticking())
+    made = session(QueryLimits(8 * MB, 8 * MB, 32 * MB), cpu=Ticking())
 
     def suspended(client: str) -> str:
         token = made.query(f"{JOIN} ORDER BY a.v", budget=5, client=client).run().progress.token
@@ -203,7 +203,7 @@ def test_suspended_answers_yield_to_running_ones():
     tokens = [suspended("one"), suspended("two"), suspended("one")]
     before = made.query_bytes
     assert before > MB
-    with pytest.raises(LimitReached, match="max_query_bytes allows"):
+    with pytest.raises(LimitReached, match="max_query_bytes"):
         made.query(f"{JOIN} ORDER BY a.v", client="one").run()
     assert made.query_bytes < before  # those of the client went first
     with pytest.raises(TokenExpired):
