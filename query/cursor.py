@@ -29,7 +29,7 @@ MS = 1_000_000
 SLICE, LONG_SLICE = 1 * MS, 5 * MS  # target duration of a slice: with a budget, and without
 LEAST, MOST = 256, 1 << 17  # candidates per slice
 ROWS, LARGE = 1 << 16, 1 << 23  # pending rows, and bytes of them, that trigger a frame
-GLANCE = 5 * MS  # CPU time after which a frame is due if there are new rows
+GLANCE = 5 * MS  # CPU time after which a frame is due if there are new rows, or if it is the first
 PATIENCE = 50 * MS  # CPU time after which a frame is due, even without rows
 FIRST_LOOK = 2048  # draws before the first estimate
 CLOSING = 500  # rough nanoseconds per group and aggregate in the last frame
@@ -230,7 +230,7 @@ class Cursor:
             waiting = self.plan.result.fresh.rows
             fresh = waiting > 0 or self._look is not None
             large = waiting >= ROWS or self.plan.result.fresh.nbytes >= LARGE
-            due = self.spent - told >= PATIENCE or large or (first and fresh)
+            due = self.spent - told >= (GLANCE if first else PATIENCE) or large or (first and fresh)
             if due or (fresh and self.spent - told >= GLANCE):
                 frame = self._frame(None)
                 self._meter()

@@ -99,7 +99,7 @@ class QueryService(Subscriptions):
                 await self._parts.queries.give_up(call, context)
 
     async def _answer(self, call: Call, request: queries_pb2.QueryRequest, context: Context) -> None:
-        answer, first = await self._work.query(self._open, call, request, _budget(request))
+        answer, first = await self._work.begin(self._open, call, request, _budget(request))
         call.answer, call.progress = answer, first
         call.before = 0.0 if request.WhichOneof("ask") == "sql" else first.cpu_seconds
         if call.ending:
@@ -111,7 +111,9 @@ class QueryService(Subscriptions):
         )
         await self._write(call, context, queries_pb2.QueryResponse(opened=opened))
         frames = answer.stream()
-        while (frame := await self._work.query(next, frames, None)) is not None:
+        turn = self._work.begin
+        while (frame := await turn(next, frames, None)) is not None:
+            turn = self._work.query
             frame = _told(frame, call)
             call.progress = frame.progress
             call.rows = frame.rows.num_rows + (call.rows if frame.mode == "append" else 0)
