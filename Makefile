@@ -132,8 +132,8 @@ crash: $(STAMP) ## Kill a store at work 500 times, fail every call of its disk, 
 EVERY_BRANCH := index/ledger.py,index/coarse.py,index/fine.py,index/zone.py,index/geometry.py,index/storage/replay.py,index/storage/segments.py,index/storage/wal.py
 
 .PHONY: soak
-soak: $(STAMP) ## 100,000 cancelled streams and thousands of slow readers against one service (half an hour)
-	@$(BIN)/python -m benchmarks.service soak $(BENCH_ARGS)
+soak: $(STAMP) ## 100,000 cancelled streams, thousands of slow readers, 256 clients that want all memory (an hour)
+	@$(BIN)/python -m benchmarks.service soak memory $(BENCH_ARGS)
 
 .PHONY: coverage
 coverage: $(STAMP) ## Branch coverage of the store: at least 95 %, and all of dedup, collapse and recovery (ten minutes)
