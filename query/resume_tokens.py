@@ -41,8 +41,8 @@ class Shelf:
         """Release the expired ones."""
         now = self._clock()
         with self._lock:
-            while self._cursors and next(iter(self._cursors.values()))[0] < now:
-                self._pop()
+            for name in [name for name, (until, _) in self._cursors.items() if until < now]:
+                self._cursors.pop(name)[1].close()
 
     def evict(self, client: str | None) -> bool:
         """Release the oldest, of a client unless None; returns whether there was one."""

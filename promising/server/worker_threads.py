@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 class Work:
-    """Seven kinds of work, each with its own threads, so that none waits for another. Waiting for the disk is an eighth,
+    """Seven kinds of work, each with its own threads: none waits for another. Waiting for the disk is an eighth,
     which takes a thread but no core.
 
     Queries run a frame at a time, some milliseconds each, first come first served: of many open queries each gets its
