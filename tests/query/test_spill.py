@@ -16,14 +16,13 @@ from promising.index.storage.disk import Disk
 from promising.index.storage.spill import SpillFolder
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
-from promising.query import Session, merge_sort, query_memory, result_sinks, spill, spilled_groups
-from promising.query.query_memory import QueryLimits
+from promising.query import Session
 from promising.query.resume_tokens import KEPT
 from promising.testing import ManualClock
+from tests.query.spilling import PLENTY, spill_early
 from tests.query.stores import Ticking
 from tests.tiers import examples
 
-PLENTY = QueryLimits(1 << 40, 1 << 40, 1 << 40)
 ROWS = 400
 SORTS = (
     "SELECT id, i, f FROM s ORDER BY i",
@@ -76,20 +75,8 @@ def filled(made: Session, seed: int = 0, rows: int = ROWS) -> Session:
 
 @pytest.fixture(autouse=True, scope="module")
 def tiny() -> Iterator[None]:
-    """Everything spills at once, in runs, batches and files of a few rows."""
-    sizes = (
-        (query_memory, "OWN", 0.0),
-        (result_sinks, "WORTH", 1),
-        (result_sinks, "RUN", 64),
-        (merge_sort, "RUN", 64),
-        (merge_sort, "FAN", 3),
-        (spill, "BATCH_ROWS", 10),
-        (spilled_groups, "WAITING", 4_000),
-        (spilled_groups, "FULL", 20_000),
-    )
     with pytest.MonkeyPatch.context() as patch:
-        for module, name, value in sizes:
-            patch.setattr(module, name, value)
+        spill_early(patch)
         yield
 
 
