@@ -29,7 +29,8 @@ class HashJoin(Operator):
     def work(self) -> Slices:
         looked_up = self.snapshots[1 - self.probe]
         if self.keys is None:
-            self.keys = yield from Keys.build(looked_up, self.hashers[1 - self.probe])
+            self.keys = Keys.empty(looked_up, self.hashers[1 - self.probe])
+            yield from self.keys.fill()
         snapshot = self.snapshots[self.probe]
         while self.position < snapshot.size:
             last = min(self.position + min(SLICE, 4 * self.pace()), snapshot.size)

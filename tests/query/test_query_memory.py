@@ -220,5 +220,13 @@ def test_windows_that_many_statements_share_are_counted():
     assert made.query_bytes == 0
 
 
+def test_directories_are_counted_while_they_are_built():
+    made = session(QueryLimits(MB // 4, 4 * MB, 8 * MB))
+    answer = made.query(JOIN)  # no summary: a directory is built
+    with pytest.raises(LimitReached, match="max_query_bytes allows"):
+        answer.run()
+    assert answer.progress.read == 0
+
+
 def test_pressed_comes_before_the_end():
     assert 0 < PRESSED < 15 / 16
