@@ -29,6 +29,8 @@ MS = 1_000_000
 SLICE, LONG_SLICE = 1 * MS, 5 * MS  # target duration of a slice: with a budget, and without
 LEAST, MOST = 256, 1 << 17  # candidates per slice
 ROWS, LARGE = 1 << 16, 1 << 23  # pending rows, and bytes of them, that trigger a frame
+PLANNED = 1 << 17  # bytes of a statement, its plan and its call
+ENCODED = 1 << 18  # bytes of a frame that are encoded at a time
 GLANCE = 5 * MS  # CPU time after which a frame is due if there are new rows, or if it is the first
 PATIENCE = 50 * MS  # CPU time after which a frame is due, even without rows
 FIRST_LOOK = 2048  # draws before the first estimate
@@ -83,6 +85,7 @@ class Cursor:
         self._look: Estimated | None = None  # estimates not yet emitted
         self._reached = False  # the error target
         self._spills = spill is not None
+        self._large = LARGE if account is None else min(LARGE, account.frame)
         self._counted = 0  # candidates when the bytes in memory were last counted
         self._steps = self._run()
         self.spent += clock() - began
@@ -90,7 +93,8 @@ class Cursor:
     @property
     def nbytes(self) -> int:
         sampler = self.plan.sampler
-        return self.plan.worker.nbytes + self.plan.result.nbytes + (0 if sampler is None else sampler.nbytes)
+        work = self.plan.worker.nbytes + self.plan.result.nbytes
+        return PLANNED + work + (0 if sampler is None else sampler.nbytes)
 
     def close(self) -> None:
         """Release its files and its share of memory. Idempotent; not while it runs."""
@@ -229,7 +233,7 @@ class Cursor:
                 raise
             waiting = self.plan.result.fresh.rows
             fresh = waiting > 0 or self._look is not None
-            large = waiting >= ROWS or self.plan.result.fresh.nbytes >= LARGE
+            large = waiting >= ROWS or self.plan.result.fresh.nbytes >= self._large
             due = self.spent - told >= (GLANCE if first else PATIENCE) or large or (first and fresh)
             if due or (fresh and self.spent - told >= GLANCE):
                 frame = self._frame(None)
@@ -260,9 +264,9 @@ class Cursor:
             raise problem
 
     def _hold(self, frame: Frame) -> None:
-        """Count a frame until the next one."""
+        """Count a frame until the next one, and what is encoded of it at a time, twice: it is copied when sent."""
         if self.account is not None:
-            self.account.hold(self.nbytes + frame.rows.nbytes)
+            self.account.hold(self.nbytes + frame.rows.nbytes + 2 * min(frame.rows.nbytes, ENCODED))
 
     def _meter(self) -> None:
         """Add the CPU time since the last call to `spent`."""

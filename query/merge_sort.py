@@ -11,7 +11,7 @@ from promising.query.order import Direction, sorted_places
 from promising.query.spill import Spill, SpillFile, write
 
 RUN = 1 << 16  # rows sorted at once
-FAN = 32  # runs merged at once
+FAN = 16  # runs merged at once
 
 Parts = list[list[pa.Array]]  # columns of sort keys, of LIMIT n BY, and of the answer
 

@@ -9,7 +9,8 @@ from promising.errors import LimitReached
 
 PRESSED = 0.75  # share of a limit of several queries from which on those that can spill do so
 OWN = 0.5  # the same for the limit of one query: spilling itself takes some
-SMALL, RESERVED = 8, 4  # the last 1/2^4 of a limit of several queries is left to those with at most 1/2^8 of it
+SMALL, RESERVED = 8, 4  # queries with at most 1/2^8 of a limit of several may exceed it by 1/2^4; others end as early
+FRAME = 10  # a frame may have 1/2^10 of the limit of all
 STEP = 4  # a slice may add 1/2^4 of the limit of one query
 RETRY = 1.0  # seconds after which other queries may have ended
 
@@ -83,6 +84,11 @@ class Account:
         """Bytes that it may add before they are counted."""
         return self._memory.limits.query >> STEP
 
+    @property
+    def frame(self) -> int:
+        """Bytes of rows that make a frame: of every query one may wait for its consumer."""
+        return self._memory.limits.total >> FRAME
+
     def hold(self, size: int) -> bool:
         """The query now has so many bytes. Returns whether it should spill."""
         of_client, of_all = self._memory.add(self.client, size - self.size)
@@ -103,14 +109,13 @@ class Account:
             (limits.client, "max_query_bytes_per_client", self.client),
             (limits.total, "max_query_bytes_total", None),
         ):
-            room = limit if self.size <= limit >> SMALL else limit - (limit >> RESERVED)
+            room = limit + (limit >> RESERVED) * (1 if self.size <= limit >> SMALL else -1)
             while (used := self._memory.add(self.client, 0)[client is None]) > room:
                 if not self._memory.evict(client):
                     whose = "all queries" if client is None else "the queries of this client"
                     raise LimitReached(
-                        f"{whose} have {used:,} bytes, and limits.{setting} allows {limit:,}, a sixteenth of them to"
-                        f" small ones only: this one ends with {self.size:,}; ask again when others have ended, or for"
-                        " less",
+                        f"{whose} have {used:,} bytes, and limits.{setting} allows {limit:,}, with a sixteenth left to"
+                        f" small ones: this one ends with {self.size:,}; ask again when others have ended, or for less",
                         RETRY,
                     )
 
