@@ -67,7 +67,9 @@ class QueryService(Subscriptions):
         caller = access.caller()
         with self._parts.queries.admitted(caller):
             steps = await self._work.query(
-                partial(self._session.explaining, sql, most=self._limits.max_budget_seconds, client=caller.name, **how)
+                partial(
+                    self._session.explaining, sql, most=self._limits.max_budget_seconds, client=caller.client, **how
+                )
             )
             while (made := await self._work.query(next, steps)) is None:
                 pass
@@ -126,12 +128,12 @@ class QueryService(Subscriptions):
 
     def _open(self, call: Call, request: queries_pb2.QueryRequest, budget: float | None) -> tuple[Answer, Progress]:
         """Plan a query and get its estimates from the summaries. Release it if nobody waits by then."""
-        most = self._limits.max_budget_seconds
+        most, client = self._limits.max_budget_seconds, call.caller.client
         if request.WhichOneof("ask") == "sql":
             seed = request.seed if request.HasField("seed") else None
-            answer = self._session.query(request.sql, budget=budget, seed=seed, most=most, client=call.caller.name)
+            answer = self._session.query(request.sql, budget=budget, seed=seed, most=most, client=client)
         else:
-            answer = self._session.resume(request.resume_token, budget=budget, most=most)
+            answer = self._session.resume(request.resume_token, budget=budget, most=most, client=client)
         progress = answer.progress
         if call.closed:
             answer.close()
@@ -187,7 +189,7 @@ class QueryService(Subscriptions):
 
     async def _batch(self, call: Call, request: queries_pb2.QueryBatchRequest, context: Context) -> None:
         rows = 0
-        with self._steps(self._session.query_each(list(request.sql), client=call.caller.name)) as steps:
+        with self._steps(self._session.query_each(list(request.sql), client=call.caller.client)) as steps:
             async for part in steps:
                 if part is None:
                     continue
