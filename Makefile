@@ -137,8 +137,8 @@ fuzz: $(STAMP) ## 100,000 mutated inputs each: statements, Arrow, requests, log,
 	@$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 .PHONY: soak
-soak: $(STAMP) ## 100,000 cancelled streams and thousands of slow readers against one service (half an hour)
-	@$(BIN)/python -m benchmarks.service soak $(BENCH_ARGS)
+soak: $(STAMP) ## 100,000 cancelled streams, thousands of slow readers, 256 clients that want all memory (an hour)
+	@$(BIN)/python -m benchmarks.service soak memory $(BENCH_ARGS)
 
 .PHONY: coverage
 coverage: $(STAMP) ## Branch coverage of the store: at least 95 %, and all of dedup, collapse and recovery (ten minutes)

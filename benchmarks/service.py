@@ -1,6 +1,6 @@
-"""Entry: `python -m benchmarks.service [--quick] [part ...]`. Parts are ingest, latency, concurrency and soak."""
+"""Entry: `python -m benchmarks.service [--quick] [part ...]`. Parts: ingest, latency, concurrency, soak, memory."""
 
-from benchmarks import service_concurrency, service_ingest, service_latency, service_soak
+from benchmarks import service_concurrency, service_ingest, service_latency, service_memory, service_soak
 from benchmarks.harness import run_parts
 
 PARTS = {
@@ -8,6 +8,7 @@ PARTS = {
     "latency": service_latency.run,
     "concurrency": service_concurrency.run,
     "soak": service_soak.run,
+    "memory": service_memory.run,
 }
 
 

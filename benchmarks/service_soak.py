@@ -120,7 +120,7 @@ def _compared(what: str, before: Held, after: Held, count: int) -> list[Figure]:
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
-def _asking(channel: grpc.aio.Channel) -> Callable[[queries_pb2.QueryRequest], Any]:
+def asking(channel: grpc.aio.Channel) -> Callable[[queries_pb2.QueryRequest], Any]:
     return channel.unary_stream(
         QUERY,
         request_serializer=queries_pb2.QueryRequest.SerializeToString,
@@ -133,7 +133,7 @@ async def _cancel(host: Host, count: int) -> None:
     rng = random.Random(count)
     numbers = iter(range(count))
     async with grpc.aio.insecure_channel(host.target) as channel:
-        ask = _asking(channel)
+        ask = asking(channel)
 
         async def client() -> None:
             for number in numbers:
@@ -168,7 +168,7 @@ async def _slow(target: str, server: psutil.Process, count: int) -> tuple[int, i
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
     channels = [grpc.aio.insecure_channel(target, options) for _ in range(CHANNELS)]
     request = queries_pb2.QueryRequest(sql=JOIN)
-    calls = [_asking(channels[i % CHANNELS])(request) for i in range(count)]
+    calls = [asking(channels[i % CHANNELS])(request) for i in range(count)]
     await asyncio.gather(*(call.read() for call in calls), return_exceptions=True)  # some may have been cut already
     admin = admin_pb2_grpc.AdminServiceStub(channels[0])
     highest = 0

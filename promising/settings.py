@@ -146,6 +146,15 @@ class Limits(_Group):
     memory_bytes: int = Field(
         default=0, ge=0, description="Tuples and postings in memory, all streams; 0: half of the machine's memory."
     )
+    max_query_bytes: int = Field(
+        default=0, ge=0, description="Memory of a query; 0: an eighth of `max_query_bytes_total`."
+    )
+    max_query_bytes_per_client: int = Field(
+        default=0, ge=0, description="Memory of a client's queries and suspended answers; 0: half of the next."
+    )
+    max_query_bytes_total: int = Field(
+        default=0, ge=0, description="Memory of all queries; 0: a quarter of the machine's memory."
+    )
     max_connections: int = Field(default=4096, ge=1, description="Maximum connections.")
     idle_seconds: float = Field(default=600.0, gt=0, description="Idle time before a connection is closed.")
     workers: int = Field(
@@ -169,6 +178,11 @@ class Storage(_Group):
     )
     cache_bytes: int = Field(
         default=256 << 20, ge=0, description="Cache for tuples read from disk, all streams together."
+    )
+    spill_bytes: int = Field(
+        default=0,
+        ge=0,
+        description="Disk space for rows of queries that memory has no room for; 0: half of what is free at the start.",
     )
     producer_days: float = Field(
         default=7.0, gt=0, le=36_500, description="Days that the batches of a silent producer are remembered."

@@ -29,6 +29,7 @@ CUTS: dict[Cut | None, common_pb2.Cut.ValueType] = {
     "cancelled": common_pb2.CUT_CANCELLED,
     "error": common_pb2.CUT_ERROR,
     "deadline": common_pb2.CUT_DEADLINE,
+    "memory": common_pb2.CUT_MEMORY,
 }
 _CUTS = {value: cut for cut, value in CUTS.items()}
 STRUCTURES: dict[str, summaries_pb2.Structure.ValueType] = {

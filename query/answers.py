@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-Cut = Literal["budget", "limit", "cancelled", "error", "deadline"]
+Cut = Literal["budget", "limit", "cancelled", "error", "deadline", "memory"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Progress:
         (`coverage.known`): its bounds hold but are more than a factor of 2 apart, and its value is NaN.
     complete: nothing is missing, so the rows are exact; a LIMIT that was reached counts as complete.
     cut: why the answer ended early: "budget", "limit", "cancelled", "error" (the error target was reached), "deadline"
-        (of the service call was near), or None.
+        (of the service call was near), "memory" (of queries is limited; LimitReached follows), or None.
     cpu_seconds: CPU time spent, including parsing and planning.
     granularities: the granularities that tuples were read from; 1 is the finest.
     read: tuples read.

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from promising.query.bound import Bound
 from promising.query.planner import snapshots_of
+from promising.query.query_memory import Account
 from promising.query.result_sinks import schema
 from promising.query.scalar.scope import Input, Scope
 
@@ -32,8 +33,11 @@ class Range:
     exactly: tuple[int, ...] = ()
 
 
-def shared(bounds: Sequence[Bound]) -> Iterator[tuple[int, pa.Table]]:
-    """Answers, with query numbers, for queries that share a sorted window: at least `FEWEST` per window."""
+def shared(bounds: Sequence[Bound], account: Account | None = None) -> Iterator[tuple[int, pa.Table]]:
+    """Answers, with query numbers, for queries that share a sorted window: at least `FEWEST` per window.
+
+    account: of the windows' memory.
+    """
     groups: dict[tuple[int, int | None, Input], list[tuple[int, Range]]] = defaultdict(list)
     for number, bound in enumerate(bounds):
         found = _range(bound, bound.scope)
@@ -43,7 +47,11 @@ def shared(bounds: Sequence[Bound]) -> Iterator[tuple[int, pa.Table]]:
         if len(members) >= FEWEST:
             window = _Window(bounds[members[0][0]], column)
             for number, found in members:
-                yield number, window.select(bounds[number], found)
+                rows = window.select(bounds[number], found)
+                if account is not None:
+                    account.hold(window.nbytes + rows.nbytes)
+                    account.check(spills=False)
+                yield number, rows
 
 
 def _range(bound: Bound, scope: Scope) -> Range | None:
@@ -137,6 +145,10 @@ class _Window:
         self.values = self.values[order]
         self._rows = rows[order]
         self._columns: dict[str, pa.Array] = {column.name: pa.array(self.values)}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(a.nbytes) for a in (self.values, self._rows, *self._columns.values()))
 
     def _column(self, name: str) -> pa.Array:
         if name not in self._columns:

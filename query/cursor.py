@@ -4,11 +4,13 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from promising.errors import LimitReached, PromisingError, StorageError
 from promising.query import cardinality
 from promising.query.aggregate.estimators import Estimated
 from promising.query.answers import Cut, Frame, Progress
@@ -17,15 +19,19 @@ from promising.query.join_cardinality import JoinCardinality
 from promising.query.operators.guided import Guided
 from promising.query.operators.operator import Guess
 from promising.query.planner import Plan, plan
+from promising.query.query_memory import Account
 from promising.query.result_sinks import Aggregated, Plain, Shown
+from promising.query.spill import Spill
 
 Clock = Callable[[], int]  # CPU time of the calling thread, in nanoseconds
 
 MS = 1_000_000
 SLICE, LONG_SLICE = 1 * MS, 5 * MS  # target duration of a slice: with a budget, and without
 LEAST, MOST = 256, 1 << 17  # candidates per slice
-ROWS = 1 << 16  # pending rows that trigger a frame
-GLANCE = 5 * MS  # CPU time after which a frame is due if there are new rows
+ROWS, LARGE = 1 << 16, 1 << 23  # pending rows, and bytes of them, that trigger a frame
+PLANNED = 1 << 17  # bytes of a statement, its plan and its call
+ENCODED = 1 << 18  # bytes of a frame that are encoded at a time
+GLANCE = 5 * MS  # CPU time after which a frame is due if there are new rows, or if it is the first
 PATIENCE = 50 * MS  # CPU time after which a frame is due, even without rows
 FIRST_LOOK = 2048  # draws before the first estimate
 CLOSING = 500  # rough nanoseconds per group and aggregate in the last frame
@@ -42,22 +48,34 @@ class _Pace:
     def __init__(self) -> None:
         self.slice = LEAST
         self.ahead = MOST  # candidates until the next estimate
+        self.fits = MOST  # candidates whose rows fit in what a slice may add to memory
 
     def __call__(self) -> int:
-        return max(min(self.slice, self.ahead), 1)
+        return max(min(self.slice, self.ahead, self.fits), 1)
 
 
 class Cursor:
     """A running query, used by one thread at a time. `spent` is its CPU time in nanoseconds."""
 
-    def __init__(self, bound: Bound, clock: Clock, budget: int | None, seed: int, spent: int = 0) -> None:
+    def __init__(
+        self,
+        bound: Bound,
+        clock: Clock,
+        budget: int | None,
+        seed: int,
+        spent: int = 0,
+        *,
+        account: Account | None = None,
+        spill: Spill | None = None,
+    ) -> None:
         self.bound = bound
+        self.account = account
         self.clock = clock
         self.spent = spent
         self.finished = False
         self._pace = _Pace()
         began = clock()
-        self.plan: Plan = plan(bound, self._pace, budget, seed)
+        self.plan: Plan = plan(bound, self._pace, budget, seed, spill)
         self._matched = 0  # candidates that met the conditions
         self._hits = 0  # sampled candidates that did
         self._sizes: Guess | None = None
@@ -66,13 +84,24 @@ class Cursor:
         self._looking = 0.0  # nanoseconds per draw to compute an estimate
         self._look: Estimated | None = None  # estimates not yet emitted
         self._reached = False  # the error target
+        self._spills = spill is not None
+        self._large = LARGE if account is None else min(LARGE, account.frame)
+        self._counted = 0  # candidates when the bytes in memory were last counted
         self._steps = self._run()
         self.spent += clock() - began
 
     @property
     def nbytes(self) -> int:
         sampler = self.plan.sampler
-        return self.plan.worker.nbytes + self.plan.result.nbytes + (0 if sampler is None else sampler.nbytes)
+        work = self.plan.worker.nbytes + self.plan.result.nbytes
+        return PLANNED + work + (0 if sampler is None else sampler.nbytes)
+
+    def close(self) -> None:
+        """Release its files and its share of memory. Idempotent; not while it runs."""
+        self._steps.close()
+        self.plan.result.close()
+        if self.account is not None:
+            self.account.close()
 
     # --- the work ------------------------------------------------------------------------------------------------
 
@@ -92,6 +121,23 @@ class Cursor:
             yield
             if self._full():
                 return
+            yield from self._within()
+        for _ in result.finish():
+            yield
+            yield from self._within()
+
+    def _within(self) -> Iterator[None]:
+        """Count the bytes in memory. Spills where they are many; raises LimitReached where that is not enough."""
+        if self.account is None:
+            return
+        done, self._counted = self.plan.worker.done - self._counted, self.plan.worker.done
+        grown = self.nbytes - self.account.size
+        if done > 0 and grown > 0:
+            self._pace.fits = max(LEAST, int(done * self.account.step / grown))
+        for _ in self.plan.result.relieve(pressed=self.account.hold(self.nbytes)):
+            yield
+        self.account.hold(self.nbytes)
+        self.account.check(spills=self._spills)
 
     def _full(self) -> bool:
         return self.plan.result.full
@@ -107,6 +153,8 @@ class Cursor:
                 self._hits += result.add_sample(batch)
             self._pace.ahead = look - sampler.done
             yield
+            if self.account is not None and self.account.hold(self.nbytes):
+                return
             if sampler.done < look:
                 continue
             if self._limit is not None and self.spent + 3 * self._reserve() >= self._limit:
@@ -164,6 +212,7 @@ class Cursor:
         told = self.spent
         first = True
         cut: Cut | None = None
+        problem: PromisingError | None = None
         self._mark = self.clock()
         while not self.finished:
             self._meter()
@@ -173,27 +222,51 @@ class Cursor:
             if limit is not None and self.spent + self._reserve() >= limit:
                 cut = "budget"
                 break
-            if self._step(limit):
+            try:
+                if self._step(limit):
+                    break
+            except (LimitReached, StorageError) as found:
+                problem, cut, self.finished = found, "memory", False
                 break
-            waiting = self.plan.result.waiting if isinstance(self.plan.result, Plain) else 0
+            except BaseException:
+                self.close()
+                raise
+            waiting = self.plan.result.fresh.rows
             fresh = waiting > 0 or self._look is not None
-            due = self.spent - told >= PATIENCE or waiting >= ROWS or (first and fresh)
+            large = waiting >= ROWS or self.plan.result.fresh.nbytes >= self._large
+            due = self.spent - told >= (GLANCE if first else PATIENCE) or large or (first and fresh)
             if due or (fresh and self.spent - told >= GLANCE):
-                frame = self._frame(None, None)
+                frame = self._frame(None)
                 self._meter()
                 told, first = self.spent, False
+                self._hold(frame)
                 try:
                     yield frame
                 except GeneratorExit:  # abandoned by the consumer
-                    self._steps.close()
+                    self.close()
                     raise
+                del frame
                 self._mark = self.clock()
         if cut is None:
             cut = "error" if self._reached else ("limit" if self._limited else None)
-        token = keep(self) if keep is not None and cut in ("budget", "cancelled") else None
-        frame = self._frame(cut, token, last=True)
+        frame = self._frame(cut, last=True)
         self._meter()
-        yield frame
+        self._hold(frame)
+        token = keep(self) if keep is not None and cut in ("budget", "cancelled") else None
+        if token is not None:  # from here on the cursor belongs to whoever has the token
+            yield replace(frame, progress=replace(frame.progress, token=token))
+            return
+        try:
+            yield frame
+        finally:
+            self.close()
+        if problem is not None:
+            raise problem
+
+    def _hold(self, frame: Frame) -> None:
+        """Count a frame until the next one, and what is encoded of it at a time, twice: it is copied when sent."""
+        if self.account is not None:
+            self.account.hold(self.nbytes + frame.rows.nbytes + 2 * min(frame.rows.nbytes, ENCODED))
 
     def _meter(self) -> None:
         """Add the CPU time since the last call to `spent`."""
@@ -208,7 +281,7 @@ class Cursor:
     def _reserve(self) -> int:
         """CPU time to reserve for the last frame."""
         result = self.plan.result
-        if isinstance(result, Plain):
+        if isinstance(result, Plain) or result.spilled:
             return 20_000
         if isinstance(result, Aggregated):
             drawn = 0 if self.plan.sampler is None else int(2.5 * self._looking * self.plan.sampler.done)
@@ -236,10 +309,10 @@ class Cursor:
             self._pace.slice = max(LEAST, min(MOST, fits, 4 * self._pace.slice))
         return self.finished
 
-    def _frame(self, cut: Cut | None, token: str | None, last: bool = False) -> Frame:
+    def _frame(self, cut: Cut | None, last: bool = False) -> Frame:
         result = self.plan.result
-        if isinstance(result, Plain):
-            shown, mode = result.take(), "append"
+        if isinstance(result, Plain) or result.spilled:
+            shown, mode = result.fresh.take(), "append"
         elif isinstance(result, Aggregated):
             if last and cut == "cancelled" and self._reserve() > GLANCE:  # assembling it may take long
                 shown, mode = Shown(result.schema.empty_table()), "append"
@@ -253,7 +326,7 @@ class Cursor:
             shown, mode = result.take(), "replace"
         else:
             shown, mode = Shown(result.schema.empty_table()), "append"
-        return Frame(shown.rows, mode, self.progress(cut, token), shown.lower, shown.upper)  # type: ignore[arg-type]  # one of the two
+        return Frame(shown.rows, mode, self.progress(cut), shown.lower, shown.upper)  # type: ignore[arg-type]  # one of the two
 
     # --- progress ------------------------------------------------------------------------------------------------
 
@@ -265,7 +338,7 @@ class Cursor:
             self._sizes = cardinality.candidates(self.bound, self.plan.snapshots) if joined is None else joined.pairs()
         return self._sizes
 
-    def progress(self, cut: Cut | None = None, token: str | None = None) -> Progress:
+    def progress(self, cut: Cut | None = None) -> Progress:
         result, operator, sampler = self.plan.result, self.plan.worker, self.plan.sampler
         complete = self.finished and not self._reached
         total = self._total(complete)
@@ -289,7 +362,6 @@ class Cursor:
             read=sum(o.read for o in ran),
             entries=max(o.entries for o in ran),
             rank=max(o.rank for o in ran),
-            token=token,
             warnings=tuple(self.plan.warnings),
         )
 

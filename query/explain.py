@@ -142,6 +142,7 @@ def _analysis(made: Explanation, progress: Progress) -> list[str]:
         "error": "the error target was reached",
         "cancelled": "it was cancelled",
         "deadline": "the deadline was near",
+        "memory": "the limit of memory was reached",
     }[progress.cut]
     share = f"{progress.coverage.value:.1%}" if progress.coverage.known else "unknown"
     out = [

@@ -60,16 +60,25 @@ class Keys:
     @classmethod
     def build(cls, snapshot: Snapshot, hasher: Hasher) -> Generator[None, None, "Keys"]:
         """Build a directory in one pass over the snapshot's tuples, in slices."""
-        postings = Postings(snapshot.capacity, keys=min(snapshot.size, EXPECTED))
-        for first in range(0, snapshot.size, ENTERED):
-            with snapshot.holding():
-                rows = snapshot.rows_in(first, min(first + ENTERED, snapshot.size))
-                hashes, missing = hasher(rows)
+        made = cls.empty(snapshot, hasher)
+        yield from made.fill()
+        return made
+
+    @classmethod
+    def empty(cls, snapshot: Snapshot, hasher: Hasher) -> "Keys":
+        """A directory to be filled."""
+        return cls(snapshot, hasher, Postings(snapshot.capacity, keys=min(snapshot.size, EXPECTED)), exact=True)
+
+    def fill(self) -> Generator[None, None, None]:
+        """Enter the snapshot's tuples, in slices."""
+        for first in range(0, self.snapshot.size, ENTERED):
+            with self.snapshot.holding():
+                rows = self.snapshot.rows_in(first, min(first + ENTERED, self.snapshot.size))
+                hashes, missing = self.hasher(rows)
             if missing is not None:
                 hashes, rows = hashes[~missing], rows[~missing]
-            postings.enter_all(hashes, rows)
+            self.postings.enter_all(hashes, rows)
             yield
-        return cls(snapshot, hasher, postings, exact=True)
 
     def listed(self, least: int = 1, most: int = 1 << 31) -> Iterator[Hashes | None]:
         """Yield the keys that have from `least` to `most` rows, in parts.
@@ -123,8 +132,10 @@ class Keys:
 
     @property
     def held(self) -> int:
-        """Bytes of postings that the summary has released and only this object retains."""
-        return 0 if self.postings.until is None else self.postings.nbytes(self.snapshot.kept)
+        """Bytes of postings that belong to the query: built for it, or released by the summary."""
+        if not self.built and self.postings.until is None:
+            return 0
+        return self.postings.nbytes(self.snapshot.kept)
 
     def counts(self, hashes: Hashes) -> Counts:
         """Upper bounds of the rows per key, without tuples that arrived after the snapshot."""

@@ -1,16 +1,25 @@
 """ORDER BY."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from promising.query.bound import Order
+
+class Direction(Protocol):
+    """How a sort key orders."""
+
+    @property
+    def descending(self) -> bool: ...
+
+    @property
+    def nulls_first(self) -> bool: ...
 
 
-def sorted_places(keys: Sequence[pa.Array], orders: Sequence[Order]) -> NDArray[np.int64]:
+def sorted_places(keys: Sequence[pa.Array], orders: Sequence[Direction]) -> NDArray[np.int64]:
     """Row positions in sort order; stable. NaN is greater than every number, as in DuckDB."""
     columns: list[NDArray[np.int64]] = []
     for key, order in zip(keys, orders, strict=True):

@@ -31,6 +31,7 @@ from promising.query.preference import BoundPreference, exact_counts
 from promising.query.result_sinks import Aggregated, Plain, Sorted
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
+from promising.query.spill import Spill
 from promising.query.sql import generate
 from promising.summaries.hashing import hash_keys
 
@@ -61,9 +62,12 @@ class Plan:
         return ["".join(part if isinstance(part, str) else generate(part) for part in step) for step in self.steps]
 
 
-def plan(bound: Bound, pace: Pace, budget: int | None, seed: int) -> Plan:
-    """Take snapshots and choose operators. `budget`, CPU time in nanoseconds, decides what is tried first."""
-    return _Planner(bound, pace, budget, seed).plan()
+def plan(bound: Bound, pace: Pace, budget: int | None, seed: int, spill: Spill | None = None) -> Plan:
+    """Take snapshots and choose operators. `budget`, CPU time in nanoseconds, decides what is tried first.
+
+    spill: for sorts and groups; without it they stay in memory.
+    """
+    return _Planner(bound, pace, budget, seed, spill).plan()
 
 
 def _chosen(summary: SummaryIndex) -> str:
@@ -72,10 +76,11 @@ def _chosen(summary: SummaryIndex) -> str:
 
 
 class _Planner:
-    def __init__(self, bound: Bound, pace: Pace, budget: int | None, seed: int) -> None:
+    def __init__(self, bound: Bound, pace: Pace, budget: int | None, seed: int, spill: Spill | None) -> None:
         self.bound = bound
         self.pace = pace
         self.budget = budget
+        self.spill = spill
         self.seed = int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little")
         self.steps: list[Step] = []
 
@@ -88,11 +93,11 @@ class _Planner:
         pipeline = Pipeline(bound, self.snapshots)
         result: Plain | Sorted | Aggregated
         if bound.grouped:
-            result = Aggregated(bound, pipeline)
+            result = Aggregated(bound, pipeline, self.spill)
             by = f" by {len(bound.group_keys)} keys" if bound.group_keys else ""
             self._tell("aggregate " + ", ".join(a.function for a in bound.aggregates) + by)
         elif bound.order:
-            result = Sorted(bound, pipeline)
+            result = Sorted(bound, pipeline, self.spill)
             self._tell("sort" + (f", the first {bound.limit}" if bound.limit is not None else ""))
         else:
             result = Plain(bound, pipeline)

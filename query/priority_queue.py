@@ -30,6 +30,10 @@ class Queue:
     def size(self) -> int:
         return int(self.heaped[0]) + self.waiting
 
+    @property
+    def nbytes(self) -> int:
+        return self.heap.nbytes + self.pooled.nbytes
+
     def members(self) -> Numbers:
         pooled = np.flatnonzero(self.pooled).astype(np.int32)
         return np.concatenate((self.heap[: self.heaped[0]], pooled)) if self.heaped[0] else pooled

@@ -54,7 +54,7 @@ class PromisingSet:
 
     @property
     def nbytes(self) -> int:
-        return (41 + 9 * len(self._counts)) * len(self._hash)
+        return (41 + 9 * len(self._counts)) * len(self._hash) + self._queue.nbytes
 
     def reserve(self, entries: int) -> None:
         """Allocate room for so many entries; the memory is not touched until they are added."""

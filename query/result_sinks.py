@@ -1,7 +1,15 @@
-"""Sinks for rows: passed through, sorted, or aggregated."""
+"""Sinks for rows: passed through, sorted, or aggregated.
 
+`nbytes` of each is what it needs to the end of the answer. `relieve` is called between slices, and `finish` after the
+last; both yield after each step of work. What was `spilled` is in files until `close`; such an answer leaves through
+`fresh`, like the rows of a `Plain`.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +20,27 @@ from promising.query.aggregate.aggregates import Groups
 from promising.query.aggregate.estimators import Estimated, Sample, estimate
 from promising.query.bound import RESULT, Bound
 from promising.query.limit_by import RowLimit, first_places
+from promising.query.merge_sort import RUN, MergeSort, Parts
 from promising.query.operators.key_limit import KeyLimit
 from promising.query.operators.operator import Batch, Operator, Sampler
-from promising.query.order import sorted_places
+from promising.query.order import Direction, sorted_places
 from promising.query.pipeline import Pipeline
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW
+from promising.query.spill import Spill
+from promising.query.spilled_groups import SpilledGroups
 
-CROWDED = 1 << 14  # rows retained beyond a LIMIT before the worst are evicted
+CROWDED, CROWDED_BYTES = 1 << 14, 1 << 22  # retained beyond a LIMIT before the worst are evicted
+WORTH = 1 << 18  # bytes from which on spilling is worth its files
+
+
+class _Ascending(NamedTuple):
+    descending: bool = False
+    nulls_first: bool = False
+
+
+APPEARANCE = _Ascending()  # the order of groups that are otherwise equal
 
 
 class Shown(NamedTuple):
@@ -33,23 +53,44 @@ def schema(bound: Bound) -> pa.Schema:
     return pa.schema([(name, ARROW[o.kind]) for name, o in zip(bound.names, bound.outputs, strict=True)])
 
 
+class Fresh:
+    """Rows to be sent with the next frame."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._empty = schema.empty_table()
+        self._tables: list[pa.Table] = []
+        self.rows = 0
+        self.nbytes = 0
+
+    def add(self, rows: pa.Table) -> None:
+        self._tables.append(rows)
+        self.rows += rows.num_rows
+        self.nbytes += rows.nbytes
+
+    def take(self) -> Shown:
+        """Rows added since the last call."""
+        tables, self._tables, self.rows, self.nbytes = self._tables, [], 0, 0
+        return Shown(pa.concat_tables(tables) if tables else self._empty)
+
+
 class Plain:
     """Rows in order of arrival, up to the limits."""
+
+    spilled = False
 
     def __init__(self, bound: Bound, pipeline: Pipeline) -> None:
         self.bound = bound
         self.pipeline = pipeline
         self.count = 0
         self.schema = schema(bound)
-        self._fresh: list[pa.Table] = []
+        self.fresh = Fresh(self.schema)
         self._by = None if bound.limit_by is None else RowLimit(bound.limit_by)
         self.by_key: KeyLimit | None = None  # instead of `_by`, if entries of the operator are its values
 
     @property
     def nbytes(self) -> int:
         by = self._by if self.by_key is None else self.by_key.rows
-        fresh: int = sum(t.nbytes for t in self._fresh)
-        return fresh + (0 if by is None else by.nbytes)
+        return self.fresh.nbytes + (0 if by is None else by.nbytes)
 
     @property
     def full(self) -> bool:
@@ -69,92 +110,176 @@ class Plain:
             batch = Batch(tuple(r[: self.bound.limit - self.count] for r in batch.rows))
         if len(batch):
             columns = self.pipeline.compute(self.bound.outputs, batch)
-            self._fresh.append(pa.Table.from_arrays(columns, schema=self.schema))
+            self.fresh.add(pa.Table.from_arrays(columns, schema=self.schema))
             self.count += len(batch)
         return found
 
-    @property
-    def waiting(self) -> int:
-        return sum(t.num_rows for t in self._fresh)
+    def relieve(self, *, pressed: bool) -> Iterator[None]:
+        """Its rows leave with the next frame."""
+        return iter(())
 
-    def take(self) -> Shown:
-        """Rows added since the last call."""
-        fresh, self._fresh = self._fresh, []
-        return Shown(pa.concat_tables(fresh) if fresh else self.schema.empty_table())
+    def finish(self) -> Iterator[None]:
+        return iter(())
+
+    def close(self) -> None:
+        """There are no files."""
 
 
 class Sorted:
-    """Rows in the order of ORDER BY. Those beyond the limits are evicted whenever as many again have been added."""
+    """Rows in the order of ORDER BY. Those beyond the limits are evicted whenever as many again have been added.
 
-    def __init__(self, bound: Bound, pipeline: Pipeline) -> None:
+    Under pressure it spills: then its rows are merged at the end, and leave in parts.
+    """
+
+    def __init__(self, bound: Bound, pipeline: Pipeline, spill: Spill | None = None) -> None:
         self.bound = bound
         self.pipeline = pipeline
         self.schema = schema(bound)
+        self.fresh = Fresh(self.schema)
         self.full = bound.limit == 0
+        self.held = 0  # rows in memory
         by = () if bound.limit_by is None else bound.limit_by.columns
         self._wanted = [[o.value for o in bound.order], list(by), list(bound.outputs)]
-        self._kept: list[list[list[pa.Array]]] = []  # sort keys, values of LIMIT n BY, outputs
-        self._held = 0
-        self._settled = bound.limit or 0  # rows after the last eviction
+        self._kept: deque[Parts] = deque()  # sort keys, values of LIMIT n BY, outputs
+        self._size = 0
+        self._settled = (bound.limit or 0, 0)  # rows and bytes after the last eviction
+        self._spill = spill
+        self._merge: MergeSort | None = None
+        self._sent = 0
+
+    @property
+    def spilled(self) -> bool:
+        return self._merge is not None
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for part in self._kept for columns in part for a in columns)
-
-    @property
-    def held(self) -> int:
-        return self._held
+        """Sorting in memory needs all rows three times, at the end."""
+        if self._merge is not None:
+            return self._size + self._merge.nbytes + self.fresh.nbytes
+        return 3 * self._size + 8 * (2 + len(self.bound.order)) * self.held
 
     @property
     def count(self) -> int:
-        return self._held if self.bound.limit is None else min(self._held, self.bound.limit)
+        if self.spilled:
+            return self._sent
+        return self.held if self.bound.limit is None else min(self.held, self.bound.limit)
+
+    @property
+    def _limited(self) -> bool:
+        return self.bound.limit is not None or self.bound.limit_by is not None
 
     def add(self, batch: Batch) -> int:
         batch = self.pipeline.passed(batch)
         if len(batch):
             made = iter(self.pipeline.compute([e for part in self._wanted for e in part], batch))
-            self._kept.append([list(islice(made, len(part))) for part in self._wanted])
-            self._held += len(batch)
-            limited = self.bound.limit is not None or self.bound.limit_by is not None
-            if limited and self._held > 2 * self._settled + CROWDED:
-                self._merge()
+            self._keep([list(islice(made, len(part))) for part in self._wanted])
+            rows, size = self._settled
+            if self._limited and (self.held > 2 * rows + CROWDED or self._size > 2 * size + CROWDED_BYTES):
+                self._settle()
         return len(batch)
 
-    def _merge(self) -> list[pa.Array]:
+    def _keep(self, parts: Parts) -> None:
+        self._kept.append(parts)
+        self.held += len(parts[0][0])
+        self._size += sum(a.nbytes for part in parts for a in part)
+
+    def _settle(self) -> list[pa.Array]:
         """Sort all rows and evict those beyond the limits: no row added later can bring one of them back."""
         if not self._kept:
             return [pa.array([], f.type) for f in self.schema]
-        parts = [[pa.concat_arrays(c) for c in zip(*part, strict=True)] for part in zip(*self._kept, strict=True)]
+        kept, self._kept, self.held, self._size = self._kept, deque(), 0, 0
+        parts = _joined(kept)
+        del kept
         order = sorted_places(parts[0], self.bound.order)
         if self.bound.limit_by is not None:
             values = [column.take(pa.array(order)) for column in parts[1]]
             order = order[first_places(self.bound.limit_by, values, len(order))]
         places = pa.array(order[: self.bound.limit])
-        self._kept = [[[column.take(places) for column in part] for part in parts]]
-        self._held = self._settled = len(places)
+        self._keep([[column.take(places) for column in part] for part in parts])
+        self._settled = (self.held, self._size)
         return self._kept[0][2]
 
+    def relieve(self, *, pressed: bool) -> Iterator[None]:
+        """Spill, in steps: all rows if memory is short and it gains enough, later ones when they make up a run."""
+        if self._spill is None or not (self._size >= WORTH if pressed else self.spilled and self.held >= RUN):
+            return
+        if self._limited and self.held > self._settled[0]:
+            self._settle()
+            yield
+            if self._size < WORTH:
+                return
+        if self._merge is None:
+            bound = self.bound
+            self._merge = MergeSort(bound.order, bound.limit_by, bound.limit, self.schema, self._spill)
+        yield from self._flush(self._merge)
+
+    def _flush(self, merge: MergeSort) -> Iterator[None]:
+        while self._kept:
+            some = [self._kept.popleft()]
+            rows = len(some[0][0][0])
+            while self._kept and rows < RUN:
+                some.append(self._kept.popleft())
+                rows += len(some[-1][0][0])
+            parts = _joined(some)
+            self.held -= rows
+            self._size -= sum(a.nbytes for each in some for part in each for a in part)
+            del some
+            yield from merge.add(parts)
+        self._settled = (self.bound.limit or 0, 0)
+
+    def finish(self) -> Iterator[None]:
+        """After the last row, in steps: merge what was spilled into `fresh`."""
+        if self._merge is None:
+            return
+        yield from self._flush(self._merge)
+        for rows in self._merge.merged():
+            if rows is not None:
+                self.fresh.add(rows)
+                self._sent += rows.num_rows
+            yield
+
     def take(self) -> Shown:
-        return Shown(pa.Table.from_arrays(self._merge(), schema=self.schema))
+        """All rows, if nothing was spilled."""
+        return Shown(pa.Table.from_arrays(self._settle(), schema=self.schema))
+
+    def close(self) -> None:
+        if self._merge is not None:
+            self._merge.close()
+        self._kept.clear()
 
 
 class Aggregated:
-    """Aggregates: exact over what the worker has processed; the rest is estimated from a sample, if there is one."""
+    """Aggregates: exact over what the worker has processed; the rest is estimated from a sample, if there is one.
+
+    Under pressure groups spill: then there are no estimates, and the rows of the answer leave at the end, in parts.
+    """
 
     full = False
 
-    def __init__(self, bound: Bound, pipeline: Pipeline) -> None:
+    def __init__(self, bound: Bound, pipeline: Pipeline, spill: Spill | None = None) -> None:
         self.bound = bound
         self.pipeline = pipeline
         self.schema = schema(bound)
+        self.fresh = Fresh(self.schema)
         self.groups = Groups([k.kind for k in bound.group_keys], bound.aggregates)
         self.count = 0
         self._parts: list[tuple[list[pa.Array], list[pa.Array | None], NDArray[np.int64]]] = []
+        self._drawn = 0  # bytes of `_parts`
+        self._spill = spill
+        self._rest: SpilledGroups | None = None
+        self._merge: MergeSort | None = None
+
+    @property
+    def spilled(self) -> bool:
+        return self._rest is not None
 
     @property
     def nbytes(self) -> int:
-        drawn: int = sum(a.nbytes for keys, arguments, _ in self._parts for a in (*keys, *arguments) if a is not None)
-        return drawn + 64 * self.groups.size * (1 + len(self.bound.aggregates))
+        """A result is made twice: as aggregates, and as rows of the answer. A sample is read as a whole."""
+        groups = self.groups if self._rest is None else self._rest
+        result = 2 * 8 * groups.size * (len(self.bound.group_keys) + len(self.bound.aggregates))
+        merge = 0 if self._merge is None else self._merge.nbytes
+        return 2 * self._drawn + groups.nbytes + result + merge + self.fresh.nbytes
 
     def _columns(self, batch: Batch) -> tuple[list[pa.Array], list[pa.Array | None]]:
         made = self.pipeline.compute([*self.bound.group_keys, *self.bound.arguments], batch)
@@ -164,14 +289,16 @@ class Aggregated:
     def add(self, batch: Batch) -> int:
         batch = self.pipeline.passed(batch)
         if len(batch):
-            self.groups.add(*self._columns(batch), len(batch))
+            (self.groups if self._rest is None else self._rest).add(*self._columns(batch), len(batch))
         return len(batch)
 
     def add_sample(self, batch: Batch) -> int:
         batch = self.pipeline.passed(batch)
         if len(batch):
             assert batch.draw is not None
-            self._parts.append((*self._columns(batch), batch.draw))
+            keys, arguments = self._columns(batch)
+            self._parts.append((keys, arguments, batch.draw))
+            self._drawn += sum(a.nbytes for a in (*keys, *arguments, batch.draw) if a is not None)
         return len(batch)
 
     def estimated(self, sampler: Sampler | None, worker: Operator, left: float, confidence: float) -> Estimated:
@@ -181,8 +308,14 @@ class Aggregated:
             drawn, population = sampler.rest(worker)
         keys, arguments, rows = self._sample(drawn)
         sample = Sample(keys, arguments, rows)
-        try:
+        with self._located():
             return estimate(self.groups, sample, int(drawn.sum()), int(population), confidence)
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Adds its place to the overflow of a sum."""
+        try:
+            yield
         except Overflow as problem:
             calls = zip(self.bound.aggregates, self.bound.calls, strict=True)
             at = next((c for a, c in calls if a.function == "sum" and a.kind == "int"), None)
@@ -192,7 +325,8 @@ class Aggregated:
         """Draws that the worker has not yet reached."""
         if len(self._parts) > 1:
             keys, arguments, draws = zip(*self._parts, strict=True)
-            self._parts = [(_joined(keys), _joined(arguments), np.concatenate(draws))]
+            both = _joined(zip(keys, arguments, strict=True))
+            self._parts = [(both[0], both[1], np.concatenate(draws))]
         if not self._parts:
             kinds = [ARROW[k.kind] for k in self.bound.group_keys]
             none = [None if a is None else pa.array([], ARROW[a.kind]) for a in self.bound.arguments]
@@ -211,20 +345,7 @@ class Aggregated:
     def shown(self, found: Estimated) -> Shown:
         """Apply HAVING, ORDER BY, LIMIT n BY, LIMIT and the select list to the aggregates."""
         bound = self.bound
-        rows = len(found.value[0]) if found.value else (len(found.keys[0]) if found.keys else 1)
-        columns = {
-            Input(RESULT, f"k{i}", k.kind): a for i, (k, a) in enumerate(zip(bound.group_keys, found.keys, strict=True))
-        }
-        columns |= {
-            Input(RESULT, f"a{i}", a.result_kind): v
-            for i, (a, v) in enumerate(zip(bound.aggregates, found.value, strict=True))
-        }
-        places: NDArray[np.int64] = np.arange(rows)
-        if bound.having is not None:
-            kept = bound.having.evaluate(columns, rows).cast(pa.bool_()).fill_null(False)
-            places = np.flatnonzero(kept.to_numpy(zero_copy_only=False))
-        taken = pa.array(places)
-        columns = {i: a.take(taken) for i, a in columns.items()}
+        columns, places = self._having(found.keys, found.value)
         if bound.order:
             keys = [o.value.evaluate(columns, len(places)) for o in bound.order]
             order = sorted_places(keys, bound.order)
@@ -245,6 +366,68 @@ class Aggregated:
             self._bound_table(found.upper, places),
         )
 
+    def _having(self, keys: list[pa.Array], values: list[pa.Array]) -> tuple[dict[Input, pa.Array], NDArray[np.int64]]:
+        """The columns of the groups that HAVING keeps, and which they are."""
+        bound = self.bound
+        rows = len(values[0]) if values else (len(keys[0]) if keys else 1)
+        columns = {
+            Input(RESULT, f"k{i}", k.kind): a for i, (k, a) in enumerate(zip(bound.group_keys, keys, strict=True))
+        }
+        columns |= {
+            Input(RESULT, f"a{i}", a.result_kind): v
+            for i, (a, v) in enumerate(zip(bound.aggregates, values, strict=True))
+        }
+        places: NDArray[np.int64] = np.arange(rows)
+        if bound.having is not None:
+            kept = bound.having.evaluate(columns, rows).cast(pa.bool_()).fill_null(False)
+            places = np.flatnonzero(kept.to_numpy(zero_copy_only=False))
+        taken = pa.array(places)
+        return {i: a.take(taken) for i, a in columns.items()}, places
+
+    # --- spilling ------------------------------------------------------------------------------------------------
+
+    def relieve(self, *, pressed: bool) -> Iterator[None]:
+        """Under pressure, no new group enters memory any more, and the sample is dropped."""
+        if self._rest is not None:
+            self._rest.pressed = pressed
+        elif pressed and self._spill is not None and self.groups.keyed and self.groups.nbytes >= WORTH:
+            self._parts, self._drawn = [], 0
+            self._rest = SpilledGroups(self.groups, self._spill)
+            self.groups = self.groups.empty()
+        return iter(())
+
+    def finish(self) -> Iterator[None]:
+        """After the last row, in steps: aggregate what was spilled, and put the rows of the answer into `fresh`."""
+        if self._rest is None:
+            return
+        bound = self.bound
+        assert self._spill is not None
+        orders: list[Direction] = [*bound.order, APPEARANCE]
+        merge = self._merge = MergeSort(orders, bound.limit_by, bound.limit, self.schema, self._spill)
+
+        def emit(groups: Groups, first: NDArray[np.int64]) -> Iterator[None]:
+            with self._located():
+                found = groups.result()
+            columns, places = self._having(found.keys, found.values)
+            keys = [o.value.evaluate(columns, len(places)) for o in bound.order]
+            by = () if bound.limit_by is None else bound.limit_by.columns
+            values = [c.evaluate(columns, len(places)) for c in by]
+            outputs = [o.evaluate(columns, len(places)) for o in bound.outputs]
+            yield
+            yield from merge.add([[*keys, pa.array(first[places])], values, outputs])
+
+        yield from self._rest.finish(emit)
+        for rows in merge.merged():
+            if rows is not None:
+                self.fresh.add(rows)
+                self.count += rows.num_rows
+            yield
+
+    def close(self) -> None:
+        for files in (self._rest, self._merge):
+            if files is not None:
+                files.close()
+
     def _bound_table(self, bounds: list[pa.Array], places: NDArray[np.int64]) -> pa.Table:
         columns, fields = [], []
         for name, output, number in zip(self.bound.names, self.bound.outputs, self.bound.shown, strict=True):
@@ -256,5 +439,9 @@ class Aggregated:
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _joined(parts: tuple[list[pa.Array | None], ...]) -> list[pa.Array | None]:
-    return [None if column[0] is None else pa.concat_arrays(column) for column in zip(*parts, strict=True)]
+def _joined(slices: Iterable[Sequence[list[Any]]]) -> list[list[Any]]:
+    """Groups of columns, in slices, as whole columns. A column may be None."""
+    return [
+        [None if column[0] is None else pa.concat_arrays(column) for column in zip(*part, strict=True)]
+        for part in zip(*slices, strict=True)
+    ]

@@ -10,7 +10,7 @@ from promising.errors import BadToken, TokenExpired
 from promising.query.cursor import Cursor
 
 MOST = 256  # suspended answers of a client
-MOST_BYTES = 1 << 30  # and the total size of all
+MOST_BYTES = 1 << 30  # and the total size in memory of all
 KEPT = 600_000_000  # lifetime in microseconds
 
 
@@ -46,19 +46,36 @@ class Shelf:
     def _tidy(self, client: str, now: int) -> None:
         """Evict what has expired or is too much. A single cursor stays, however large."""
         for other, cursors in list(self._clients.items()):
-            while cursors and next(iter(cursors.values()))[0] < now:
-                self._remove(next(iter(cursors)), other)
+            for name in [name for name, (until, _) in cursors.items() if until < now]:
+                self._release(name, other)
         own = list(self._clients.get(client, ()))
         for name in own[: max(len(own) - MOST, 0)]:
-            self._remove(name, client)
+            self._release(name, client)
         self._measure(client)
         if sum(self._sizes.values()) > MOST_BYTES:
             for other in self._clients:
                 self._measure(other)
         while sum(self._sizes.values()) > MOST_BYTES and len(self) > 1:
             largest = max(self._sizes, key=self._sizes.__getitem__)
-            self._remove(next(iter(self._clients[largest])), largest)
+            self._release(next(iter(self._clients[largest])), largest)
             self._measure(largest)
+
+    def tidy(self) -> None:
+        """Release the expired ones."""
+        with self._lock:
+            self._tidy("", self._clock())
+
+    def evict(self, client: str | None) -> bool:
+        """Release the oldest of a client, or of all if None; returns whether there was one."""
+        with self._lock:
+            owners = [c for c in self._clients if client is None or c == client]
+            oldest = [(next(iter(self._clients[c].values()))[0], c) for c in owners]
+            if not oldest:
+                return False
+            _, owner = min(oldest)
+            self._release(next(iter(self._clients[owner])), owner)
+            self._measure(owner)
+            return True
 
     def _measure(self, client: str) -> None:
         """Its cursors may have grown: what others release meanwhile is held by them alone."""
@@ -73,7 +90,10 @@ class Shelf:
             raise BadToken("no resume token of this session: it was changed, or made elsewhere")
         with self._lock:
             until, cursor = self._remove(name, client)
-        if cursor is None or until < self._clock():
+        if cursor is not None and until < self._clock():
+            cursor.close()
+            cursor = None
+        if cursor is None:
             raise TokenExpired(
                 f"nothing left under this token: it was used, kept longer than {KEPT // 60_000_000} minutes, or pushed"
                 " out by newer ones; ask again"
@@ -83,7 +103,12 @@ class Shelf:
     def drop(self, token: str, client: str = "") -> None:
         """Release the cursor of a token, if still stored."""
         with self._lock:
-            self._remove(token.partition(".")[0], client)
+            self._release(token.partition(".")[0], client)
+
+    def _release(self, name: str, client: str) -> None:
+        _, cursor = self._remove(name, client)
+        if cursor is not None:
+            cursor.close()
 
     def _remove(self, name: str, client: str) -> tuple[int, Cursor | None]:
         own = self._clients.get(client)
@@ -97,8 +122,9 @@ class Shelf:
 
     def clear(self) -> None:
         with self._lock:
-            self._clients.clear()
-            self._sizes.clear()
+            for client, cursors in list(self._clients.items()):
+                for name in list(cursors):
+                    self._release(name, client)
 
     def _sign(self, name: str, client: str) -> str:
         return hmac.new(self._secret, repr((name, client)).encode(), "sha256").hexdigest()[:32]

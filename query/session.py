@@ -31,9 +31,12 @@ from promising.query.catalog import Catalog, SummaryEntry
 from promising.query.cursor import Cursor
 from promising.query.definitions import Definitions
 from promising.query.explain import explaining
+from promising.query.query_memory import Account, QueryLimits, QueryMemory
 from promising.query.result_sinks import schema
 from promising.query.resume_tokens import Shelf
+from promising.query.running import Running
 from promising.query.scan_planner import Written, plan_scan
+from promising.query.spill import Spill
 from promising.query.sql import nodes, parse, parse_known, parse_many
 from promising.query.standing.engine import Engine
 from promising.query.standing.explain_standing import explain_standing
@@ -60,6 +63,7 @@ class Session:
     seed: of the key hash, a secret of the installation; None picks one.
     memory_bytes: of tuples and postings of all streams, without a store (which has its own); None for no limit.
     written: rewrites the statement of a scan for its reader; None leaves it unchanged.
+    query_limits: bytes of queries in memory; None for no limit. In a store, sorts and groups spill before it.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Session:
         store: "Store | None" = None,
         written: Written | None = None,
         memory_bytes: int | None = None,
+        query_limits: QueryLimits | None = None,
     ) -> None:
         pa.array(np.empty(0))  # Arrow imports pandas for its first array: not on the budget of a query
         self._cpu = cpu
@@ -87,6 +92,10 @@ class Session:
         self._definitions = Definitions(self.catalog, self.standing, clock, seed, store, memory)
         self._definitions.stand_again()
         self._shelf = Shelf(clock, secrets.token_bytes(32))
+        self._spill: Spill | None = None if store is None else store.spill
+        self._memory = None if query_limits is None else QueryMemory(query_limits)
+        if self._memory is not None:
+            self._memory.evict = self._shelf.evict
 
     # --- statements ----------------------------------------------------------------------------------------------
 
@@ -182,7 +191,7 @@ class Session:
         budget: CPU time; the smaller of this and the statement's `BUDGET` applies.
         seed: of random draws. The same state, statement and seed give the same rows in the same order.
         most: CPU time limit whatever the budget; unlike a budget, it does not change the plan.
-        client: who asks; only the same client can resume the answer.
+        client: who asks; only the same client can resume the answer, and its limit of memory applies.
         """
         began = self._cpu()
         node = parse_known(sql)
@@ -202,7 +211,7 @@ class Session:
                 parts[part.statement].append(part.rows)
         return [pa.concat_tables(tables) for tables in parts]
 
-    def query_each(self, statements: Sequence[str]) -> Iterator[Part | None]:
+    def query_each(self, statements: Sequence[str], *, client: str = "") -> Iterator[Part | None]:
         """`query_many` incrementally: consecutive parts per statement, at least one; None after work without rows."""
         parsed, bounds = [], []
         for sql in statements:
@@ -213,13 +222,18 @@ class Session:
             bounds.append(bind(node, sql, self.catalog))
             yield None
         answered = set()
-        for number, table in shared(bounds):
-            answered.add(number)
-            yield Part(number, table)
+        account = self._account(client)
+        try:
+            for number, table in shared(bounds, account):
+                answered.add(number)
+                yield Part(number, table)
+        finally:
+            if account is not None:
+                account.close()
         for number, sql in enumerate(statements):
             if number in answered:
                 continue
-            answer = self._answer(parsed[number], sql, None, None, self._cpu())
+            answer = self._answer(parsed[number], sql, None, None, self._cpu(), client=client)
             last = answer.schema.empty_table()
             for frame in answer.stream():
                 if frame.mode == "replace":
@@ -252,16 +266,24 @@ class Session:
         seed: int | None = None,
         most: Budget = None,
         node: exp.Expression | None = None,
+        client: str = "",
     ) -> Iterator[Explanation | None]:
         """`explain` incrementally: None per slice of work, the explanation last. node: the statement, if parsed."""
         began = self._cpu()
         node = parse(sql) if node is None else node
         if not isinstance(node, nodes.Explain):
             node = nodes.Explain(this=node, analyze=analyze)
-        return self._explain(node, sql, budget, seed, began, most)
+        return self._explain(node, sql, budget, seed, began, most, client)
 
     def _explain(
-        self, node: nodes.Explain, sql: str, budget: Budget, seed: int | None, began: int, most: Budget = None
+        self,
+        node: nodes.Explain,
+        sql: str,
+        budget: Budget,
+        seed: int | None,
+        began: int,
+        most: Budget = None,
+        client: str = "",
     ) -> Iterator[Explanation | None]:
         if node.removal:
             raise Unsupported("what a statement would remove is a table, which execute returns", sql, 0)
@@ -269,19 +291,24 @@ class Session:
             made = bind_standing(node.this.args["query"], sql, self.catalog)
             return iter([explain_standing(made, self.standing.mode)])
         longest = nanoseconds(most)
-        cursor, limit = self._cursor(node.this, sql, budget, seed, began)
+        cursor, limit = self._cursor(node.this, sql, budget, seed, began, client)
         left, _ = _smaller(limit, longest)
         left = None if left is None else max(left - cursor.spent, 0)
         return explaining(cursor, bool(node.args.get("analyze")), left)
 
     def _cursor(
-        self, node: exp.Expression, sql: str, budget: Budget, seed: int | None, began: int
+        self, node: exp.Expression, sql: str, budget: Budget, seed: int | None, began: int, client: str
     ) -> tuple[Cursor, int | None]:
         limit = nanoseconds(budget)
         bound = bind(node, sql, self.catalog)
         if bound.budget is not None:
             limit = bound.budget * 1000 if limit is None else min(limit, bound.budget * 1000)
-        return Cursor(bound, self._cpu, limit, 0 if seed is None else seed, self._cpu() - began), limit
+        seed = 0 if seed is None else seed
+        account = self._account(client)
+        return Cursor(bound, self._cpu, limit, seed, self._cpu() - began, account=account, spill=self._spill), limit
+
+    def _account(self, client: str) -> Account | None:
+        return None if self._memory is None else self._memory.open(client)
 
     def _answer(
         self,
@@ -294,7 +321,7 @@ class Session:
         client: str = "",
     ) -> Answer:
         longest = nanoseconds(most)
-        cursor, limit = self._cursor(node, sql, budget, seed, began)
+        cursor, limit = self._cursor(node, sql, budget, seed, began, client)
         left = None if limit is None else max(limit - cursor.spent, 0)
         return self._answering(cursor, left, None if longest is None else max(longest - cursor.spent, 0), client)
 
@@ -313,15 +340,25 @@ class Session:
             return gone.is_set()
 
         def halt(keep: bool) -> None:
+            stop.set()
             if not keep:
                 gone.set()
                 drop()
-            stop.set()
+                running.close()
 
         reads = tuple(dict.fromkeys(source.stream.name for source in cursor.bound.sources))
         left, clipped = _smaller(limit, longest)
-        frames = cursor.run(left, stop, put)
-        return Answer(_warned(frames) if clipped else frames, cursor.progress, schema(cursor.bound), halt, reads)
+        running = Running(cursor, cursor.run(left, stop, put))
+        return Answer(_warned(running) if clipped else running, cursor.progress, schema(cursor.bound), halt, reads)
+
+    @property
+    def query_bytes(self) -> int:
+        """Memory of running queries and suspended answers; counted only under limits."""
+        return 0 if self._memory is None else self._memory.used
+
+    def tidy(self) -> None:
+        """Release suspended answers that have expired."""
+        self._shelf.tidy()
 
     # --- scans ---------------------------------------------------------------------------------------------------
 

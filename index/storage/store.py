@@ -33,6 +33,8 @@ from promising.index.storage.disk import Disk, translated
 from promising.index.storage.manifest import Manifest
 from promising.index.storage.package import Package
 from promising.index.storage.permissions import PRIVATE_FILE, make_private, tighten
+from promising.index.storage.spill import FOLDER as SPILL
+from promising.index.storage.spill import SpillFolder
 from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.stream_store import COUNTED, StreamStore
 from promising.index.storage.table_store import FOLDER, TableStore, defined, definition
@@ -40,7 +42,7 @@ from promising.index.stream import Stream, wall_clock
 from promising.index.table import MOST_ROWS, Table
 
 LOCK, MANIFEST = "LOCK", "manifest.sqlite"
-OURS = (LOCK, MANIFEST, "streams", FOLDER, "aside")  # prefixes of all names in the directory
+OURS = (LOCK, MANIFEST, "streams", FOLDER, SPILL, "aside")  # prefixes of all names in the directory
 TICK = 0.25  # seconds between two checks of what is due
 AT_ONCE = os.cpu_count() or 1  # streams that are recovered at the same time
 SYNCERS = 2  # threads that sync logs ahead
@@ -62,6 +64,8 @@ def settings_of(entry: dict[str, Any]) -> dict[str, Any]:
 
 class Store:
     """Open with `Store.open`; after `close`, or a crash, the next start recovers it."""
+
+    spill: SpillFolder  # of queries; of an opened store
 
     def __init__(self, root: Path, lock: int, manifest: Manifest, disk: Disk, clock: Callable[[], int]) -> None:
         self.root = root
@@ -150,6 +154,8 @@ class Store:
                 f" {options.cold or 'its own directory'}"
             )
         self.id, self.seed = known["id"], known["seed"]
+        self.spill = SpillFolder(self._disk, self.root, options.spill_bytes)
+        self.spill.clear()
         self._disk.mkdir(self.root / "streams")
         _tidy(self._disk, self._manifest, self.root)
         for name, entry in self._manifest.all("stream").items():

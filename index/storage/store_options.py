@@ -23,6 +23,7 @@ class StoreOptions:
     cache_bytes: of decoded cold tuples.
     memory_bytes: of tuples and postings in memory, all streams together; None for no limit. From three quarters on
         tuples that have left `G_1` become cold, however few a stream has.
+    spill_bytes: of rows of queries that memory has no room for; 0 for half of what is free when the store opens.
     producer_days: how long the batches of a silent producer are remembered.
     cold: location of cold files, any URL that fsspec knows; None for the store's own directory.
     """
@@ -35,13 +36,15 @@ class StoreOptions:
     run_tuples: int = 1 << 18
     cache_bytes: int = 256 << 20
     memory_bytes: int | None = None
+    spill_bytes: int = 0
     producer_days: float = 7.0
     cold: str | None = None
 
     def __post_init__(self) -> None:
         if self.sync not in ("always", "relaxed"):
             raise BadOptions(f"sync is always or relaxed, not {self.sync!r}")
-        for name in ("segment_bytes", "checkpoint_bytes", "hot_tuples", "run_tuples", "cache_bytes", "memory_bytes"):
+        sizes = ("segment_bytes", "checkpoint_bytes", "hot_tuples", "run_tuples", "cache_bytes", "memory_bytes")
+        for name in (*sizes, "spill_bytes"):
             value = getattr(self, name)
             if name == "memory_bytes" and value is None:
                 continue

@@ -18,6 +18,7 @@ CUTS = {
     "cancelled": "cancelled",
     "error": "as exact as WITH ERROR asks",
     "deadline": "cut by the deadline of the call",
+    "memory": "cut by the limit of memory",
 }
 
 

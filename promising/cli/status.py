@@ -110,7 +110,8 @@ def _print_status(
 ) -> None:
     said = [
         f"promising {version} at {asked.target}, up {short(stats.uptime)}" + (", DRAINING" if stats.draining else ""),
-        f"memory     {size(stats.resident_bytes)} resident, {size(stats.bytes)} of it tuples and summaries",
+        f"memory     {size(stats.resident_bytes)} resident, {size(stats.bytes)} of it tuples and summaries,"
+        f" {size(stats.query_bytes)} queries",
         f"tuples     {stats.tuples:,} kept; {stats.accepted:,} accepted in {count(stats.batches, 'batch', 'batches')},"
         f" {_parts(stats.refused, 'refused')}",
         f"queries    {stats.queries:,} open; {_parts(stats.answered, 'answered')}; {count(stats.rows, 'row')},"
@@ -301,6 +302,7 @@ def _facts(sample: StatusSample) -> dict[str, Any]:
             for q in sample.queries
         ],
         "open_queries": now.queries,
+        "query_bytes": now.query_bytes,
         "ticks_per_second": sample.rate("ticks"),
         "subscriptions": now.subscriptions,
         "standing": None

@@ -54,6 +54,7 @@ class Stats:
     standing: int = 0
     subscriptions: int = 0
     ticks: int = 0
+    query_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ class Admin:
             standing=told.standing,
             subscriptions=told.subscriptions,
             ticks=told.ticks,
+            query_bytes=told.query_bytes,
         )
 
     def standing(self) -> list[StandingQuery]:

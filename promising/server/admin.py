@@ -64,6 +64,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             standing=len(self._parts.session.catalog.queries),
             subscriptions=subscriptions(self._parts),
             ticks=tally.ticks,
+            query_bytes=held["query_bytes"],
             damages=[
                 admin_pb2.Damage(stream=stream, what=what)
                 for stream, found in (store.damages.items() if store is not None else ())
@@ -160,7 +161,7 @@ def resident_bytes() -> int:
 
 
 def holdings(parts: ServerContext) -> dict[str, int]:
-    """Totals of the session: streams, summaries, tuples, and their bytes."""
+    """Totals of the session: streams, summaries, tuples, and their bytes and those of queries."""
     catalog = parts.session.catalog
     with catalog.lock:
         streams = list(catalog.streams.values())
@@ -171,6 +172,7 @@ def holdings(parts: ServerContext) -> dict[str, int]:
         "tuples": sum(s.kept for s in streams),
         "tuple_bytes": sum(s.nbytes for s in streams),
         "summary_bytes": sum(s.state.nbytes for s in summaries),
+        "query_bytes": parts.session.query_bytes,
     }
 
 

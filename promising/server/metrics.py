@@ -93,7 +93,7 @@ class Metrics:
         self.queries_open = Gauge("promising_queries_open", "Running queries.", registry=own)
         self.ingest_streams_open = Gauge("promising_ingest_streams_open", "Open Ingest calls.", registry=own)
         self.tuples = Gauge("promising_tuples", "Retained tuples.", registry=own)
-        self.bytes = Gauge("promising_bytes", "Memory of tuples and summaries.", ["kind"], registry=own)
+        self.bytes = Gauge("promising_bytes", "Memory of tuples, summaries and queries.", ["kind"], registry=own)
         self.streams = Gauge("promising_streams", "Streams.", registry=own)
         self.summaries = Gauge("promising_summaries", "Summaries.", registry=own)
         self.standing_queries = Gauge("promising_standing_queries", "Continuous queries.", registry=own)

@@ -64,9 +64,12 @@ class QueryService(Subscriptions):
 
     async def _explained(self, sql: str, **how: Any) -> Explanation:
         """A plan, computed in steps, so that it takes turns with queries."""
-        with self._parts.queries.admitted(access.caller()):
+        caller = access.caller()
+        with self._parts.queries.admitted(caller):
             steps = await self._work.query(
-                partial(self._session.explaining, sql, most=self._limits.max_budget_seconds, **how)
+                partial(
+                    self._session.explaining, sql, most=self._limits.max_budget_seconds, client=caller.client, **how
+                )
             )
             while (made := await self._work.query(next, steps)) is None:
                 pass
@@ -86,6 +89,9 @@ class QueryService(Subscriptions):
             try:
                 await self._answer(call, request, context)
                 ended = "complete" if call.progress is None else call.progress.cut or "complete"
+            except LimitReached:
+                ended = "failed" if call.progress is None else call.progress.cut or "failed"
+                raise
             except asyncio.CancelledError:
                 ended = "slow" if call.slow else "abandoned"
             finally:
@@ -95,7 +101,7 @@ class QueryService(Subscriptions):
                 await self._parts.queries.give_up(call, context)
 
     async def _answer(self, call: Call, request: queries_pb2.QueryRequest, context: Context) -> None:
-        answer, first = await self._work.query(self._open, call, request, _budget(request))
+        answer, first = await self._work.begin(self._open, call, request, _budget(request))
         call.answer, call.progress = answer, first
         call.before = 0.0 if request.WhichOneof("ask") == "sql" else first.cpu_seconds
         if call.ending:
@@ -107,13 +113,17 @@ class QueryService(Subscriptions):
         )
         await self._write(call, context, queries_pb2.QueryResponse(opened=opened))
         frames = answer.stream()
-        while (frame := await self._work.query(next, frames, None)) is not None:
+        turn = self._work.begin
+        while (frame := await turn(next, frames, None)) is not None:
+            turn = self._work.query
             frame = _told(frame, call)
             call.progress = frame.progress
             call.rows = frame.rows.num_rows + (call.rows if frame.mode == "append" else 0)
             for part in wire.frame_parts(frame):
                 await self._write(call, context, queries_pb2.QueryResponse(frame=part))
-            if frame.progress.token is not None:
+            last = frame.progress
+            del frame, part  # their rows are not counted with those of the next frame
+            if last.token is not None:
                 return  # nothing follows; the call must end before its client disconnects, which would lose the token
 
     def _open(self, call: Call, request: queries_pb2.QueryRequest, budget: float | None) -> tuple[Answer, Progress]:
@@ -179,7 +189,7 @@ class QueryService(Subscriptions):
 
     async def _batch(self, call: Call, request: queries_pb2.QueryBatchRequest, context: Context) -> None:
         rows = 0
-        with self._steps(self._session.query_each(list(request.sql))) as steps:
+        with self._steps(self._session.query_each(list(request.sql), client=call.caller.client)) as steps:
             async for part in steps:
                 if part is None:
                     continue

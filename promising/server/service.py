@@ -25,6 +25,7 @@ from promising.server.metrics import Endpoint, Metrics
 from promising.server.metrics_guard import guard_of
 from promising.server.open_calls import Calls
 from promising.server.queries import QueryService
+from promising.server.query_limits import query_limits
 from promising.server.streams import StreamService
 from promising.server.summaries import SummaryService
 from promising.server.tls import server_credentials
@@ -53,7 +54,12 @@ class Service:
         self.settings = settings
         seed = None if settings.seed is None else settings.seed.get_secret_value()
         self.session = (
-            Session(seed=seed, written=spark_sql, memory_bytes=store_lifecycle.memory_bytes(settings))
+            Session(
+                seed=seed,
+                written=spark_sql,
+                memory_bytes=store_lifecycle.memory_bytes(settings),
+                query_limits=query_limits(settings),
+            )
             if session is None
             else session
         )
@@ -95,7 +101,7 @@ class Service:
         metrics.draining.set_function(lambda: float(parts.draining))
         for gauge, name in ((metrics.streams, "streams"), (metrics.summaries, "summaries"), (metrics.tuples, "tuples")):
             gauge.set_function(held(name))
-        for kind, name in (("tuples", "tuple_bytes"), ("summaries", "summary_bytes")):
+        for kind, name in (("tuples", "tuple_bytes"), ("summaries", "summary_bytes"), ("queries", "query_bytes")):
             metrics.bytes.labels(kind).set_function(held(name))
         fares = Fares(parts)
         metrics.standing_queries.set_function(lambda: len(parts.session.catalog.queries))
@@ -190,6 +196,7 @@ class Service:
             for calls in (parts.queries, parts.ingests, parts.subscriptions):
                 if cut := calls.cut_slow():
                     logs.event("slow_readers_cut", calls=cut)
+            await parts.work.call(parts.session.tidy)
             if self._access is not None and (ended := self._access.end_revoked()):
                 logs.event("revoked", calls=ended)
             if (still := self._unread()) < unread:  # what waited for disconnected clients is free now

@@ -11,6 +11,7 @@ from promising.index.storage.store_options import StoreOptions
 from promising.loaders.spark_sql import spark_sql
 from promising.query.session import Session
 from promising.server import logs
+from promising.server.query_limits import query_limits
 from promising.settings import Settings
 
 TELL = 5.0  # seconds between progress messages of a slow start
@@ -34,7 +35,7 @@ async def opened(settings: Settings) -> Session:
     except BaseException:
         store.close()
         raise
-    return Session(store=store, written=spark_sql)
+    return Session(store=store, written=spark_sql, query_limits=query_limits(settings))
 
 
 def memory_bytes(settings: Settings) -> int:
@@ -82,6 +83,7 @@ def _open(settings: Settings) -> Store:
         hot_tuples=kept.hot_tuples,
         memory_bytes=memory_bytes(settings),
         cache_bytes=kept.cache_bytes,
+        spill_bytes=kept.spill_bytes,
         producer_days=kept.producer_days,
         cold=kept.cold,
     )

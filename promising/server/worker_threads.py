@@ -13,15 +13,17 @@ Result = TypeVar("Result")
 
 
 class Work:
-    """Six kinds of work, each with its own threads, so that none waits for another. Waiting for the disk is a seventh,
+    """Seven kinds of work, each with its own threads: none waits for another. Waiting for the disk is an eighth,
     which takes a thread but no core.
 
     Queries run a frame at a time, some milliseconds each, first come first served: of many open queries each gets its
-    turn before any gets a second one.
+    turn before any gets a second one. Their first steps have threads of their own: a short query does not wait for long
+    ones, however many there are.
     """
 
     def __init__(self, workers: int) -> None:
         count = workers or len(os.sched_getaffinity(0))
+        self.begins = ThreadPoolExecutor(count, "promising-begin")
         self.queries = ThreadPoolExecutor(count, "promising-query")
         self.batches = ThreadPoolExecutor(count, "promising-ingest")
         self.calls = ThreadPoolExecutor(count, "promising-call")
@@ -31,6 +33,10 @@ class Work:
         self.waits = ThreadPoolExecutor(WAITING, "promising-disk")
         self.busy = 0
         """Jobs that are awaited."""
+
+    async def begin(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
+        """A first step of a query: its plan, and its first frame."""
+        return await self._finished(self.begins.submit(do, *given, **named))
 
     async def query(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
         """A step of a query."""
@@ -71,7 +77,7 @@ class Work:
 
     def close(self) -> None:
         """Wait for running jobs; those not begun are dropped."""
-        for pool in (self.queries, self.batches, self.calls, self.packages, self.ticks, self.waits):
+        for pool in (self.begins, self.queries, self.batches, self.calls, self.packages, self.ticks, self.waits):
             pool.shutdown(wait=True, cancel_futures=True)
         self.feeds.shutdown(wait=True)  # with deferred jobs
 

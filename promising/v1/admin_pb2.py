@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from promising.v1 import common_pb2 as promising_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18promising/v1/admin.proto\x12\x0cpromising.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19promising/v1/common.proto\"\x13\n\x11GetVersionRequest\"5\n\x12GetVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06python\x18\x02 \x01(\t\"\x12\n\x10GetConfigRequest\"\x85\x01\n\x11GetConfigResponse\x12?\n\x08settings\x18\x01 \x03(\x0b\x32-.promising.v1.GetConfigResponse.SettingsEntry\x1a/\n\rSettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x11\n\x0fGetStatsRequest\"\xfd\x05\n\x10GetStatsResponse\x12+\n\x07started\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x06uptime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x63pu_seconds\x18\x03 \x01(\x01\x12\x16\n\x0eresident_bytes\x18\x04 \x01(\x04\x12\x0f\n\x07streams\x18\x05 \x01(\r\x12\x11\n\tsummaries\x18\x06 \x01(\r\x12\x0e\n\x06tuples\x18\x07 \x01(\x04\x12\r\n\x05\x62ytes\x18\x08 \x01(\x04\x12\x0f\n\x07\x62\x61tches\x18\t \x01(\x04\x12\x10\n\x08\x61\x63\x63\x65pted\x18\n \x01(\x04\x12<\n\x07refused\x18\x0b \x03(\x0b\x32+.promising.v1.GetStatsResponse.RefusedEntry\x12\x11\n\tingesting\x18\x0c \x01(\r\x12\x0f\n\x07queries\x18\r \x01(\r\x12>\n\x08\x61nswered\x18\x0e \x03(\x0b\x32,.promising.v1.GetStatsResponse.AnsweredEntry\x12\x0c\n\x04rows\x18\x0f \x01(\x04\x12\x19\n\x11query_cpu_seconds\x18\x10 \x01(\x01\x12\x10\n\x08\x64raining\x18\x11 \x01(\x08\x12\x0f\n\x07\x64urable\x18\x12 \x01(\x08\x12\x0c\n\x04\x64\x61ta\x18\x13 \x01(\t\x12\x33\n\ncheckpoint\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x88\x01\x01\x12%\n\x07\x64\x61mages\x18\x15 \x03(\x0b\x32\x14.promising.v1.Damage\x12\x10\n\x08standing\x18\x16 \x01(\r\x12\x15\n\rsubscriptions\x18\x17 \x01(\r\x12\r\n\x05ticks\x18\x18 \x01(\x04\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a/\n\rAnsweredEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x42\r\n\x0b_checkpoint\"5\n\x06\x44\x61mage\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\r\n\x05table\x18\x03 \x01(\t\"\x14\n\x12ListQueriesRequest\"\xa9\x01\n\x0cRunningQuery\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12+\n\x07started\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x08progress\x18\x04 \x01(\x0b\x32\x16.promising.v1.Progress\x12\x0f\n\x07streams\x18\x05 \x03(\t\x12\x0f\n\x07waiting\x18\x06 \x01(\x08\"B\n\x13ListQueriesResponse\x12+\n\x07queries\x18\x01 \x03(\x0b\x32\x1a.promising.v1.RunningQuery\"\x15\n\x13ListStandingRequest\"\x83\x03\n\rStandingQuery\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x32\n\twatermark\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x88\x01\x01\x12&\n\x03lag\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tview_rows\x18\x04 \x01(\x04\x12\r\n\x05\x62ytes\x18\x05 \x01(\x04\x12\x0c\n\x04\x63\x61me\x18\x06 \x01(\x04\x12\x0c\n\x04went\x18\x07 \x01(\x04\x12\x0c\n\x04late\x18\x08 \x01(\x04\x12\x0c\n\x04shed\x18\t \x01(\x01\x12\x13\n\x0b\x63pu_seconds\x18\n \x01(\x01\x12\x13\n\x0bsubscribers\x18\x0b \x01(\r\x12\r\n\x05label\x18\x0c \x01(\t\x12\r\n\x05store\x18\r \x01(\t\x12\x0c\n\x04mode\x18\x0e \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x0f \x01(\t\x12.\n\x06\x62udget\x18\x10 \x01(\x0b\x32\x19.google.protobuf.DurationH\x01\x88\x01\x01\x42\x0c\n\n_watermarkB\t\n\x07_budget\"D\n\x14ListStandingResponse\x12,\n\x07queries\x18\x01 \x03(\x0b\x32\x1b.promising.v1.StandingQuery2\xa3\x03\n\x0c\x41\x64minService\x12O\n\nGetVersion\x12\x1f.promising.v1.GetVersionRequest\x1a .promising.v1.GetVersionResponse\x12L\n\tGetConfig\x12\x1e.promising.v1.GetConfigRequest\x1a\x1f.promising.v1.GetConfigResponse\x12I\n\x08GetStats\x12\x1d.promising.v1.GetStatsRequest\x1a\x1e.promising.v1.GetStatsResponse\x12R\n\x0bListQueries\x12 .promising.v1.ListQueriesRequest\x1a!.promising.v1.ListQueriesResponse\x12U\n\x0cListStanding\x12!.promising.v1.ListStandingRequest\x1a\".promising.v1.ListStandingResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18promising/v1/admin.proto\x12\x0cpromising.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19promising/v1/common.proto\"\x13\n\x11GetVersionRequest\"5\n\x12GetVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06python\x18\x02 \x01(\t\"\x12\n\x10GetConfigRequest\"\x85\x01\n\x11GetConfigResponse\x12?\n\x08settings\x18\x01 \x03(\x0b\x32-.promising.v1.GetConfigResponse.SettingsEntry\x1a/\n\rSettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x11\n\x0fGetStatsRequest\"\x92\x06\n\x10GetStatsResponse\x12+\n\x07started\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x06uptime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x63pu_seconds\x18\x03 \x01(\x01\x12\x16\n\x0eresident_bytes\x18\x04 \x01(\x04\x12\x0f\n\x07streams\x18\x05 \x01(\r\x12\x11\n\tsummaries\x18\x06 \x01(\r\x12\x0e\n\x06tuples\x18\x07 \x01(\x04\x12\r\n\x05\x62ytes\x18\x08 \x01(\x04\x12\x0f\n\x07\x62\x61tches\x18\t \x01(\x04\x12\x10\n\x08\x61\x63\x63\x65pted\x18\n \x01(\x04\x12<\n\x07refused\x18\x0b \x03(\x0b\x32+.promising.v1.GetStatsResponse.RefusedEntry\x12\x11\n\tingesting\x18\x0c \x01(\r\x12\x0f\n\x07queries\x18\r \x01(\r\x12>\n\x08\x61nswered\x18\x0e \x03(\x0b\x32,.promising.v1.GetStatsResponse.AnsweredEntry\x12\x0c\n\x04rows\x18\x0f \x01(\x04\x12\x19\n\x11query_cpu_seconds\x18\x10 \x01(\x01\x12\x10\n\x08\x64raining\x18\x11 \x01(\x08\x12\x0f\n\x07\x64urable\x18\x12 \x01(\x08\x12\x0c\n\x04\x64\x61ta\x18\x13 \x01(\t\x12\x33\n\ncheckpoint\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x88\x01\x01\x12%\n\x07\x64\x61mages\x18\x15 \x03(\x0b\x32\x14.promising.v1.Damage\x12\x10\n\x08standing\x18\x16 \x01(\r\x12\x15\n\rsubscriptions\x18\x17 \x01(\r\x12\r\n\x05ticks\x18\x18 \x01(\x04\x12\x13\n\x0bquery_bytes\x18\x19 \x01(\x04\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a/\n\rAnsweredEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x42\r\n\x0b_checkpoint\"5\n\x06\x44\x61mage\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\r\n\x05table\x18\x03 \x01(\t\"\x14\n\x12ListQueriesRequest\"\xa9\x01\n\x0cRunningQuery\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12+\n\x07started\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x08progress\x18\x04 \x01(\x0b\x32\x16.promising.v1.Progress\x12\x0f\n\x07streams\x18\x05 \x03(\t\x12\x0f\n\x07waiting\x18\x06 \x01(\x08\"B\n\x13ListQueriesResponse\x12+\n\x07queries\x18\x01 \x03(\x0b\x32\x1a.promising.v1.RunningQuery\"\x15\n\x13ListStandingRequest\"\x83\x03\n\rStandingQuery\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x32\n\twatermark\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x88\x01\x01\x12&\n\x03lag\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tview_rows\x18\x04 \x01(\x04\x12\r\n\x05\x62ytes\x18\x05 \x01(\x04\x12\x0c\n\x04\x63\x61me\x18\x06 \x01(\x04\x12\x0c\n\x04went\x18\x07 \x01(\x04\x12\x0c\n\x04late\x18\x08 \x01(\x04\x12\x0c\n\x04shed\x18\t \x01(\x01\x12\x13\n\x0b\x63pu_seconds\x18\n \x01(\x01\x12\x13\n\x0bsubscribers\x18\x0b \x01(\r\x12\r\n\x05label\x18\x0c \x01(\t\x12\r\n\x05store\x18\r \x01(\t\x12\x0c\n\x04mode\x18\x0e \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x0f \x01(\t\x12.\n\x06\x62udget\x18\x10 \x01(\x0b\x32\x19.google.protobuf.DurationH\x01\x88\x01\x01\x42\x0c\n\n_watermarkB\t\n\x07_budget\"D\n\x14ListStandingResponse\x12,\n\x07queries\x18\x01 \x03(\x0b\x32\x1b.promising.v1.StandingQuery2\xa3\x03\n\x0c\x41\x64minService\x12O\n\nGetVersion\x12\x1f.promising.v1.GetVersionRequest\x1a .promising.v1.GetVersionResponse\x12L\n\tGetConfig\x12\x1e.promising.v1.GetConfigRequest\x1a\x1f.promising.v1.GetConfigResponse\x12I\n\x08GetStats\x12\x1d.promising.v1.GetStatsRequest\x1a\x1e.promising.v1.GetStatsResponse\x12R\n\x0bListQueries\x12 .promising.v1.ListQueriesRequest\x1a!.promising.v1.ListQueriesResponse\x12U\n\x0cListStanding\x12!.promising.v1.ListStandingRequest\x1a\".promising.v1.ListStandingResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,25 +53,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTATSREQUEST']._serialized_start=366
   _globals['_GETSTATSREQUEST']._serialized_end=383
   _globals['_GETSTATSRESPONSE']._serialized_start=386
-  _globals['_GETSTATSRESPONSE']._serialized_end=1151
-  _globals['_GETSTATSRESPONSE_REFUSEDENTRY']._serialized_start=1041
-  _globals['_GETSTATSRESPONSE_REFUSEDENTRY']._serialized_end=1087
-  _globals['_GETSTATSRESPONSE_ANSWEREDENTRY']._serialized_start=1089
-  _globals['_GETSTATSRESPONSE_ANSWEREDENTRY']._serialized_end=1136
-  _globals['_DAMAGE']._serialized_start=1153
-  _globals['_DAMAGE']._serialized_end=1206
-  _globals['_LISTQUERIESREQUEST']._serialized_start=1208
-  _globals['_LISTQUERIESREQUEST']._serialized_end=1228
-  _globals['_RUNNINGQUERY']._serialized_start=1231
-  _globals['_RUNNINGQUERY']._serialized_end=1400
-  _globals['_LISTQUERIESRESPONSE']._serialized_start=1402
-  _globals['_LISTQUERIESRESPONSE']._serialized_end=1468
-  _globals['_LISTSTANDINGREQUEST']._serialized_start=1470
-  _globals['_LISTSTANDINGREQUEST']._serialized_end=1491
-  _globals['_STANDINGQUERY']._serialized_start=1494
-  _globals['_STANDINGQUERY']._serialized_end=1881
-  _globals['_LISTSTANDINGRESPONSE']._serialized_start=1883
-  _globals['_LISTSTANDINGRESPONSE']._serialized_end=1951
-  _globals['_ADMINSERVICE']._serialized_start=1954
-  _globals['_ADMINSERVICE']._serialized_end=2373
+  _globals['_GETSTATSRESPONSE']._serialized_end=1172
+  _globals['_GETSTATSRESPONSE_REFUSEDENTRY']._serialized_start=1062
+  _globals['_GETSTATSRESPONSE_REFUSEDENTRY']._serialized_end=1108
+  _globals['_GETSTATSRESPONSE_ANSWEREDENTRY']._serialized_start=1110
+  _globals['_GETSTATSRESPONSE_ANSWEREDENTRY']._serialized_end=1157
+  _globals['_DAMAGE']._serialized_start=1174
+  _globals['_DAMAGE']._serialized_end=1227
+  _globals['_LISTQUERIESREQUEST']._serialized_start=1229
+  _globals['_LISTQUERIESREQUEST']._serialized_end=1249
+  _globals['_RUNNINGQUERY']._serialized_start=1252
+  _globals['_RUNNINGQUERY']._serialized_end=1421
+  _globals['_LISTQUERIESRESPONSE']._serialized_start=1423
+  _globals['_LISTQUERIESRESPONSE']._serialized_end=1489
+  _globals['_LISTSTANDINGREQUEST']._serialized_start=1491
+  _globals['_LISTSTANDINGREQUEST']._serialized_end=1512
+  _globals['_STANDINGQUERY']._serialized_start=1515
+  _globals['_STANDINGQUERY']._serialized_end=1902
+  _globals['_LISTSTANDINGRESPONSE']._serialized_start=1904
+  _globals['_LISTSTANDINGRESPONSE']._serialized_end=1972
+  _globals['_ADMINSERVICE']._serialized_start=1975
+  _globals['_ADMINSERVICE']._serialized_end=2394
 # @@protoc_insertion_point(module_scope)

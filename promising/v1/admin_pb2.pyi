@@ -212,6 +212,7 @@ class GetStatsResponse(_message.Message):
     STANDING_FIELD_NUMBER: _builtins.int
     SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
     TICKS_FIELD_NUMBER: _builtins.int
+    QUERY_BYTES_FIELD_NUMBER: _builtins.int
     cpu_seconds: _builtins.float
     """CPU time of the process."""
     resident_bytes: _builtins.int
@@ -248,6 +249,8 @@ class GetStatsResponse(_message.Message):
     """Open subscriptions, one per query and call."""
     ticks: _builtins.int
     """Ticks of the continuous queries."""
+    query_bytes: _builtins.int
+    """Memory of queries and suspended answers."""
     @_builtins.property
     def started(self) -> _timestamp_pb2.Timestamp:
         """When the service started."""
@@ -262,7 +265,9 @@ class GetStatsResponse(_message.Message):
 
     @_builtins.property
     def answered(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Finished queries by outcome: complete, budget, limit, cancelled, error, deadline, slow, abandoned, failed."""
+        """Finished queries by outcome: complete, budget, limit, cancelled, error, deadline, memory, slow, abandoned,
+        failed.
+        """
 
     @_builtins.property
     def checkpoint(self) -> _timestamp_pb2.Timestamp:
@@ -299,10 +304,11 @@ class GetStatsResponse(_message.Message):
         standing: _builtins.int = ...,
         subscriptions: _builtins.int = ...,
         ticks: _builtins.int = ...,
+        query_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint", "checkpoint", b"checkpoint", "started", b"started", "uptime", b"uptime"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint", "accepted", b"accepted", "answered", b"answered", "batches", b"batches", "bytes", b"bytes", "checkpoint", b"checkpoint", "cpu_seconds", b"cpu_seconds", "damages", b"damages", "data", b"data", "draining", b"draining", "durable", b"durable", "ingesting", b"ingesting", "queries", b"queries", "query_cpu_seconds", b"query_cpu_seconds", "refused", b"refused", "resident_bytes", b"resident_bytes", "rows", b"rows", "standing", b"standing", "started", b"started", "streams", b"streams", "subscriptions", b"subscriptions", "summaries", b"summaries", "ticks", b"ticks", "tuples", b"tuples", "uptime", b"uptime"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint", "accepted", b"accepted", "answered", b"answered", "batches", b"batches", "bytes", b"bytes", "checkpoint", b"checkpoint", "cpu_seconds", b"cpu_seconds", "damages", b"damages", "data", b"data", "draining", b"draining", "durable", b"durable", "ingesting", b"ingesting", "queries", b"queries", "query_bytes", b"query_bytes", "query_cpu_seconds", b"query_cpu_seconds", "refused", b"refused", "resident_bytes", b"resident_bytes", "rows", b"rows", "standing", b"standing", "started", b"started", "streams", b"streams", "subscriptions", b"subscriptions", "summaries", b"summaries", "ticks", b"ticks", "tuples", b"tuples", "uptime", b"uptime"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__checkpoint: _TypeAlias = _typing.Literal["checkpoint"]  # noqa: Y015
     _WhichOneofArgType__checkpoint: _TypeAlias = _typing.Literal["_checkpoint", b"_checkpoint"]  # noqa: Y015

@@ -38,6 +38,8 @@ class _CutEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Cut.ValueType], _
     """The target of WITH ERROR was reached."""
     CUT_DEADLINE: _Cut.ValueType  # 5
     """The deadline of the call was near."""
+    CUT_MEMORY: _Cut.ValueType  # 6
+    """The limit of the memory of queries. The call ends with RESOURCE_EXHAUSTED after this frame."""
 
 class Cut(_Cut, metaclass=_CutEnumTypeWrapper):
     """What ended an answer before it was complete."""
@@ -54,6 +56,8 @@ CUT_ERROR: Cut.ValueType  # 4
 """The target of WITH ERROR was reached."""
 CUT_DEADLINE: Cut.ValueType  # 5
 """The deadline of the call was near."""
+CUT_MEMORY: Cut.ValueType  # 6
+"""The limit of the memory of queries. The call ends with RESOURCE_EXHAUSTED after this frame."""
 Global___Cut: _TypeAlias = Cut  # noqa: Y015
 
 @_typing.final

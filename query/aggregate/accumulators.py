@@ -38,6 +38,9 @@ CROWDED = 1 << 16  # bytes of discarded strings before the rest is compacted
 
 
 class Accumulator(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
     def add(self, groups: int, ids: Ids | None, column: Column) -> None:
         """Add a slice; its rows belong to the first `groups` groups."""
 
@@ -59,6 +62,10 @@ class Count:
 
     def __init__(self) -> None:
         self._counts = np.zeros(1, np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        return self._counts.nbytes
 
     def add(self, groups: int, ids: Ids | None, column: Column) -> None:
         if ids is None:
@@ -88,6 +95,10 @@ class FloatSum:
         self._mean = mean
         self._counts = np.zeros(1, np.int64)
         self._sums = np.zeros((1, 2))
+
+    @property
+    def nbytes(self) -> int:
+        return self._counts.nbytes + self._sums.nbytes
 
     def add(self, groups: int, ids: Ids | None, column: Column) -> None:
         values = column.numbers
@@ -127,6 +138,10 @@ class IntSum:
         self._counts = np.zeros(1, np.int64)
         self._sums = np.zeros((1, 2), np.int64)
         self._loose = 0  # values added since the low words were last below 2^32
+
+    @property
+    def nbytes(self) -> int:
+        return self._counts.nbytes + self._sums.nbytes
 
     def add(self, groups: int, ids: Ids | None, column: Column) -> None:
         values = column.numbers
@@ -185,6 +200,10 @@ class Extreme:
         self._seen = np.zeros(1, np.uint8)
         self._best: Numbers = np.zeros(1, np.float64 if kind == "float" else np.int64)
 
+    @property
+    def nbytes(self) -> int:
+        return self._seen.nbytes + self._best.nbytes
+
     def add(self, groups: int, ids: Ids | None, column: Column) -> None:
         values = column.numbers
         self._widen(groups)
@@ -225,6 +244,10 @@ class ExtremeString:
         self._rows = np.full(1, -1, np.int64)
         self._arena = np.empty(0, np.uint8)
         self._end = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._arena.nbytes + self._seen.nbytes + self._starts.nbytes + self._stops.nbytes + self._rows.nbytes
 
     def add(self, groups: int, ids: Ids | None, column: Column) -> None:
         self._widen(groups)
@@ -299,12 +322,18 @@ class Ordered:
     def __init__(self, at: float) -> None:
         self._at = at
         self._new: list[tuple[Ids, NDArray[np.float64]]] = []
+        self._size = 0  # bytes of `_new`, and as many for sorting it
         self._starts = np.zeros(1, np.int64)
         self._sorted = np.empty(0)
+
+    @property
+    def nbytes(self) -> int:
+        return self._size + 2 * (self._starts.nbytes + self._sorted.nbytes)  # merging needs as much again
 
     def add(self, groups: int, ids: Ids | None, column: Column) -> None:
         if column.rows:
             self._new.append((NO_IDS if ids is None else column.ids(ids), column.floats.copy()))
+            self._size += 2 * sum(part.nbytes for part in self._new[-1])
 
     def sorted(self, groups: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The result of `in_order`. Sorts only new values and merges them with the rest."""
@@ -319,7 +348,7 @@ class Ordered:
                 both = np.empty(len(self._sorted) + len(values))
                 merge(self._starts, self._sorted, starts, values, both)
                 starts, values = starts + self._starts, both
-            self._starts, self._sorted, self._new = starts, values, []
+            self._starts, self._sorted, self._new, self._size = starts, values, [], 0
         return self._starts[: groups + 1], self._sorted
 
     def values(self, groups: int) -> pa.Array:
@@ -343,6 +372,11 @@ class Distinct:
         self._strings = Strings() if kind == "string" else None
         self.table = GroupTable(2 if keyed else 1)
         self._counts = np.zeros(1, np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        strings = 0 if self._strings is None else self._strings.nbytes
+        return strings + self.table.nbytes + self._counts.nbytes
 
     def rows(self, ids: Ids | None, column: Column) -> NDArray[np.int64]:
         """Rows of a table: the group if there are several, then the value. New strings get a code."""

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from promising.query.aggregate.accumulators import (
     Accumulator,
@@ -87,6 +88,7 @@ class Groups:
     """
 
     def __init__(self, keys: Sequence[Kind], aggregates: Sequence[Aggregate]) -> None:
+        self.kinds = tuple(keys)
         self.aggregates = tuple(aggregates)
         self._keys = GroupKeys(keys)
         self._table = GroupTable(self._keys.width)
@@ -100,12 +102,37 @@ class Groups:
     def size(self) -> int:
         return self._table.size if self.keyed else 1
 
-    def add(self, keys: Sequence[pa.Array], arguments: Sequence[pa.Array | None], rows: int) -> None:
-        """Add a slice: arrays of `rows` values, of the Arrow types of their kinds. If one is not, nothing is added."""
+    @property
+    def nbytes(self) -> int:
+        return self._keys.nbytes + self._table.nbytes + sum(a.nbytes for a in self.accumulators)
+
+    def empty(self) -> "Groups":
+        """The same aggregates of no rows."""
+        return Groups(self.kinds, self.aggregates)
+
+    def add(self, keys: Sequence[pa.Array], arguments: Sequence[pa.Array | None], rows: int) -> Ids | None:
+        """Add a slice: arrays of `rows` values, of the Arrow types of their kinds. If one is not, nothing is added.
+
+        Returns the group of each row; None without keys.
+        """
         columns = self.columns(keys, arguments, rows)
-        if rows == 0:
-            return
         ids = self._table.enter(self._keys.encode(keys, rows)) if self.keyed else None
+        if rows:
+            self._add(columns, ids, rows)
+        return ids
+
+    def add_known(self, keys: Sequence[pa.Array], arguments: Sequence[pa.Array | None], rows: int) -> NDArray[np.bool_]:
+        """Add the rows of groups that exist; returns which they are."""
+        ids = self._table.find(self._keys.find(keys, rows))
+        known = ids >= 0
+        if known.any():
+            mask = pa.array(known)
+            kept = [None if a is None else a.filter(mask) for a in arguments]
+            ids = np.ascontiguousarray(ids[known])
+            self._add(self.columns([k.filter(mask) for k in keys], kept, len(ids)), ids, len(ids))
+        return known
+
+    def _add(self, columns: list[Column | None], ids: Ids | None, rows: int) -> None:
         for accumulator, column in zip(self.accumulators, columns, strict=True):
             if column is not None:
                 accumulator.add(self.size, ids, column)

@@ -9,8 +9,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from promising.query.aggregate.arrow_memory import Ids, present, raw, text, words
-from promising.query.kernels.intern_table import enter, find, intern, seat, seat_rows
+from promising.query.kernels.intern_table import enter, find, intern, known, seat, seat_rows
 from promising.query.scalar.types import ARROW, Kind
+from promising.summaries.hashing import hash_keys
+from promising.summaries.kernels.hashing import P1, P2
 
 Words: TypeAlias = NDArray[np.int64]  # one array row per word, one array column per row
 
@@ -36,6 +38,10 @@ class GroupTable:
     @property
     def size(self) -> int:
         return int(self._used[0])
+
+    @property
+    def nbytes(self) -> int:
+        return self._slots.nbytes + self._stored.nbytes
 
     @property
     def stored(self) -> NDArray[np.int64]:
@@ -70,6 +76,19 @@ class Strings:
         self._ends = np.zeros(LEAST // 2 + 1, np.int64)
         self._arena = np.empty(1024, np.uint8)
         self._used = np.zeros(1, np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        return self._slots.nbytes + self._hashes.nbytes + self._ends.nbytes + self._arena.nbytes
+
+    def find(self, array: pa.Array) -> NDArray[np.int64]:
+        """The code of each string, -1 for NULL, -2 if unknown."""
+        codes = np.empty(len(array), np.int64)
+        data, offsets = text(array)
+        there = present(array)
+        mask = EVERY if there is None else there
+        known(data, offsets, mask, SEED, self._slots, self._arena, self._ends, codes)
+        return codes
 
     def enter(self, array: pa.Array) -> NDArray[np.int64]:
         """The code of each string, -1 for NULL; new strings are inserted."""
@@ -119,13 +138,27 @@ class GroupKeys:
         self._flags = {place: (len(kinds) + n // FLAGS, n % FLAGS) for n, place in enumerate(flagged)}
         self.width = len(kinds) + -(-len(flagged) // FLAGS)
 
+    @property
+    def nbytes(self) -> int:
+        return sum(strings.nbytes for strings in self._strings if strings is not None)
+
     def encode(self, arrays: Sequence[pa.Array], rows: int) -> Words:
+        """The words of each row; new strings get a code."""
+        codes = (s if s is None else s.enter(a) for s, a in zip(self._strings, arrays, strict=True))
+        return self._encode(arrays, rows, list(codes))
+
+    def find(self, arrays: Sequence[pa.Array], rows: int) -> Words:
+        """The words of each row; those of a row with an unknown string are no known row's."""
+        codes = (s if s is None else s.find(a) for s, a in zip(self._strings, arrays, strict=True))
+        return self._encode(arrays, rows, list(codes))
+
+    def _encode(self, arrays: Sequence[pa.Array], rows: int, codes: Sequence[NDArray[np.int64] | None]) -> Words:
         out = np.empty((self.width, rows), np.int64)
         out[len(self.kinds) :] = 0
         for place, (kind, array) in enumerate(zip(self.kinds, arrays, strict=True)):
-            strings = self._strings[place]
-            if strings is not None:
-                out[place] = strings.enter(array)
+            code = codes[place]
+            if code is not None:
+                out[place] = code
                 continue
             there = present(array)
             out[place] = words(raw(array, kind))
@@ -156,3 +189,16 @@ class GroupKeys:
             return pa.array(words.view(np.float64), mask=words == NULL_FLOAT.view(np.int64))
         word, bit = self._flags[place]
         return pa.array(words, mask=(stored[:, word] >> bit & 1).astype(bool)).view(ARROW[kind])
+
+
+def row_hashes(kinds: Sequence[Kind], arrays: Sequence[pa.Array], rows: int) -> NDArray[np.uint64]:
+    """A hash of each row, the same for equal rows of any slice."""
+    numbers = [place for place, kind in enumerate(kinds) if kind != "string"]
+    words = GroupKeys([kinds[place] for place in numbers]).encode([arrays[place] for place in numbers], rows)
+    texts = (hash_keys(arrays[p].fill_null(""), 0) for p, kind in enumerate(kinds) if kind == "string")
+    found = np.full(rows, SEED)
+    for word in (*words.view(np.uint64), *texts):
+        found = (found ^ word) * P1
+        found ^= found >> np.uint64(32)
+    found *= P2
+    return found ^ found >> np.uint64(29)

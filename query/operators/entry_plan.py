@@ -28,11 +28,18 @@ class Side:
     attribute: str | None
     summary: SummaryIndex | None
     keys: Keys | None  # None: to be built
+    building: Keys | None = None
 
     def ready(self) -> Generator[None, None, Keys]:
         if self.keys is None:
-            self.keys = yield from Keys.build(self.snapshot, self.hasher)
+            self.building = Keys.empty(self.snapshot, self.hasher)
+            yield from self.building.fill()
+            self.keys, self.building = self.building, None
         return self.keys
+
+    @property
+    def nbytes(self) -> int:
+        return sum(keys.held for keys in (self.keys, self.building) if keys is not None)
 
     @property
     def window(self) -> Window:
@@ -339,4 +346,4 @@ class EntryPlan:
 
     @property
     def nbytes(self) -> int:
-        return self.set.nbytes + sum(s.keys.held for s in (*self.sides, *self.extra) if s.keys is not None)
+        return self.set.nbytes + self._until.nbytes + sum(side.nbytes for side in (*self.sides, *self.extra))

@@ -19,16 +19,18 @@ class HashJoin(Operator):
         self.hashers = hashers
         self.keys = keys
         self.position = 0
+        self._looked_up = 0  # bytes of the rows of the current keys
         self._finished = False
 
     @property
     def nbytes(self) -> int:
-        return 0 if self.keys is None else self.keys.held
+        return self._looked_up + (0 if self.keys is None else self.keys.held)
 
     def work(self) -> Slices:
         looked_up = self.snapshots[1 - self.probe]
         if self.keys is None:
-            self.keys = yield from Keys.build(looked_up, self.hashers[1 - self.probe])
+            self.keys = Keys.empty(looked_up, self.hashers[1 - self.probe])
+            yield from self.keys.fill()
         snapshot = self.snapshots[self.probe]
         while self.position < snapshot.size:
             last = min(self.position + min(SLICE, 4 * self.pace()), snapshot.size)
@@ -43,6 +45,7 @@ class HashJoin(Operator):
             lists = yield from self.keys.load(unique)
             starts, counts = lists.starts[which], lists.counts[which]
             self.read += len(rows) + len(lists.rows)
+            self._looked_up = lists.rows.nbytes
             self.position = last
             left = int(counts.astype(np.float64).sum())
             ones, numbers = np.ones(len(rows), np.int64), np.arange(len(rows))

@@ -141,7 +141,7 @@ class Drawing(Sampler):
     @property
     def nbytes(self) -> int:
         kept = sum(a.rows.nbytes + 16 * len(a.starts) for a in self._arenas)
-        return self.plan.nbytes + kept + sum(12 * len(ids) for ids, _ in self._drawn)
+        return self.plan.nbytes + kept + 12 * self.done
 
     def remaining(self) -> Guess | None:
         if not self.plan.planned:

@@ -35,6 +35,10 @@ class RandomScan(Sampler):
         self.seed = np.uint64(seed & ((1 << 64) - 1))
         self._numbers: list[NDArray[np.int64]] = []
 
+    @property
+    def nbytes(self) -> int:
+        return 8 * self.done
+
     def work(self) -> Slices:
         while self.done < self.snapshot.size:
             drawn = min(self.pace(), self.snapshot.size - self.done)

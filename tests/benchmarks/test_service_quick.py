@@ -27,6 +27,14 @@ def test_nothing_stays_behind_of_cancelled_streams_slow_readers_and_connections(
     assert found["greeted back"]["ratio"] == 1.0
 
 
+def test_256_clients_that_want_all_memory_stay_within_the_limit():
+    found = {str(figure["metric"]): figure for figure in figures("memory")}
+    within = found["memory, as counted"]["ratio"]
+    assert isinstance(within, float)
+    assert within <= 1.1
+    assert found["ended with an answer or a limit"]["ratio"] == 1.0
+
+
 def test_ingest_is_compared_with_an_empty_handler_and_with_rows_at_two_lengths():
     found = figures("ingest")
     rates = [f for f in found if f["metric"] == "wall"]

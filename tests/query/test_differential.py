@@ -10,13 +10,18 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
+from promising.index.storage.disk import Disk
+from promising.index.storage.spill import SpillFolder
+from promising.query.query_memory import QueryMemory
 from tests.query.random_queries import Generator, Query
 from tests.query.random_streams import World
+from tests.query.spilling import PLENTY, spill_early
 
 BLOCKS, QUICK_BLOCKS = 41, 8
 QUERIES = 50
@@ -42,7 +47,23 @@ def block_params() -> list[Any]:
 
 @pytest.mark.parametrize("block", block_params())
 def test_as_duckdb(block: int, duck: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch):
+    _compare(World(block, monkeypatch), block, duck)
+
+
+@pytest.mark.parametrize("block", block_params()[5::6])
+def test_spilled_as_duckdb(
+    block: int, duck: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    spill_early(monkeypatch)
     world = World(block, monkeypatch)
+    world.session._memory = QueryMemory(PLENTY)
+    world.session._spill = folder = SpillFolder(Disk(), tmp_path, 0)
+    _compare(world, block, duck)
+    assert list(folder.folder.iterdir()) == []
+    assert world.session.query_bytes == 0
+
+
+def _compare(world: World, block: int, duck: duckdb.DuckDBPyConnection) -> None:
     size = world.rng.choice((4, 40, 40, 80, 80, 160))
     if block % 8 == 7:  # before the first tuple
         _queries(world, block, -3, 0, duck)
