@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from sqlglot import exp
+from sqlglot.generator import Generator
 
 from promising.errors import BadSyntax
 from promising.query.sql.check import offset_of
@@ -49,4 +50,10 @@ def parse_many(sql: str) -> list[exp.Expression]:
 
 def generate(node: exp.Expr, pretty: bool = False) -> str:
     """The text of a tree; `pretty` puts each clause on its own line."""
-    return _dialect.generator(pretty=pretty).generate(node)
+    return _generator(pretty).generate(node)
+
+
+@cache
+def _generator(pretty: bool) -> Generator:
+    """It has no state of its own, so all threads share it."""
+    return _dialect.generator(pretty=pretty)
