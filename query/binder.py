@@ -29,6 +29,7 @@ T = TypeVar("T")
 MOST_STREAMS = 2
 MOST_COLUMNS = 1 << 14  # per answer
 CONFIDENCE = 0.95
+LONG = 1 << 11  # characters of a statement whose conditions may take long to bind
 SLICE = 64  # expressions between two pauses: about a millisecond
 
 
@@ -84,6 +85,8 @@ class Binder:
         bound = self.bound = Bound(self.scope, self.sources, budget=budget)
         yield from self._described(bound)
         bound.described = True
+        if len(self.sql) > LONG:
+            yield
         where = args.get("where")
         parts = [c for part in (*on, *([where.this] if where else [])) for c in conjuncts(part)]
         for part in paused(parts):

@@ -17,7 +17,7 @@ from promising.query.join_cardinality import JoinCardinality
 from promising.query.operators.guided import Guided
 from promising.query.operators.operator import Guess
 from promising.query.planner import Plan, plan
-from promising.query.result_sinks import Aggregated, Plain, Shown
+from promising.query.result_sinks import Aggregated, Plain, Shown, no_rows, schema
 
 Clock = Callable[[], int]  # CPU time of the calling thread, in nanoseconds
 
@@ -30,10 +30,17 @@ PATIENCE = 50 * MS  # CPU time after which a frame is due, even without rows
 FIRST_LOOK = 2048  # draws before the first estimate
 CLOSING = 500  # rough nanoseconds per group and aggregate in the last frame
 SORTING = 120  # and per value that an aggregate retains
+EXPRESSION = 20_000  # rough nanoseconds for an expression in a slice, however few its candidates
+ESTIMATE = 30_000  # and in the last frame of groups, however few
+CONTENTION = 2  # other threads may take the processor while a frame is assembled
+SENDING = 10  # rough nanoseconds to send a byte
 HOLDING = ("median", "quantile", "count_distinct")
 FEWEST = 30  # sampled rows of a group before its error estimate is trusted
 KNOWN = 2.0  # upper / lower up to which the size of a join is reported as a number
 SAMPLED = 16  # sampling ends when one in this many candidates is drawn
+
+
+BOUND: Iterator[None] = iter(())  # nothing is left to bind
 
 
 class _Pace:
@@ -48,36 +55,74 @@ class _Pace:
 
 
 class Cursor:
-    """A running query, used by one thread at a time. `spent` is its CPU time in nanoseconds."""
+    """A running query, used by one thread at a time. `spent` is its CPU time in nanoseconds.
 
-    def __init__(self, bound: Bound, clock: Clock, budget: int | None, seed: int, spent: int = 0) -> None:
+    unbound: the rest of the binding, if the budget was spent before; it is the first of the work.
+    """
+
+    def __init__(
+        self,
+        bound: Bound,
+        clock: Clock,
+        budget: int | None,
+        seed: int,
+        spent: int = 0,
+        unbound: Iterator[None] = BOUND,
+    ) -> None:
         self.bound = bound
         self.clock = clock
         self.spent = spent
         self.finished = False
         self._pace = _Pace()
         began = clock()
-        self.plan: Plan = plan(bound, self._pace, budget, seed)
+        self._plan: Plan | None = None
+        self._unbound = unbound
+        self._asked = (budget, seed)
+        self._began = False  # a slice of work
+        self._least = 0  # nanoseconds of the last of the shortest slices
         self._matched = 0  # candidates that met the conditions
         self._hits = 0  # sampled candidates that did
         self._sizes: Guess | None = None
         self._limit: int | None = None
+        self._left: Callable[[], float] = lambda: math.inf
         self._mark = began
         self._looking = 0.0  # nanoseconds per draw to compute an estimate
         self._look: Estimated | None = None  # estimates not yet emitted
         self._reached = False  # the error target
         self._steps = self._run()
+        if unbound is BOUND:
+            self._prepare()
         self.spent += clock() - began
 
     @property
     def nbytes(self) -> int:
+        if self._plan is None:
+            return len(self.bound.scope.sql)
         sampler = self.plan.sampler
         return self.plan.worker.nbytes + self.plan.result.nbytes + (0 if sampler is None else sampler.nbytes)
 
     # --- the work ------------------------------------------------------------------------------------------------
 
+    @property
+    def plan(self) -> Plan:
+        assert self._plan is not None
+        return self._plan
+
+    def prepare(self) -> Iterator[None]:
+        """Bind what is not yet bound, and plan."""
+        if self._plan is None:
+            yield from self._unbound
+            self._prepare()
+
+    def _prepare(self) -> None:
+        budget, seed = self._asked
+        self._plan = plan(self.bound, self._pace, budget, seed)
+
     def _run(self) -> Generator[None, None, None]:
         """All work; yields after each slice."""
+        if self._plan is None:
+            yield from self.prepare()
+            yield
         result = self.plan.result
         if self._full():
             return
@@ -109,7 +154,8 @@ class Cursor:
             yield
             if sampler.done < look:
                 continue
-            if self._limit is not None and self.spent + 3 * self._reserve() >= self._limit:
+            reserve = self._reserve()
+            if (self._limit is not None and self.spent + 3 * reserve >= self._limit) or self._late(3 * reserve):
                 look, self._pace.ahead = sys.maxsize, MOST  # the last frame makes the estimate
                 continue
             began = self.clock()
@@ -157,12 +203,21 @@ class Cursor:
     # --- frames --------------------------------------------------------------------------------------------------
 
     def run(
-        self, budget: int | None, stop: threading.Event, keep: Callable[["Cursor"], str | None] | None = None
+        self,
+        budget: int | None,
+        stop: threading.Event,
+        keep: Callable[["Cursor"], str | None] | None = None,
+        left: Callable[[], float] = lambda: math.inf,
     ) -> Iterator[Frame]:
-        """Work for `budget` nanoseconds of CPU time. `keep` stores a cursor with work left and returns its token."""
+        """Work for `budget` nanoseconds of CPU time. `keep` stores a cursor with work left and returns its token.
+
+        left: seconds until the last frame is due. One that would take longer is left for later, with its rows.
+        """
         limit = self._limit = None if budget is None else self.spent + budget
         told = self.spent
         first = True
+        self._left = left
+        resumed = self._began
         cut: Cut | None = None
         self._mark = self.clock()
         while not self.finished:
@@ -170,12 +225,13 @@ class Cursor:
             if stop.is_set():
                 cut = "cancelled"
                 break
-            if limit is not None and self.spent + self._reserve() >= limit:
+            if limit is not None and self.spent + self._reserve() + (0 if resumed else max(self._excess(), 0)) >= limit:
                 cut = "budget"
                 break
+            resumed = False
             if self._step(limit):
                 break
-            waiting = self.plan.result.waiting if isinstance(self.plan.result, Plain) else 0
+            waiting = self._waiting()
             fresh = waiting > 0 or self._look is not None
             due = self.spent - told >= PATIENCE or waiting >= ROWS or (first and fresh)
             if due or (fresh and self.spent - told >= GLANCE):
@@ -190,10 +246,25 @@ class Cursor:
                 self._mark = self.clock()
         if cut is None:
             cut = "error" if self._reached else ("limit" if self._limited else None)
+        reserve = self._reserve()
+        if reserve > GLANCE and (stop.is_set() or self._late(reserve)):
+            cut = "cancelled"  # the last frame waits for the next time
         token = keep(self) if keep is not None and cut in ("budget", "cancelled") else None
         frame = self._frame(cut, token, last=True)
         self._meter()
         yield frame
+
+    def _beyond(self, cut: Cut | None) -> bool:
+        """Whether assembling the last frame would go well beyond the budget."""
+        return cut == "budget" and self._limit is not None and self.spent + self._reserve() > self._limit + GLANCE
+
+    def _late(self, reserve: int) -> bool:
+        """Whether there is too little time to assemble the last frame, and to send it."""
+        return CONTENTION * reserve + SENDING * self.nbytes > self._left() * 1e9
+
+    def _waiting(self) -> int:
+        """Rows of the answer that were not yet in a frame."""
+        return self.plan.result.waiting if self._plan and isinstance(self.plan.result, Plain) else 0
 
     def _meter(self) -> None:
         """Add the CPU time since the last call to `spent`."""
@@ -203,23 +274,36 @@ class Cursor:
 
     @property
     def _limited(self) -> bool:
-        return isinstance(self.plan.result, Plain) and self.plan.result.full
+        return self._plan is not None and isinstance(self.plan.result, Plain) and self.plan.result.full
+
+    @property
+    def _width(self) -> int:
+        """Expressions to evaluate, each of which costs something however few the rows; aggregates cost the most."""
+        bound = self.bound
+        return len(bound.outputs) + len(bound.predicates) + len(bound.group_keys) + 4 * len(bound.aggregates)
+
+    def _excess(self) -> int:
+        """CPU time of the shortest slice, as far as it is not small."""
+        return max(EXPRESSION * self._width, self._least) - GLANCE if self._plan is not None else 0
 
     def _reserve(self) -> int:
         """CPU time to reserve for the last frame."""
+        if self._plan is None:
+            return 0
         result = self.plan.result
         if isinstance(result, Plain):
             return 20_000
         if isinstance(result, Aggregated):
             drawn = 0 if self.plan.sampler is None else int(2.5 * self._looking * self.plan.sampler.done)
             kept = SORTING * self._matched if any(a.function in HOLDING for a in self.bound.aggregates) else 0
-            return MS // 2 + drawn + kept + CLOSING * result.groups.size * (1 + len(self.bound.aggregates))
+            aggregates = len(self.bound.aggregates)
+            return MS // 2 + drawn + kept + CLOSING * result.groups.size * (1 + aggregates) + ESTIMATE * self._width
         return 400 * result.held * (1 + len(self.bound.order))
 
     def _step(self, limit: int | None) -> bool:
         """Run one slice and size the next by its duration; returns whether it was the last."""
-        operator = self.plan.worker
-        done = operator.done + (self.plan.sampler.done if self.plan.sampler is not None else 0)
+        done = self._done
+        self._began = True
         began = self.clock()
         try:
             next(self._steps)
@@ -229,30 +313,41 @@ class Cursor:
             self.finished = True
             raise
         took = self.clock() - began
-        done = operator.done + (self.plan.sampler.done if self.plan.sampler is not None else 0) - done
+        done = self._done - done
+        if self._pace.slice == LEAST:
+            self._least = took
         if done > 0 and took > 0:
             wanted = LONG_SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
             fits = int(done * wanted / took)
             self._pace.slice = max(LEAST, min(MOST, fits, 4 * self._pace.slice))
         return self.finished
 
+    @property
+    def _done(self) -> int:
+        """Candidates processed or sampled."""
+        if self._plan is None:
+            return 0
+        return self.plan.worker.done + (self.plan.sampler.done if self.plan.sampler is not None else 0)
+
     def _frame(self, cut: Cut | None, token: str | None, last: bool = False) -> Frame:
+        if self._plan is None:
+            return Frame(no_rows(schema(self.bound)), "append", self.progress(cut, token))
         result = self.plan.result
         if isinstance(result, Plain):
             shown, mode = result.take(), "append"
         elif isinstance(result, Aggregated):
-            if last and cut == "cancelled" and self._reserve() > GLANCE:  # assembling it may take long
-                shown, mode = Shown(result.schema.empty_table()), "append"
+            if last and self._reserve() > GLANCE and (cut == "cancelled" or self._beyond(cut)):
+                shown, mode = Shown(no_rows(result.schema)), "append"
             elif last:
                 shown, mode = result.shown(self._look if self._reached and self._look else self._estimated()), "replace"
             elif self._look is not None:
                 shown, mode, self._look = result.shown(self._look), "replace", None
             else:
-                shown, mode = Shown(result.schema.empty_table()), "append"
+                shown, mode = Shown(no_rows(result.schema)), "append"
         elif last and cut != "cancelled":  # sorting may take long
             shown, mode = result.take(), "replace"
         else:
-            shown, mode = Shown(result.schema.empty_table()), "append"
+            shown, mode = Shown(no_rows(result.schema)), "append"
         return Frame(shown.rows, mode, self.progress(cut, token), shown.lower, shown.upper)  # type: ignore[arg-type]  # one of the two
 
     # --- progress ------------------------------------------------------------------------------------------------
@@ -266,8 +361,10 @@ class Cursor:
         return self._sizes
 
     def progress(self, cut: Cut | None = None, token: str | None = None) -> Progress:
+        if self._plan is None:
+            return self._unplanned(cut, token)
         result, operator, sampler = self.plan.result, self.plan.worker, self.plan.sampler
-        complete = self.finished and not self._reached
+        complete = self.finished and not self._reached and cut != "cancelled"
         total = self._total(complete)
         if isinstance(result, Aggregated):
             seen = float(operator.done if sampler is None else max(operator.done, sampler.done))
@@ -291,6 +388,26 @@ class Cursor:
             rank=max(o.rank for o in ran),
             token=token,
             warnings=tuple(self.plan.warnings),
+        )
+
+    def _unplanned(self, cut: Cut | None, token: str | None) -> Progress:
+        """Progress before there is a plan: at most every tuple, or every pair of them, is in the answer."""
+        bound = self.bound
+        most = float(math.prod(source.stream.count for source in bound.sources))
+        if bound.limit is not None and not bound.grouped:
+            most = min(most, float(bound.limit))
+        return Progress(
+            rows=0,
+            total=Guess(math.nan, 0.0, most),
+            coverage=Guess(0.0, 0.0, 0.0),
+            complete=False,
+            cut=cut,
+            cpu_seconds=self.spent / 1e9,
+            granularities=(),
+            read=0,
+            entries=0,
+            rank=0,
+            token=token,
         )
 
     def _candidates(self, complete: bool) -> Guess:

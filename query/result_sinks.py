@@ -33,6 +33,11 @@ def schema(bound: Bound) -> pa.Schema:
     return pa.schema([(name, ARROW[o.kind]) for name, o in zip(bound.names, bound.outputs, strict=True)])
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """An empty table; of many columns, in a fraction of the time of `empty_table`."""
+    return pa.Table.from_batches([], schema)
+
+
 class Plain:
     """Rows in order of arrival, up to the limits."""
 
@@ -80,7 +85,7 @@ class Plain:
     def take(self) -> Shown:
         """Rows added since the last call."""
         fresh, self._fresh = self._fresh, []
-        return Shown(pa.concat_tables(fresh) if fresh else self.schema.empty_table())
+        return Shown(pa.concat_tables(fresh) if fresh else no_rows(self.schema))
 
 
 class Sorted:

@@ -51,7 +51,12 @@ class Service:
         self.settings = settings
         seed = None if settings.seed is None else settings.seed.get_secret_value()
         self.session = (
-            Session(seed=seed, written=spark_sql, memory_bytes=store_lifecycle.memory_bytes(settings))
+            Session(
+                seed=seed,
+                written=spark_sql,
+                memory_bytes=store_lifecycle.memory_bytes(settings),
+                max_sql_tokens=settings.limits.max_sql_tokens,
+            )
             if session is None
             else session
         )

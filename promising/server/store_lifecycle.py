@@ -34,7 +34,7 @@ async def opened(settings: Settings) -> Session:
     except BaseException:
         store.close()
         raise
-    return Session(store=store, written=spark_sql)
+    return Session(store=store, written=spark_sql, max_sql_tokens=settings.limits.max_sql_tokens)
 
 
 def memory_bytes(settings: Settings) -> int:

@@ -31,6 +31,7 @@ _PLAIN: Final[dict[Comparison, Kernel]] = {
 }
 _OPPOSITE: Final[dict[Comparison, Comparison]] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
+LONGEST_PATTERN = 500  # characters of a LIKE with wildcards inside: it is compiled anew for every slice of rows
 SET_FROM = 16  # members from which a set lookup is faster than comparisons
 
 
@@ -161,6 +162,13 @@ def like(part: Compiled, pattern: Compiled, ignore_case: bool, place: Place) -> 
         raise place.error(Unsupported, "LIKE with a pattern that is no constant is not offered")
     if not value.is_valid:
         return literal(None, "bool")
+    inner = value.as_py().strip("%")
+    if len(inner) > LONGEST_PATTERN and ("%" in inner or "_" in inner):
+        raise place.error(
+            Unsupported,
+            f"a LIKE pattern of {len(inner):,} characters with wildcards inside; {LONGEST_PATTERN} is the most: test"
+            " parts of it, joined by AND",
+        )
     if not ignore_case:
         return apply("bool", [part], matcher(value.as_py()))
     match = matcher(pc.utf8_lower(value).as_py())

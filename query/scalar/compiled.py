@@ -132,11 +132,9 @@ def combine(
     guards: bool = False,
 ) -> Compiled:
     """An expression over its parts, evaluated by `run` as a whole."""
-    inputs: frozenset[Input] = frozenset()
+    inputs = frozenset[Input]().union(*[part.inputs for part in parts if part.inputs])
     constant, fails, guarded = True, can_fail, guards
     for part in parts:
-        if part.inputs:
-            inputs = inputs | part.inputs if inputs else part.inputs
         constant, fails, guarded = constant and part.constant, fails or part.can_fail, guarded or part.guards
     if constant:
         try:
