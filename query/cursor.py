@@ -30,8 +30,8 @@ PATIENCE = 50 * MS  # CPU time after which a frame is due, even without rows
 FIRST_LOOK = 2048  # draws before the first estimate
 CLOSING = 500  # rough nanoseconds per group and aggregate in the last frame
 SORTING = 120  # and per value that an aggregate retains
-EXPRESSION = 20_000  # rough nanoseconds for an expression in a slice, however few its candidates
-ESTIMATE = 30_000  # and in the last frame of groups, however few
+EXPRESSION = 25_000  # rough nanoseconds for an expression in a slice, however few its candidates
+ESTIMATE = 50_000  # and in the last frame of groups, however few
 CONTENTION = 2  # other threads may take the processor while a frame is assembled
 SENDING = 10  # rough nanoseconds to send a byte
 HOLDING = ("median", "quantile", "count_distinct")
@@ -255,8 +255,12 @@ class Cursor:
         yield frame
 
     def _beyond(self, cut: Cut | None) -> bool:
-        """Whether assembling the last frame would go well beyond the budget."""
-        return cut == "budget" and self._limit is not None and self.spent + self._reserve() > self._limit + GLANCE
+        """Whether the last frame has no rows: it was cancelled, or they would go well beyond the budget."""
+        reserve = self._reserve()
+        if reserve <= GLANCE:
+            return False
+        late = self._limit is not None and self.spent + reserve > self._limit + GLANCE
+        return cut == "cancelled" or (cut == "budget" and late)
 
     def _late(self, reserve: int) -> bool:
         """Whether there is too little time to assemble the last frame, and to send it."""
@@ -280,7 +284,8 @@ class Cursor:
     def _width(self) -> int:
         """Expressions to evaluate, each of which costs something however few the rows; aggregates cost the most."""
         bound = self.bound
-        return len(bound.outputs) + len(bound.predicates) + len(bound.group_keys) + 4 * len(bound.aggregates)
+        read = (bound.outputs, bound.predicates, bound.group_keys, bound.order)
+        return sum(map(len, read)) + 4 * len(bound.aggregates)
 
     def _excess(self) -> int:
         """CPU time of the shortest slice, as far as it is not small."""
@@ -297,7 +302,9 @@ class Cursor:
             drawn = 0 if self.plan.sampler is None else int(2.5 * self._looking * self.plan.sampler.done)
             kept = SORTING * self._matched if any(a.function in HOLDING for a in self.bound.aggregates) else 0
             aggregates = len(self.bound.aggregates)
-            return MS // 2 + drawn + kept + CLOSING * result.groups.size * (1 + aggregates) + ESTIMATE * self._width
+            wide = len(self.bound.group_keys) // 4
+            values = result.groups.size * (1 + aggregates + wide) + self._hits * wide
+            return MS // 2 + drawn + kept + CLOSING * values + ESTIMATE * self._width
         return 400 * result.held * (1 + len(self.bound.order))
 
     def _step(self, limit: int | None) -> bool:
@@ -336,7 +343,7 @@ class Cursor:
         if isinstance(result, Plain):
             shown, mode = result.take(), "append"
         elif isinstance(result, Aggregated):
-            if last and self._reserve() > GLANCE and (cut == "cancelled" or self._beyond(cut)):
+            if last and self._beyond(cut):
                 shown, mode = Shown(no_rows(result.schema)), "append"
             elif last:
                 shown, mode = result.shown(self._look if self._reached and self._look else self._estimated()), "replace"
@@ -344,7 +351,7 @@ class Cursor:
                 shown, mode, self._look = result.shown(self._look), "replace", None
             else:
                 shown, mode = Shown(no_rows(result.schema)), "append"
-        elif last and cut != "cancelled":  # sorting may take long
+        elif last and cut != "cancelled" and not self._beyond(cut):  # sorting may take long
             shown, mode = result.take(), "replace"
         else:
             shown, mode = Shown(no_rows(result.schema)), "append"
