@@ -284,8 +284,8 @@ class Cursor:
     def _width(self) -> int:
         """Expressions to evaluate, each of which costs something however few the rows; aggregates cost the most."""
         bound = self.bound
-        read = (bound.outputs, bound.predicates, bound.group_keys, bound.order)
-        return sum(map(len, read)) + 4 * len(bound.aggregates)
+        read = len(bound.outputs) + len(bound.predicates) + len(bound.group_keys) + len(bound.order)
+        return read + 4 * len(bound.aggregates)
 
     def _excess(self) -> int:
         """CPU time of the shortest slice, as far as it is not small."""

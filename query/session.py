@@ -127,6 +127,7 @@ class Session:
         strict: bool = False,
         producer: str | None = None,
         sequence: int | None = None,
+        epoch: int = 0,
     ) -> Appended:
         """Append tuples: a mapping of columns, a list of dicts, a pandas or Polars frame, or Arrow data.
 
@@ -134,13 +135,14 @@ class Session:
         before it remain, and the error says how many.
         A malformed batch raises and changes nothing. Tuples that are too old or too far ahead of the clock are dropped
         and counted; with `strict` they raise. With `producer` and `sequence` it is idempotent.
+        A producer's higher `epoch` ends lower ones: their batches raise `ProducerFenced`.
         """
         found = self.stream(stream)
         if is_reader(table):
-            if producer is not None or sequence is not None:
+            if producer is not None or sequence is not None or epoch:
                 raise BadQuestion("a reader has several batches and takes no sequence number; read it into a table")
             return total(found.append(batch, strict=strict) for batch in batches_of(table))
-        return found.append(table, strict=strict, producer=producer, sequence=sequence)
+        return found.append(table, strict=strict, producer=producer, sequence=sequence, epoch=epoch)
 
     def load_plan(self, stream: str) -> LoadPlan:
         """Parameters for preparing a load; see `attach`."""
@@ -178,14 +180,17 @@ class Session:
 
     # --- queries -------------------------------------------------------------------------------------------------
 
-    def query(self, sql: str, budget: Budget = None, seed: int | None = None, *, most: Budget = None) -> Answer:
+    def query(
+        self, sql: str, budget: Budget = None, seed: int | None = None, *, most: Budget = None, client: str = ""
+    ) -> Answer:
         """Run a SELECT. Iterating over the answer does the work; `to_arrow` and `to_pandas` do all of it.
 
         budget: CPU time; the smaller of this and the statement's `BUDGET` applies.
         seed: of random draws. The same state, statement and seed give the same rows in the same order.
         most: CPU time limit whatever the budget; unlike a budget, it does not change the plan.
+        client: who asks; only the same client can resume the answer.
         """
-        return _last(self.asking(sql, budget, seed, most=most))
+        return _last(self.asking(sql, budget, seed, most=most, client=client))
 
     def asking(
         self,
@@ -194,6 +199,7 @@ class Session:
         seed: int | None = None,
         *,
         most: Budget = None,
+        client: str = "",
         left: Callable[[], float] = lambda: math.inf,
     ) -> Iterator[Answer | None]:
         """`query` incrementally: None per slice of binding, the answer last.
@@ -204,7 +210,7 @@ class Session:
         node = parse_known(sql, self.max_sql_tokens)
         if not isinstance(node, exp.Query):
             raise Unsupported("query() takes a SELECT; execute() takes every statement", sql, 0)
-        yield from self._answer(node, sql, budget, seed, began, most, left)
+        yield from self._answer(node, sql, budget, seed, began, most, client, left)
 
     def query_many(self, statements: Sequence[str]) -> list[pa.Table]:
         """The exact answers to many SELECTs.
@@ -249,11 +255,17 @@ class Session:
             yield Part(number, last)
 
     def resume(
-        self, token: str, budget: Budget = None, *, most: Budget = None, left: Callable[[], float] = lambda: math.inf
+        self,
+        token: str,
+        budget: Budget = None,
+        *,
+        most: Budget = None,
+        client: str = "",
+        left: Callable[[], float] = lambda: math.inf,
     ) -> Answer:
         """Continue an answer that was cut: the remaining rows, or refined aggregates. No budget: to completion."""
         limit, longest = nanoseconds(budget), nanoseconds(most)
-        return self._answering(self._shelf.take(token), limit, longest, left)
+        return self._answering(self._shelf.take(token, client), limit, longest, client, left)
 
     def explain(
         self, sql: str, *, analyze: bool = False, budget: Budget = None, seed: int | None = None
@@ -341,6 +353,7 @@ class Session:
         seed: int | None,
         began: int,
         most: Budget = None,
+        client: str = "",
         left: Callable[[], float] = lambda: math.inf,
     ) -> Iterator[Answer | None]:
         longest = nanoseconds(most)
@@ -350,26 +363,29 @@ class Session:
                 continue
             cursor, limit = found
             rest = None if limit is None else max(limit - cursor.spent, 0)
-            yield self._answering(cursor, rest, None if longest is None else max(longest - cursor.spent, 0), left)
+            yield self._answering(
+                cursor, rest, None if longest is None else max(longest - cursor.spent, 0), client, left
+            )
 
     def _answering(
         self,
         cursor: Cursor,
         limit: int | None,
         longest: int | None = None,
+        client: str = "",
         left: Callable[[], float] = lambda: math.inf,
     ) -> Answer:
         stop, gone = threading.Event(), threading.Event()
         tokens: list[str] = []
 
         def put(cursor: Cursor) -> str | None:
-            tokens.append(self._shelf.put(cursor))
+            tokens.append(self._shelf.put(cursor, client))
             return None if drop() else tokens[-1]
 
         def drop() -> bool:
             if gone.is_set():
                 for token in tokens:
-                    self._shelf.drop(token)
+                    self._shelf.drop(token, client)
             return gone.is_set()
 
         def halt(keep: bool) -> None:

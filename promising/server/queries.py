@@ -138,12 +138,15 @@ class QueryService(Subscriptions):
         self, call: Call, request: queries_pb2.QueryRequest, budget: float | None
     ) -> Iterator[tuple[Answer, Progress] | None]:
         """Plan a query in steps, and get its estimates from the summaries. Release it if nobody waits by then."""
-        most = self._limits.max_budget_seconds
+        most, client = self._limits.max_budget_seconds, call.caller.client
         if request.WhichOneof("ask") == "sql":
             seed = request.seed if request.HasField("seed") else None
-            steps = self._session.asking(request.sql, budget=budget, seed=seed, most=most, left=call.left)
+            steps = self._session.asking(
+                request.sql, budget=budget, seed=seed, most=most, client=client, left=call.left
+            )
         else:
-            steps = iter([self._session.resume(request.resume_token, budget=budget, most=most, left=call.left)])
+            token = request.resume_token
+            steps = iter([self._session.resume(token, budget=budget, most=most, client=client, left=call.left)])
         for answer in steps:
             if answer is None:
                 yield None

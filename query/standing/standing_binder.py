@@ -257,7 +257,7 @@ class _Branch(Binder):
         kind = self.catalog.what(name)
         if kind == "table":
             # It has a name and a schema, as a stream does; nothing else is used under that type.
-            return Source(cast(Stream, self.catalog.tables[name]), alias)
+            return Source(cast(Stream, self.catalog.table(table.this, self.sql)), alias)
         if kind != "stream":
             known = [s.name for s in self.catalog.streams.values()] + [t.name for t in self.catalog.tables.values()]
             raise self.catalog.missing("stream or table", table.this, self.sql, known)
@@ -281,7 +281,7 @@ class _Branch(Binder):
             raise self.error(
                 BadClause,
                 f"WINDOW reaches back {readable(self.length)}, but {stream.name} keeps {readable(stream.keep)}: shorten"
-                f" it, or ALTER STREAM {stream.name} KEEP {readable(self.length)} first",
+                f" it, or ALTER STREAM {generate(exp.to_identifier(stream.name))} KEEP {readable(self.length)} first",
                 self.node.args["window"],
             )
         return plan.Window(
