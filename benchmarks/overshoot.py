@@ -1,8 +1,9 @@
 """How far a query goes beyond its budget, and how long it goes on after it was cancelled.
 
-Queries of every kind over two streams, with budgets from 1 ms to 1 s, as many in each octave. CPU time is taken from
-outside, around asking and reading the whole answer, so parsing, planning and the last frame count. Before that every
-kind runs once without being measured: what a process loads and compiles once is told as a figure of its own.
+Queries of every kind over two streams and a wide one, friendly and hostile (wide, long, deep), with budgets from 1 ms
+to 1 s, as many in each octave. CPU time is taken from outside, around asking and reading the whole answer, so parsing,
+planning and the last frame count. Before that every kind runs once without being measured: what a process loads and
+compiles once is told as a figure of its own.
 """
 
 import gc
@@ -65,13 +66,44 @@ KINDS = {
 }
 
 
+def _tree(depth: int) -> str:
+    """Comparisons under a tree of AND and OR."""
+    if not depth:
+        return "price > 0.5"
+    return f"({_tree(depth - 1)} {'AND' if depth % 2 else 'OR'} {_tree(depth - 1)})"
+
+
+WIDE = 1_500  # columns of the wide stream
+WIDE_NAMES = [f"c{number}" for number in range(WIDE)]
+HOSTILE = {
+    "wide, by name": f"SELECT {', '.join(WIDE_NAMES)} FROM wide",
+    "wide, *": "SELECT * FROM wide",
+    "wide, joined": "SELECT * FROM wide x, wide y WHERE x.c0 = y.c0",
+    "wide, sorted": f"SELECT c0 FROM wide ORDER BY {', '.join(WIDE_NAMES)}",
+    "wide, 500 sums": f"SELECT {', '.join(f'sum({name})' for name in WIDE_NAMES[:500])} FROM wide",
+    "wide, 500 keys": f"SELECT {', '.join(WIDE_NAMES[:500])} FROM wide GROUP BY {', '.join(WIDE_NAMES[:500])}",
+    "wide, 1,000 conditions": "SELECT c0 FROM wide WHERE " + " AND ".join(f"{n} >= 0" for n in WIDE_NAMES[:1000]),
+    "IN of 2,000 keys": f"SELECT price FROM a WHERE key IN ({', '.join(map(str, range(2000)))})",
+    "IN of 2,000 numbers": f"SELECT key FROM a WHERE price IN ({', '.join(f'{n}.5' for n in range(2000))})",
+    "IN of 2,000 strings": "SELECT key FROM a WHERE name IN (" + ", ".join(f"'i{n}'" for n in range(2000)) + ")",
+    "60 parentheses": f"SELECT key FROM a WHERE {'(' * 60}price > 0.5{')' * 60}",
+    "a tree of 512 conditions": f"SELECT key FROM a WHERE {_tree(9)}",
+    "LIKE of 400 wildcards": f"SELECT key FROM a WHERE name LIKE '{'_%' * 200}x'",
+    "100 LIKEs": "SELECT key FROM a WHERE " + " OR ".join(f"name LIKE '%{n}_{n}%'" for n in range(100)),
+    "arithmetic": f"SELECT {' + '.join(f'price * {n}' for n in range(60))} FROM a",
+}
+"""As long as `max_sql_tokens` allows, or nearly so."""
+
+
 def run(report: Report, effort: Effort) -> None:
     n = 1 << 17 if effort.quick else 1_000_000
     queries = 100 if effort.quick else 1_000
     session, given = _session(n)
     kinds = {name: sql.format(**given) for name, sql in KINDS.items()}
     report.part("overshoot", "CPU time beyond the budget", _budgets(session, kinds, queries, n))
+    report.part("overshoot", "CPU time beyond the budget, hostile statements", _budgets(session, HOSTILE, queries, n))
     report.part("overshoot", "wall time from cancel to the end", _cancels(session, kinds, queries // 5, n))
+    report.part("overshoot", "wall time from cancel, hostile statements", _cancels(session, HOSTILE, queries // 5, n))
 
 
 # --- budgets ---------------------------------------------------------------------------------------------------------
@@ -185,6 +217,9 @@ def _session(n: int) -> tuple[Session, dict[str, str]]:
             )
         for batch in _batches(n, number + 1):
             session.ingest(name, batch)
+    rows = max(n // 50, 2_000)
+    session.execute(f"CREATE STREAM wide (ts TIMESTAMP, {', '.join(f'{c} INT' for c in WIDE_NAMES)}) TIMESTAMP BY ts")
+    session.ingest("wide", {"ts": data.times(rows, 0), **dict.fromkeys(WIDE_NAMES, np.arange(rows))})
     return session, {"hot": str(int(data.ranked()[0])), "half": str(n // data.RATE // 2)}
 
 

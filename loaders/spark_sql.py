@@ -53,7 +53,7 @@ class _Query:
             )
         outputs = []
         for (item, _), name, compiled in zip(bound.items, bound.names, bound.outputs, strict=True):
-            made = self.results.write(item)
+            made = self.results.write(bound.spelled(item))
             text = f"CAST(NULL AS {TYPES[compiled.kind]})" if made.kind == "null" else made.sql
             outputs.append(f"{text} AS {quoted(name)}")
         parts = [f"SELECT {', '.join(outputs)}", f"FROM {self._source()}"]
@@ -104,11 +104,11 @@ class _Query:
 
     def _order(self) -> list[str]:
         out = []
-        named = {name.lower(): item for item, name in reversed(self.bound.items)}
+        named = {name.lower(): self.bound.spelled(item) for item, name in reversed(self.bound.items)}
         for term in self.node.args["order"].expressions:
             value = term.this
             if isinstance(value, exp.Literal) and not value.is_string:
-                value = self.bound.items[int(value.this) - 1][0]
+                value = self.bound.spelled(self.bound.items[int(value.this) - 1][0])
             elif isinstance(value, exp.Column) and not value.table:
                 value = named.get(value.name.lower(), value)
             down = "DESC" if term.args.get("desc") else "ASC"

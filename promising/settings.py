@@ -131,6 +131,9 @@ class Limits(_Group):
     )
     max_deadline_seconds: float = Field(default=3600.0, gt=0, description="Maximum duration of a call.")
     max_sql_bytes: int = Field(default=1 << 16, ge=1, description="Maximum statement length.")
+    max_sql_tokens: int = Field(
+        default=1 << 12, ge=1, description="Maximum names, numbers and signs of a query; more are refused unparsed."
+    )
     max_keys: int = Field(default=100_000, ge=1, description="Maximum keys per summary request.")
     max_statements: int = Field(default=1000, ge=1, description="Maximum statements per QueryBatch.")
     max_rows: int = Field(default=10_000_000, ge=1, description="Maximum rows of a Probe or QueryBatch.")

@@ -297,6 +297,7 @@ def progress_to(progress: Progress) -> common_pb2.Progress:
         rank=progress.rank,
         resume_token=progress.token,
         warnings=progress.warnings,
+        send_seconds=progress.send_seconds,
     )
 
 
@@ -314,6 +315,7 @@ def progress_from(told: common_pb2.Progress) -> Progress:
         rank=told.rank,
         token=told.resume_token if told.HasField("resume_token") else None,
         warnings=tuple(told.warnings),
+        send_seconds=told.send_seconds,
     )
 
 

@@ -32,6 +32,7 @@ class Progress:
     read: tuples read.
     entries, rank: size of the promising set, and how many of its entries were processed or sampled.
     token: resumes the answer from here; None if nothing is left to do.
+    send_seconds: CPU time that a service took to send rows, which no budget is charged with.
     """
 
     rows: int
@@ -46,6 +47,7 @@ class Progress:
     rank: int
     token: str | None = None
     warnings: tuple[str, ...] = ()
+    send_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

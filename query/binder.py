@@ -1,8 +1,8 @@
 """Binds the syntax tree of a SELECT: resolves names, checks types and clauses, reports the position of errors."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
@@ -10,12 +10,13 @@ from promising.errors import BadClause, NoSuchName, NoSummary, StatementError, T
 from promising.index.schema import KEY_TYPES
 from promising.index.summary_index import SummaryIndex, best_summary
 from promising.query.aggregate.aggregates import Aggregate, check
-from promising.query.bound import RESULT, Bound, Constants, JoinKey, LimitBy, Order, Source, Target
+from promising.query.bound import Bound, Constants, JoinKey, LimitBy, Order, Source, Target
 from promising.query.budgets import LONGEST_BUDGET
 from promising.query.catalog import Catalog
 from promising.query.error_places import placed
+from promising.query.grouped_scope import AGGREGATES, GroupedScope, aggregates_in
 from promising.query.preference import BoundPreference, Direction, EstimatedCount
-from promising.query.scalar.compiled import Compiled
+from promising.query.scalar.compiled import Compiled, column
 from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import Input, Scope, StreamScope, suggest
@@ -23,28 +24,30 @@ from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
 from promising.query.sql import generate, nodes
 from promising.query.summary_advice import suggested_summary
 
+T = TypeVar("T")
+
 MOST_STREAMS = 2
 MOST_COLUMNS = 1 << 14  # per answer
 CONFIDENCE = 0.95
-
-AGGREGATES: dict[type[exp.Expression], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-    exp.Median: "median",
-    exp.Quantile: "quantile",
-}
+LONG = 1 << 11  # characters of a statement whose conditions may take long to bind
+SLICE = 64  # expressions between two pauses: about a millisecond
 
 
 def bind(node: exp.Expression, sql: str, catalog: Catalog) -> Bound:
     """Resolve a SELECT against the catalog; no side effects."""
+    binder = binding(node, sql, catalog)
+    for _ in binder.steps():
+        pass
+    return binder.bound
+
+
+def binding(node: exp.Expression, sql: str, catalog: Catalog) -> "Binder":
+    """The binder of a SELECT, for binding in steps."""
     if isinstance(node, exp.SetOperation):
         raise offered(node.key.upper(), sql, nodes.word_of(node) or offset_of(node))
     if node.args.get("distinct"):
         raise offered("SELECT DISTINCT", sql, nodes.word_of(node) or offset_of(node))
-    return Binder(node, sql, catalog).bind()
+    return Binder(node, sql, catalog)
 
 
 def offered(what: str, sql: str, offset: int | None) -> Unsupported:
@@ -63,36 +66,45 @@ class Binder:
         self.sql = sql
         self.catalog = catalog
         self.unaided: SummaryIndex | None = None
+        self._named: dict[str, Compiled] = {}  # outputs, by name in lower case
 
     def error(self, kind: type[StatementError], message: str, at: exp.Expr) -> StatementError:
         return kind(message, self.sql, offset_of(at))
 
-    def bind(self) -> Bound:
+    def steps(self) -> Iterator[None]:
+        """Bind, with a pause after every `SLICE` expressions.
+
+        `bound` exists from the first pause on, with the sources and the BUDGET; from the pause at which it is
+        `described`, with the columns of the answer.
+        """
         args = self.node.args
-        sources, on = self._sources()
-        self.sources = sources
-        columns = [(s.alias, s.stream.name, _kinds(s.types)) for s in sources]
+        budget = self._budget()
+        self.sources, on = self._sources()
+        columns = [(s.alias, s.stream.name, _kinds(s.types)) for s in self.sources]
         self.scope: Scope = StreamScope(self.sql, columns)
+        bound = self.bound = Bound(self.scope, self.sources, budget=budget)
+        yield from self._described(bound)
+        bound.described = True
+        if len(self.sql) > LONG:
+            yield
         where = args.get("where")
         parts = [c for part in (*on, *([where.this] if where else [])) for c in conjuncts(part)]
-        for part in parts:
-            self._refuse_aggregates(part, "WHERE")
-        join, parts = self._join(parts)
-        predicates = [compile_predicate(part, self.scope) for part in parts]
-        bound = Bound(
-            scope=self.scope,
-            sources=sources,
-            names=[],
-            outputs=[],
-            predicates=predicates,
-            conditions=parts,
-            join=join,
-            constants=self._constants(parts, join),
-            unaided=self.unaided,
-        )
-        self._outputs(bound)
+        for part in paused(parts):
+            if part is None:
+                yield
+            else:
+                self._refuse_aggregates(part, "WHERE")
+        bound.join, parts = self._join(parts)
+        for part in paused(parts):
+            if part is None:
+                yield
+            else:
+                bound.predicates.append(compile_predicate(part, self.scope))
+        bound.conditions = parts
+        bound.constants = self._constants(parts, bound.join)
+        bound.unaided = self.unaided
+        yield from self._arranged(bound)
         self._clauses(bound)
-        return bound
 
     # --- FROM ----------------------------------------------------------------------------------------------------
 
@@ -197,10 +209,10 @@ class Binder:
                 pairs = [(part.this, part.expressions)]
             else:
                 continue
-            for column, values in pairs:
-                if not isinstance(column, exp.Column):
+            for named, values in pairs:
+                if not isinstance(named, exp.Column):
                     continue
-                found = self.scope.resolve(column)
+                found = self.scope.resolve(named)
                 if found.kind not in KEY_TYPES:
                     continue
                 made = [_constant(v, found.kind) for v in values]
@@ -219,40 +231,63 @@ class Binder:
     # --- SELECT list, GROUP BY, HAVING, ORDER BY -------------------------------------------------------------------
 
     def _outputs(self, bound: Bound) -> None:
+        """Bind everything about the columns of the answer."""
+        for _ in self._described(bound):
+            pass
+        for _ in self._arranged(bound):
+            pass
+
+    def _described(self, bound: Bound) -> Iterator[None]:
+        """Bind the columns of the answer."""
         args = self.node.args
         shown = list(islice(self._expanded(), MOST_COLUMNS + 1))
         if len(shown) > MOST_COLUMNS:
             raise self.error(BadClause, f"more than {MOST_COLUMNS:,} columns in the answer", self.node)
         grouping = args.get("group")
         having, order = args.get("having"), args.get("order")
-        everything = [e for e, _ in shown] + ([having.this] if having else []) + ([order] if order else [])
-        bound.grouped = grouping is not None or having is not None or any(_aggregates(e) for e in everything)
+        everything = [e for e, _ in shown if not isinstance(e, exp.Column | Input)]
+        everything += ([having.this] if having else []) + ([order] if order else [])
+        bound.grouped = grouping is not None or having is not None or any(aggregates_in(e) for e in everything)
         scope: Scope = self.scope
         if bound.grouped:
-            scope = self._group(bound, grouping, shown)
+            spelled = [(bound.spelled(item), name) for item, name in shown]
+            yield from self._keys(bound, grouping, spelled)
+            scope, shown = GroupedScope(self.scope, self, bound), [*spelled]
         bound.results, bound.items = scope, shown
-        compiled: dict[str, Compiled] = {}
         taken: dict[str, int] = {}
-        for expression, name in shown:
-            made = compile_expression(expression, scope)
+        for item in paused(shown):
+            if item is None:
+                yield
+                continue
+            expression, name = item
+            made = column(expression) if isinstance(expression, Input) else compile_expression(expression, scope)
             if made.kind == "null":
                 made = self._untyped(made)
             bound.outputs.append(made)
             bound.names.append(_fresh(name, taken))
-            compiled.setdefault(name.lower(), made)
-            only = scope.replace(expression) if bound.grouped else None
+            self._named.setdefault(name.lower(), made)
+            only = scope.replace(expression) if bound.grouped and not isinstance(expression, Input) else None
             bound.shown.append(int(only.name[1:]) if only is not None and only.name.startswith("a") else None)
+
+    def _arranged(self, bound: Bound) -> Iterator[None]:
+        """Bind HAVING, ORDER BY and LIMIT n BY."""
+        scope = bound.results
+        assert scope is not None
+        having, order = self.node.args.get("having"), self.node.args.get("order")
         if having is not None:
             bound.having = compile_predicate(having.this, scope)
-        for term in order.expressions if order is not None else []:
-            bound.order.append(self._ordered(term, bound, scope, compiled))
-        bound.limit_by = self._limit_by(scope, compiled)
+        for term in paused(order.expressions if order is not None else []):
+            if term is None:
+                yield
+            else:
+                bound.order.append(self._ordered(term, bound, scope, self._named))
+        bound.limit_by = self._limit_by(scope, self._named)
 
     def _untyped(self, made: Compiled) -> Compiled:
         return typed_null(made)
 
-    def _expanded(self) -> Iterator[tuple[exp.Expression, str]]:
-        """The select list with stars expanded, and a name for each item."""
+    def _expanded(self) -> Iterator[tuple[exp.Expression | Input, str]]:
+        """The select list, and a name for each item. A star gives the columns themselves."""
         for item in self.node.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 wanted = item.table if isinstance(item, exp.Column) else ""
@@ -261,14 +296,9 @@ class Binder:
                 for source in self.sources:
                     if wanted and source.alias.lower() != wanted.lower():
                         continue
-                    for column in source.types:
-                        made = exp.Column(
-                            this=exp.Identifier(this=column, quoted=True),
-                            table=exp.Identifier(this=source.alias, quoted=True),
-                        )
-                        if (start := offset_of(item)) is not None:
-                            made.this.meta["start"] = start
-                        yield made, column
+                    place = self.sources.index(source)
+                    for name, kind in _kinds(source.types).items():
+                        yield Input(place, name, kind), name
             elif isinstance(item, exp.Alias):
                 yield item.this, item.alias
             elif isinstance(item, exp.Column):
@@ -276,21 +306,21 @@ class Binder:
             else:
                 yield item, generate(item)
 
-    def _group(self, bound: Bound, grouping: Any, shown: list[tuple[exp.Expression, str]]) -> Scope:
-        """Bind group keys and aggregates; returns the scope in which they are columns."""
-        keys: list[exp.Expression] = []
+    def _keys(self, bound: Bound, grouping: Any, shown: list[tuple[exp.Expression, str]]) -> Iterator[None]:
+        """Bind the group keys."""
         aliases = {name.lower(): e for e, name in reversed(shown)}
-        for term in grouping.expressions if grouping is not None else []:
+        columns = {column.lower() for source in self.sources for column in source.types}
+        for term in paused(grouping.expressions if grouping is not None else []):
+            if term is None:
+                yield
+                continue
             expression = self._ordinal(term, shown, "GROUP BY")
             if expression is None and isinstance(term, exp.Column) and not term.table:
-                known = any(term.name.lower() in map(str.lower, s.types) for s in self.sources)
-                expression = None if known else aliases.get(term.name.lower())
+                expression = None if term.name.lower() in columns else aliases.get(term.name.lower())
             expression = term if expression is None else expression
             self._refuse_aggregates(expression, "GROUP BY")
-            keys.append(expression)
+            bound.terms.append(expression)
             bound.group_keys.append(compile_expression(expression, self.scope))
-        bound.terms = keys
-        return _GroupScope(self.scope, self, bound, keys)
 
     def _ordinal(self, term: exp.Expression, shown: list[tuple[exp.Expression, str]], where: str) -> Any:
         """The output that an ordinal refers to."""
@@ -333,7 +363,7 @@ class Binder:
         return LimitBy(min(most, 1 << 62), tuple(columns), tuple(node.expressions))
 
     def _refuse_aggregates(self, node: exp.Expression, where: str) -> None:
-        for found in _aggregates(node):
+        for found in aggregates_in(node):
             raise self.error(BadClause, f"an aggregate cannot stand in {where}", found)
 
     def aggregate(self, node: exp.Expression) -> tuple[Aggregate, Compiled | None]:
@@ -371,11 +401,6 @@ class Binder:
             if bound.limit is None:
                 raise self.error(BadClause, "LIMIT takes a whole number, not negative", limit)
         bound.window = self._window()
-        bound.budget = self._span("budget", "BUDGET")
-        if bound.budget is not None and bound.budget < 0:
-            raise self.error(BadClause, "BUDGET must not be negative; 0 asks for estimates alone", args["budget"])
-        if bound.budget is not None and bound.budget > LONGEST_BUDGET:
-            raise self.error(BadClause, "BUDGET is an hour at most; leave it out to have no limit", args["budget"])
         bound.target = self._target(bound)
         bound.preference = self._preference(bound)
         if bound.preference is not None and bound.order and not bound.grouped:
@@ -385,6 +410,18 @@ class Binder:
                 " not both",
                 args["order"],
             )
+
+    def _budget(self) -> int | None:
+        budget = self._span("budget", "BUDGET")
+        if budget is not None and budget < 0:
+            raise self.error(
+                BadClause, "BUDGET must not be negative; 0 asks for estimates alone", self.node.args["budget"]
+            )
+        if budget is not None and budget > LONGEST_BUDGET:
+            raise self.error(
+                BadClause, "BUDGET is an hour at most; leave it out to have no limit", self.node.args["budget"]
+            )
+        return budget
 
     def _window(self) -> int | None:
         length = self._span("window", "WINDOW")
@@ -502,51 +539,12 @@ class Binder:
         return EstimatedCount(found.source, found.name, node.args["what"])
 
 
-class _GroupScope:
-    """The scope after grouping: only group keys and aggregates are columns."""
-
-    def __init__(self, rows: Scope, binder: Binder, bound: Bound, keys: list[exp.Expression]) -> None:
-        self.rows = rows
-        self.sql = rows.sql
-        self._binder = binder
-        self._bound = bound
-        self._keys = keys
-        self._texts = [self._canonical(k) for k in keys]
-        self._seen: dict[str, Input] = {}
-
-    def _canonical(self, node: exp.Expression) -> exp.Expression:
-        """The expression with fully qualified columns, for comparison."""
-
-        def full(part: exp.Expression) -> exp.Expression:
-            if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
-                found = self.rows.resolve(part)
-                return exp.column(found.name, table=str(found.source))
-            return part
-
-        return node.copy().transform(full)
-
-    def resolve(self, node: exp.Column) -> Input:
-        found = self.rows.resolve(node)
-        raise self._binder.error(
-            BadClause, f"column {found.name} is neither in GROUP BY nor inside an aggregate such as max(...)", node
-        )
-
-    def replace(self, node: exp.Expression) -> Input | None:
-        if type(node) in AGGREGATES:
-            text = generate(node)
-            if text not in self._seen:
-                aggregate, argument = self._binder.aggregate(node)
-                self._seen[text] = Input(RESULT, f"a{len(self._bound.aggregates)}", aggregate.result_kind)
-                self._bound.aggregates.append(aggregate)
-                self._bound.calls.append(node)
-                self._bound.arguments.append(argument)
-            return self._seen[text]
-        if self._keys and not _aggregates(node) and not isinstance(node, exp.Literal):
-            wanted = self._canonical(node)
-            for number, known in enumerate(self._texts):
-                if known == wanted:
-                    return Input(RESULT, f"k{number}", self._bound.group_keys[number].kind)
-        return None
+def paused(items: Iterable[T]) -> Iterator[T | None]:
+    """The items, with None after every `SLICE` of them: time for a pause."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % SLICE == 0:
+            yield None
 
 
 class _PreferenceScope:
@@ -572,10 +570,6 @@ class _PreferenceScope:
 
 def _kinds(types: dict[str, str]) -> dict[str, Kind]:
     return dict(types)  # type: ignore[arg-type]  # the types of a schema are kinds
-
-
-def _aggregates(node: exp.Expr) -> list[exp.Expr]:
-    return [n for n in node.walk() if type(n) in AGGREGATES]
 
 
 def _fresh(name: str, taken: dict[str, int]) -> str:

@@ -1,6 +1,7 @@
 """A SELECT with all names resolved: the input of the planner."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -8,7 +9,7 @@ from promising.index import Stream, SummaryIndex
 from promising.query.aggregate.aggregates import Aggregate
 from promising.query.preference import BoundPreference
 from promising.query.scalar.compiled import Compiled
-from promising.query.scalar.scope import Scope
+from promising.query.scalar.scope import Input, Scope
 
 RESULT = -1  # source of inputs that are group keys (k0, k1, ...) or aggregates (a0, a1, ...)
 
@@ -21,7 +22,7 @@ class Source:
     alias: str
     is_view: bool = False
 
-    @property
+    @cached_property
     def types(self) -> dict[str, str]:
         """The columns that a query may name."""
         hidden = self.stream.schema.time if self.is_view else None
@@ -78,17 +79,19 @@ class Bound:
 
     scope: Scope
     sources: list[Source]
-    names: list[str]
-    outputs: list[Compiled]
-    predicates: list[Compiled]
-    conditions: list[exp.Expression]  # source of `predicates`
-    join: JoinKey | None
-    constants: Constants | None
+    names: list[str] = field(default_factory=list)
+    outputs: list[Compiled] = field(default_factory=list)
+    described: bool = False
+    """Whether `names` and `outputs` are complete; the rest may still have to be bound."""
+    predicates: list[Compiled] = field(default_factory=list)
+    conditions: list[exp.Expression] = field(default_factory=list)  # source of `predicates`
+    join: JoinKey | None = None
+    constants: Constants | None = None
     unaided: SummaryIndex | None = None
     """A summary on a key in the conditions, unusable because it has no structure at the moment."""
     results: Scope | None = None  # scope of `outputs`, `having` and `order`
-    items: list[tuple[exp.Expression, str]] = field(default_factory=list)
-    """Source of `outputs`, stars expanded, with their names."""
+    items: list[tuple[exp.Expression | Input, str]] = field(default_factory=list)
+    """Source of `outputs`, with their names; of a star, its columns."""
     grouped: bool = False
     group_keys: list[Compiled] = field(default_factory=list)
     terms: list[exp.Expression] = field(default_factory=list)  # source of `group_keys`
@@ -106,3 +109,9 @@ class Bound:
     budget: int | None = None  # CPU time, in microseconds
     target: Target | None = None
     warnings: list[str] = field(default_factory=list)
+
+    def spelled(self, item: exp.Expression | Input) -> exp.Expression:
+        """The expression of one of `items`."""
+        if not isinstance(item, Input):
+            return item
+        return exp.column(item.name, table=self.sources[item.source].alias, quoted=True)

@@ -20,7 +20,7 @@ from promising.query.operators.guided import Guided
 from promising.query.operators.operator import Guess
 from promising.query.planner import Plan, plan
 from promising.query.query_memory import Account
-from promising.query.result_sinks import Aggregated, Plain, Shown
+from promising.query.result_sinks import Aggregated, Plain, Shown, no_rows, schema
 from promising.query.spill import Spill
 
 Clock = Callable[[], int]  # CPU time of the calling thread, in nanoseconds
@@ -36,10 +36,17 @@ PATIENCE = 50 * MS  # CPU time after which a frame is due, even without rows
 FIRST_LOOK = 2048  # draws before the first estimate
 CLOSING = 500  # rough nanoseconds per group and aggregate in the last frame
 SORTING = 120  # and per value that an aggregate retains
+EXPRESSION = 25_000  # rough nanoseconds for an expression in a slice, however few its candidates
+ESTIMATE = 50_000  # and in the last frame of groups, however few
+CONTENTION = 2  # other threads may take the processor while a frame is assembled
+SENDING = 10  # rough nanoseconds to send a byte
 HOLDING = ("median", "quantile", "count_distinct")
 FEWEST = 30  # sampled rows of a group before its error estimate is trusted
 KNOWN = 2.0  # upper / lower up to which the size of a join is reported as a number
 SAMPLED = 16  # sampling ends when one in this many candidates is drawn
+
+
+BOUND: Iterator[None] = iter(())  # nothing is left to bind
 
 
 class _Pace:
@@ -55,7 +62,10 @@ class _Pace:
 
 
 class Cursor:
-    """A running query, used by one thread at a time. `spent` is its CPU time in nanoseconds."""
+    """A running query, used by one thread at a time. `spent` is its CPU time in nanoseconds.
+
+    unbound: the rest of the binding, if the budget was spent before; it is the first of the work.
+    """
 
     def __init__(
         self,
@@ -64,6 +74,7 @@ class Cursor:
         budget: int | None,
         seed: int,
         spent: int = 0,
+        unbound: Iterator[None] = BOUND,
         *,
         account: Account | None = None,
         spill: Spill | None = None,
@@ -75,11 +86,16 @@ class Cursor:
         self.finished = False
         self._pace = _Pace()
         began = clock()
-        self.plan: Plan = plan(bound, self._pace, budget, seed, spill)
+        self._plan: Plan | None = None
+        self._unbound = unbound
+        self._asked = (budget, seed, spill)
+        self._began = False  # a slice of work
+        self._least = 0  # nanoseconds of the last of the shortest slices
         self._matched = 0  # candidates that met the conditions
         self._hits = 0  # sampled candidates that did
         self._sizes: Guess | None = None
         self._limit: int | None = None
+        self._left: Callable[[], float] = lambda: math.inf
         self._mark = began
         self._looking = 0.0  # nanoseconds per draw to compute an estimate
         self._look: Estimated | None = None  # estimates not yet emitted
@@ -88,10 +104,14 @@ class Cursor:
         self._large = LARGE if account is None else min(LARGE, account.frame)
         self._counted = 0  # candidates when the bytes in memory were last counted
         self._steps = self._run()
+        if unbound is BOUND:
+            self._prepare()
         self.spent += clock() - began
 
     @property
     def nbytes(self) -> int:
+        if self._plan is None:
+            return len(self.bound.scope.sql)
         sampler = self.plan.sampler
         work = self.plan.worker.nbytes + self.plan.result.nbytes
         return PLANNED + work + (0 if sampler is None else sampler.nbytes)
@@ -99,14 +119,32 @@ class Cursor:
     def close(self) -> None:
         """Release its files and its share of memory. Idempotent; not while it runs."""
         self._steps.close()
-        self.plan.result.close()
+        if self._plan is not None:
+            self._plan.result.close()
         if self.account is not None:
             self.account.close()
 
     # --- the work ------------------------------------------------------------------------------------------------
 
+    @property
+    def plan(self) -> Plan:
+        assert self._plan is not None
+        return self._plan
+
+    def prepare(self) -> Iterator[None]:
+        """Bind what is not yet bound, and plan."""
+        if self._plan is None:
+            yield from self._unbound
+            self._prepare()
+
+    def _prepare(self) -> None:
+        self._plan = plan(self.bound, self._pace, *self._asked)
+
     def _run(self) -> Generator[None, None, None]:
         """All work; yields after each slice."""
+        if self._plan is None:
+            yield from self.prepare()
+            yield
         result = self.plan.result
         if self._full():
             return
@@ -157,7 +195,8 @@ class Cursor:
                 return
             if sampler.done < look:
                 continue
-            if self._limit is not None and self.spent + 3 * self._reserve() >= self._limit:
+            reserve = self._reserve()
+            if (self._limit is not None and self.spent + 3 * reserve >= self._limit) or self._late(3 * reserve):
                 look, self._pace.ahead = sys.maxsize, MOST  # the last frame makes the estimate
                 continue
             began = self.clock()
@@ -205,12 +244,21 @@ class Cursor:
     # --- frames --------------------------------------------------------------------------------------------------
 
     def run(
-        self, budget: int | None, stop: threading.Event, keep: Callable[["Cursor"], str | None] | None = None
+        self,
+        budget: int | None,
+        stop: threading.Event,
+        keep: Callable[["Cursor"], str | None] | None = None,
+        left: Callable[[], float] = lambda: math.inf,
     ) -> Iterator[Frame]:
-        """Work for `budget` nanoseconds of CPU time. `keep` stores a cursor with work left and returns its token."""
+        """Work for `budget` nanoseconds of CPU time. `keep` stores a cursor with work left and returns its token.
+
+        left: seconds until the last frame is due. One that would take longer is left for later, with its rows.
+        """
         limit = self._limit = None if budget is None else self.spent + budget
         told = self.spent
         first = True
+        self._left = left
+        resumed = self._began
         cut: Cut | None = None
         problem: PromisingError | None = None
         self._mark = self.clock()
@@ -219,9 +267,10 @@ class Cursor:
             if stop.is_set():
                 cut = "cancelled"
                 break
-            if limit is not None and self.spent + self._reserve() >= limit:
+            if limit is not None and self.spent + self._reserve() + (0 if resumed else max(self._excess(), 0)) >= limit:
                 cut = "budget"
                 break
+            resumed = False
             try:
                 if self._step(limit):
                     break
@@ -231,9 +280,8 @@ class Cursor:
             except BaseException:
                 self.close()
                 raise
-            waiting = self.plan.result.fresh.rows
+            waiting, large = self._waiting()
             fresh = waiting > 0 or self._look is not None
-            large = waiting >= ROWS or self.plan.result.fresh.nbytes >= self._large
             due = self.spent - told >= (GLANCE if first else PATIENCE) or large or (first and fresh)
             if due or (fresh and self.spent - told >= GLANCE):
                 frame = self._frame(None)
@@ -249,6 +297,9 @@ class Cursor:
                 self._mark = self.clock()
         if cut is None:
             cut = "error" if self._reached else ("limit" if self._limited else None)
+        reserve = self._reserve()
+        if problem is None and reserve > GLANCE and (stop.is_set() or self._late(reserve)):
+            cut = "cancelled"  # the last frame waits for the next time
         frame = self._frame(cut, last=True)
         self._meter()
         self._hold(frame)
@@ -268,6 +319,25 @@ class Cursor:
         if self.account is not None:
             self.account.hold(self.nbytes + frame.rows.nbytes + 2 * min(frame.rows.nbytes, ENCODED))
 
+    def _beyond(self, cut: Cut | None) -> bool:
+        """Whether the last frame has no rows: it was cancelled, or they would go well beyond the budget."""
+        reserve = self._reserve()
+        if reserve <= GLANCE:
+            return False
+        late = self._limit is not None and self.spent + reserve > self._limit + GLANCE
+        return cut == "cancelled" or (cut == "budget" and late)
+
+    def _late(self, reserve: int) -> bool:
+        """Whether there is too little time to assemble the last frame, and to send it."""
+        return CONTENTION * reserve + SENDING * self.nbytes > self._left() * 1e9
+
+    def _waiting(self) -> tuple[int, bool]:
+        """Rows of the answer that were not yet in a frame, and whether they make a large one."""
+        if self._plan is None:
+            return 0, False
+        fresh = self.plan.result.fresh
+        return fresh.rows, fresh.rows >= ROWS or fresh.nbytes >= self._large
+
     def _meter(self) -> None:
         """Add the CPU time since the last call to `spent`."""
         now = self.clock()
@@ -276,23 +346,39 @@ class Cursor:
 
     @property
     def _limited(self) -> bool:
-        return isinstance(self.plan.result, Plain) and self.plan.result.full
+        return self._plan is not None and isinstance(self.plan.result, Plain) and self.plan.result.full
+
+    @property
+    def _width(self) -> int:
+        """Expressions to evaluate, each of which costs something however few the rows; aggregates cost the most."""
+        bound = self.bound
+        read = len(bound.outputs) + len(bound.predicates) + len(bound.group_keys) + len(bound.order)
+        return read + 4 * len(bound.aggregates)
+
+    def _excess(self) -> int:
+        """CPU time of the shortest slice, as far as it is not small."""
+        return max(EXPRESSION * self._width, self._least) - GLANCE if self._plan is not None else 0
 
     def _reserve(self) -> int:
         """CPU time to reserve for the last frame."""
+        if self._plan is None:
+            return 0
         result = self.plan.result
         if isinstance(result, Plain) or result.spilled:
             return 20_000
         if isinstance(result, Aggregated):
             drawn = 0 if self.plan.sampler is None else int(2.5 * self._looking * self.plan.sampler.done)
             kept = SORTING * self._matched if any(a.function in HOLDING for a in self.bound.aggregates) else 0
-            return MS // 2 + drawn + kept + CLOSING * result.groups.size * (1 + len(self.bound.aggregates))
+            aggregates = len(self.bound.aggregates)
+            wide = len(self.bound.group_keys) // 4
+            values = result.groups.size * (1 + aggregates + wide) + self._hits * wide
+            return MS // 2 + drawn + kept + CLOSING * values + ESTIMATE * self._width
         return 400 * result.held * (1 + len(self.bound.order))
 
     def _step(self, limit: int | None) -> bool:
         """Run one slice and size the next by its duration; returns whether it was the last."""
-        operator = self.plan.worker
-        done = operator.done + (self.plan.sampler.done if self.plan.sampler is not None else 0)
+        done = self._done
+        self._began = True
         began = self.clock()
         try:
             next(self._steps)
@@ -302,30 +388,41 @@ class Cursor:
             self.finished = True
             raise
         took = self.clock() - began
-        done = operator.done + (self.plan.sampler.done if self.plan.sampler is not None else 0) - done
+        done = self._done - done
+        if self._pace.slice == LEAST:
+            self._least = took
         if done > 0 and took > 0:
             wanted = LONG_SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
             fits = int(done * wanted / took)
             self._pace.slice = max(LEAST, min(MOST, fits, 4 * self._pace.slice))
         return self.finished
 
+    @property
+    def _done(self) -> int:
+        """Candidates processed or sampled."""
+        if self._plan is None:
+            return 0
+        return self.plan.worker.done + (self.plan.sampler.done if self.plan.sampler is not None else 0)
+
     def _frame(self, cut: Cut | None, last: bool = False) -> Frame:
+        if self._plan is None:
+            return Frame(no_rows(schema(self.bound)), "append", self.progress(cut))
         result = self.plan.result
         if isinstance(result, Plain) or result.spilled:
             shown, mode = result.fresh.take(), "append"
         elif isinstance(result, Aggregated):
-            if last and cut == "cancelled" and self._reserve() > GLANCE:  # assembling it may take long
-                shown, mode = Shown(result.schema.empty_table()), "append"
+            if last and self._beyond(cut):
+                shown, mode = Shown(no_rows(result.schema)), "append"
             elif last:
                 shown, mode = result.shown(self._look if self._reached and self._look else self._estimated()), "replace"
             elif self._look is not None:
                 shown, mode, self._look = result.shown(self._look), "replace", None
             else:
-                shown, mode = Shown(result.schema.empty_table()), "append"
-        elif last and cut != "cancelled":  # sorting may take long
+                shown, mode = Shown(no_rows(result.schema)), "append"
+        elif last and cut != "cancelled" and not self._beyond(cut):  # sorting may take long
             shown, mode = result.take(), "replace"
         else:
-            shown, mode = Shown(result.schema.empty_table()), "append"
+            shown, mode = Shown(no_rows(result.schema)), "append"
         return Frame(shown.rows, mode, self.progress(cut), shown.lower, shown.upper)  # type: ignore[arg-type]  # one of the two
 
     # --- progress ------------------------------------------------------------------------------------------------
@@ -339,8 +436,10 @@ class Cursor:
         return self._sizes
 
     def progress(self, cut: Cut | None = None) -> Progress:
+        if self._plan is None:
+            return self._unplanned(cut)
         result, operator, sampler = self.plan.result, self.plan.worker, self.plan.sampler
-        complete = self.finished and not self._reached
+        complete = self.finished and not self._reached and cut != "cancelled"
         total = self._total(complete)
         if isinstance(result, Aggregated):
             seen = float(operator.done if sampler is None else max(operator.done, sampler.done))
@@ -363,6 +462,25 @@ class Cursor:
             entries=max(o.entries for o in ran),
             rank=max(o.rank for o in ran),
             warnings=tuple(self.plan.warnings),
+        )
+
+    def _unplanned(self, cut: Cut | None) -> Progress:
+        """Progress before there is a plan: at most every tuple, or every pair of them, is in the answer."""
+        bound = self.bound
+        most = float(math.prod(source.stream.count for source in bound.sources))
+        if bound.limit is not None and not bound.grouped:
+            most = min(most, float(bound.limit))
+        return Progress(
+            rows=0,
+            total=Guess(math.nan, 0.0, most),
+            coverage=Guess(0.0, 0.0, 0.0),
+            complete=False,
+            cut=cut,
+            cpu_seconds=self.spent / 1e9,
+            granularities=(),
+            read=0,
+            entries=0,
+            rank=0,
         )
 
     def _candidates(self, complete: bool) -> Guess:

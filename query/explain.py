@@ -38,6 +38,8 @@ SCHEMA = pa.schema(
 
 def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Explanation | None]:
     """Explain the query of a fresh cursor; `analyze` also runs it. Yields None per slice, the explanation last."""
+    for _ in cursor.prepare():
+        yield None
     promising = _promising(cursor)
     made = Explanation(cursor.plan.words(), cursor.progress().total, tuple(cursor.plan.warnings), SCHEMA.empty_table())
     if promising is not None and promising.preference is not None:

@@ -53,11 +53,16 @@ def schema(bound: Bound) -> pa.Schema:
     return pa.schema([(name, ARROW[o.kind]) for name, o in zip(bound.names, bound.outputs, strict=True)])
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """An empty table; of many columns, in a fraction of the time of `empty_table`."""
+    return pa.Table.from_batches([], schema)
+
+
 class Fresh:
     """Rows to be sent with the next frame."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._empty = schema.empty_table()
+        self._empty = no_rows(schema)
         self._tables: list[pa.Table] = []
         self.rows = 0
         self.nbytes = 0

@@ -1,11 +1,12 @@
 """A session: executes statements in one process."""
 
+import math
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +25,11 @@ from promising.index.storage.package import attach, read_manifest
 from promising.index.stream import wall_clock
 from promising.index.table import Changed, Mode, Table
 from promising.query.answers import Answer, Done, Explanation, Frame, Part
-from promising.query.binder import bind
+from promising.query.binder import bind, binding
 from promising.query.budgets import Budget, nanoseconds
 from promising.query.bulk_selections import shared
 from promising.query.catalog import Catalog, SummaryEntry
-from promising.query.cursor import Cursor
+from promising.query.cursor import BOUND, Cursor
 from promising.query.definitions import Definitions
 from promising.query.explain import explaining
 from promising.query.query_memory import Account, QueryLimits, QueryMemory
@@ -37,7 +38,7 @@ from promising.query.resume_tokens import Shelf
 from promising.query.running import Running
 from promising.query.scan_planner import Written, plan_scan
 from promising.query.spill import Spill
-from promising.query.sql import nodes, parse, parse_known, parse_many
+from promising.query.sql import MOST_TOKENS, nodes, parse, parse_known, parse_many
 from promising.query.standing.engine import Engine
 from promising.query.standing.explain_standing import explain_standing
 from promising.query.standing.local_subscriptions import Watched, poll
@@ -50,6 +51,8 @@ from promising.summaries.kernels.clock import work_ns
 if TYPE_CHECKING:  # sessions in memory need no files
     from promising.index.storage.store import Store
 
+T = TypeVar("T")
+
 LONGEST_TOKEN = 250
 CLIPPED = "the budget is the most that this service gives a query at once; resume it to go on"
 
@@ -61,6 +64,7 @@ class Session:
     clock: microseconds since the epoch; used only to detect tuples from the future.
     cpu: CPU time of the calling thread in nanoseconds; measures budgets.
     seed: of the key hash, a secret of the installation; None picks one.
+    max_sql_tokens: of a query; a longer one is refused before it is parsed, which no budget could cut.
     memory_bytes: of tuples and postings of all streams, without a store (which has its own); None for no limit.
     written: rewrites the statement of a scan for its reader; None leaves it unchanged.
     query_limits: bytes of queries in memory; None for no limit. In a store, sorts and groups spill before it.
@@ -76,10 +80,12 @@ class Session:
         written: Written | None = None,
         memory_bytes: int | None = None,
         query_limits: QueryLimits | None = None,
+        max_sql_tokens: int = MOST_TOKENS,
     ) -> None:
         pa.array(np.empty(0))  # Arrow imports pandas for its first array: not on the budget of a query
         self._cpu = cpu
         self._written = written
+        self.max_sql_tokens = max_sql_tokens
         self.store = store
         self.catalog = Catalog()
         if store is not None:
@@ -105,11 +111,11 @@ class Session:
         Returns a `Done` (CREATE, DROP), a table (SHOW, DESCRIBE), an `Explanation`, or an `Answer` run to completion.
         """
         began = self._cpu()
-        return self.execute_parsed(parse(sql), sql, began)
+        return self.execute_parsed(parse(sql, self.max_sql_tokens), sql, began)
 
     def execute_many(self, sql: str) -> "list[Done | pa.Table | Explanation | Answer]":
         """Execute statements separated by semicolons, in order, up to the first that fails."""
-        return [self.execute_parsed(node, sql, self._cpu()) for node in parse_many(sql)]
+        return [self.execute_parsed(node, sql, self._cpu()) for node in parse_many(sql, self.max_sql_tokens)]
 
     def execute_parsed(
         self, node: exp.Expression, sql: str, began: int | None = None
@@ -117,7 +123,7 @@ class Session:
         """`execute` for a statement parsed from `sql`; its CPU time is measured from `began`, else from now."""
         began = self._cpu() if began is None else began
         if isinstance(node, exp.Query):
-            return self._answer(node, sql, None, None, began).run()
+            return _last(self._answer(node, sql, None, None, began)).run()
         if isinstance(node, nodes.Explain) and not node.removal:
             return _last(self._explain(node, sql, None, None, began))
         return self._definitions.run(node, sql)
@@ -193,11 +199,27 @@ class Session:
         most: CPU time limit whatever the budget; unlike a budget, it does not change the plan.
         client: who asks; only the same client can resume the answer, and its limit of memory applies.
         """
+        return _last(self.asking(sql, budget, seed, most=most, client=client))
+
+    def asking(
+        self,
+        sql: str,
+        budget: Budget = None,
+        seed: int | None = None,
+        *,
+        most: Budget = None,
+        client: str = "",
+        left: Callable[[], float] = lambda: math.inf,
+    ) -> Iterator[Answer | None]:
+        """`query` incrementally: None per slice of binding, the answer last.
+
+        left: seconds until the last frame is due; see `Cursor.run`.
+        """
         began = self._cpu()
-        node = parse_known(sql)
+        node = parse_known(sql, self.max_sql_tokens)
         if not isinstance(node, exp.Query):
             raise Unsupported("query() takes a SELECT; execute() takes every statement", sql, 0)
-        return self._answer(node, sql, budget, seed, began, most, client)
+        yield from self._answer(node, sql, budget, seed, began, most, client, left)
 
     def query_many(self, statements: Sequence[str]) -> list[pa.Table]:
         """The exact answers to many SELECTs.
@@ -215,7 +237,7 @@ class Session:
         """`query_many` incrementally: consecutive parts per statement, at least one; None after work without rows."""
         parsed, bounds = [], []
         for sql in statements:
-            node = parse_known(sql)
+            node = parse_known(sql, self.max_sql_tokens)
             if not isinstance(node, exp.Query):
                 raise Unsupported("query_many() takes SELECTs; execute() takes every statement", sql, 0)
             parsed.append(node)
@@ -233,7 +255,7 @@ class Session:
         for number, sql in enumerate(statements):
             if number in answered:
                 continue
-            answer = self._answer(parsed[number], sql, None, None, self._cpu(), client=client)
+            answer = _last(self._answer(parsed[number], sql, None, None, self._cpu(), client=client))
             last = answer.schema.empty_table()
             for frame in answer.stream():
                 if frame.mode == "replace":
@@ -246,10 +268,18 @@ class Session:
             answer.close()  # cut by its BUDGET it cannot be resumed: its token is not returned
             yield Part(number, last)
 
-    def resume(self, token: str, budget: Budget = None, *, most: Budget = None, client: str = "") -> Answer:
+    def resume(
+        self,
+        token: str,
+        budget: Budget = None,
+        *,
+        most: Budget = None,
+        client: str = "",
+        left: Callable[[], float] = lambda: math.inf,
+    ) -> Answer:
         """Continue an answer that was cut: the remaining rows, or refined aggregates. No budget: to completion."""
         limit, longest = nanoseconds(budget), nanoseconds(most)
-        return self._answering(self._shelf.take(token, client), limit, longest, client)
+        return self._answering(self._shelf.take(token, client), limit, longest, client, left)
 
     def explain(
         self, sql: str, *, analyze: bool = False, budget: Budget = None, seed: int | None = None
@@ -270,7 +300,7 @@ class Session:
     ) -> Iterator[Explanation | None]:
         """`explain` incrementally: None per slice of work, the explanation last. node: the statement, if parsed."""
         began = self._cpu()
-        node = parse(sql) if node is None else node
+        node = parse(sql, self.max_sql_tokens) if node is None else node
         if not isinstance(node, nodes.Explain):
             node = nodes.Explain(this=node, analyze=analyze)
         return self._explain(node, sql, budget, seed, began, most, client)
@@ -290,22 +320,65 @@ class Session:
         if isinstance(node.this, nodes.CreateContinuousQuery):
             made = bind_standing(node.this.args["query"], sql, self.catalog)
             return iter([explain_standing(made, self.standing.mode)])
-        longest = nanoseconds(most)
-        cursor, limit = self._cursor(node.this, sql, budget, seed, began, client)
-        left, _ = _smaller(limit, longest)
-        left = None if left is None else max(left - cursor.spent, 0)
-        return explaining(cursor, bool(node.args.get("analyze")), left)
+        return self._explained(node, sql, budget, seed, began, nanoseconds(most), client)
+
+    def _explained(
+        self,
+        node: nodes.Explain,
+        sql: str,
+        budget: Budget,
+        seed: int | None,
+        began: int,
+        longest: int | None,
+        client: str,
+    ) -> Iterator[Explanation | None]:
+        for found in self._cursor(node.this, sql, budget, seed, began, client):
+            if found is None:
+                yield None
+                continue
+            cursor, limit = found
+            left, _ = _smaller(limit, longest)
+            left = None if left is None else max(left - cursor.spent, 0)
+            yield from explaining(cursor, bool(node.args.get("analyze")), left)
 
     def _cursor(
-        self, node: exp.Expression, sql: str, budget: Budget, seed: int | None, began: int, client: str
-    ) -> tuple[Cursor, int | None]:
+        self,
+        node: exp.Expression,
+        sql: str,
+        budget: Budget,
+        seed: int | None,
+        began: int,
+        client: str,
+        left: Callable[[], float] = lambda: math.inf,
+    ) -> Iterator[tuple[Cursor, int | None] | None]:
+        """The cursor of a query and its budget, after None per slice of binding.
+
+        Once the columns of the answer are known, the rest of the binding is left to the cursor if the budget is spent,
+        or no time is left.
+        """
         limit = nanoseconds(budget)
-        bound = bind(node, sql, self.catalog)
-        if bound.budget is not None:
-            limit = bound.budget * 1000 if limit is None else min(limit, bound.budget * 1000)
+        binder = binding(node, sql, self.catalog)
+        steps = binder.steps()
+        unbound = BOUND
+        spent = 0
+        resumed = began
+        for _ in steps:
+            spent += self._cpu() - resumed
+            limit = _least(limit, binder.bound.budget)
+            if binder.bound.described and ((limit is not None and spent >= limit) or left() <= 0):
+                unbound = steps
+                break
+            yield None
+            resumed = self._cpu()
+        else:
+            spent += self._cpu() - resumed
+        limit = _least(limit, binder.bound.budget)
         seed = 0 if seed is None else seed
         account = self._account(client)
-        return Cursor(bound, self._cpu, limit, seed, self._cpu() - began, account=account, spill=self._spill), limit
+        yield (
+            Cursor(binder.bound, self._cpu, limit, seed, spent, unbound, account=account, spill=self._spill),
+            limit,
+        )
 
     def _account(self, client: str) -> Account | None:
         return None if self._memory is None else self._memory.open(client)
@@ -319,13 +392,27 @@ class Session:
         began: int,
         most: Budget = None,
         client: str = "",
-    ) -> Answer:
+        left: Callable[[], float] = lambda: math.inf,
+    ) -> Iterator[Answer | None]:
         longest = nanoseconds(most)
-        cursor, limit = self._cursor(node, sql, budget, seed, began, client)
-        left = None if limit is None else max(limit - cursor.spent, 0)
-        return self._answering(cursor, left, None if longest is None else max(longest - cursor.spent, 0), client)
+        for found in self._cursor(node, sql, budget, seed, began, client, left):
+            if found is None:
+                yield None
+                continue
+            cursor, limit = found
+            rest = None if limit is None else max(limit - cursor.spent, 0)
+            yield self._answering(
+                cursor, rest, None if longest is None else max(longest - cursor.spent, 0), client, left
+            )
 
-    def _answering(self, cursor: Cursor, limit: int | None, longest: int | None, client: str) -> Answer:
+    def _answering(
+        self,
+        cursor: Cursor,
+        limit: int | None,
+        longest: int | None = None,
+        client: str = "",
+        left: Callable[[], float] = lambda: math.inf,
+    ) -> Answer:
         stop, gone = threading.Event(), threading.Event()
         tokens: list[str] = []
 
@@ -347,8 +434,8 @@ class Session:
                 running.close()
 
         reads = tuple(dict.fromkeys(source.stream.name for source in cursor.bound.sources))
-        left, clipped = _smaller(limit, longest)
-        running = Running(cursor, cursor.run(left, stop, put))
+        budget, clipped = _smaller(limit, longest)
+        running = Running(cursor, cursor.run(budget, stop, put, left))
         return Answer(_warned(running) if clipped else running, cursor.progress, schema(cursor.bound), halt, reads)
 
     @property
@@ -444,7 +531,14 @@ class Session:
         return self.catalog.summary(exp.to_identifier(name, quoted=True), name)
 
 
-def _last(steps: Iterator[Explanation | None]) -> Explanation:
+def _least(limit: int | None, micros: int | None) -> int | None:
+    """The smaller of a budget in nanoseconds and one in microseconds."""
+    if micros is None:
+        return limit
+    return micros * 1000 if limit is None else min(limit, micros * 1000)
+
+
+def _last(steps: Iterator[T | None]) -> T:
     *_, made = steps
     assert made is not None
     return made

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from promising.query.answers import Progress
 
 BAR = 24  # characters
+SENDING = 0.01  # seconds of CPU time that sending an answer takes before it is worth a word
 CUTS = {
     "budget": "cut by its budget",
     "limit": "as many as its LIMIT",
@@ -70,6 +71,8 @@ def meter(progress: "Progress") -> Text:
 def verdict(progress: "Progress", aggregated: bool) -> str:
     """The final verdict on an answer. Coverage of aggregates refers to their input."""
     spent = f"{short(round(progress.cpu_seconds * 1e6))} of CPU"
+    if progress.send_seconds >= SENDING:
+        spent += f", and {short(round(progress.send_seconds * 1e6))} to send"
     rows = count(progress.rows, "row")
     if progress.complete:
         how = f", {CUTS['limit']}" if progress.cut == "limit" else ""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import secrets
 import time
 from collections import Counter
@@ -24,8 +25,9 @@ class Call:
     """One open call.
 
     `waiting`: since when it waits for its consumer, by the monotonic clock; None while it works. `slow`: it was ended
-    for that. `ending`: it is to send its last frame. `deadline`: because its deadline is near. `closed`: nobody awaits
-    it. `rows`: rows sent. `before`: CPU seconds of the answer that it resumes.
+    for that. `ending`: it is to send its last frame. `deadline`: because its deadline is near. `due`: when that frame
+    is due, by the monotonic clock. `closed`: nobody awaits it. `rows`: rows sent. `sending`: CPU seconds that this
+    took. `before`: CPU seconds of the answer that it resumes.
     """
 
     caller: Caller
@@ -37,10 +39,16 @@ class Call:
     answer: Answer | None = None
     progress: Progress | None = None
     rows: int = 0
+    sending: float = 0.0
     before: float = 0.0
     ending: bool = False
     deadline: bool = False
     closed: bool = False
+    due: float = math.inf
+
+    def left(self) -> float:
+        """Seconds until the last frame is due, or nothing if it is to be sent now."""
+        return 0.0 if self.ending else self.due - time.monotonic()
 
     def end(self) -> None:
         """Make a query send its last frame with a token; if it is being planned, as soon as it is."""

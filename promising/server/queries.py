@@ -42,7 +42,7 @@ class QueryService(Subscriptions):
 
     async def Execute(self, request: queries_pb2.ExecuteRequest, context: Context) -> queries_pb2.ExecuteResponse:
         self._parts.check_sql(request.sql)
-        node = await self._work.call(parse, request.sql)
+        node = await self._work.call(parse, request.sql, self._session.max_sql_tokens)
         access.require(_role(node))
         if isinstance(node, exp.Query):
             raise Unsupported("Execute takes every statement but SELECT, which Query takes", request.sql, 0)
@@ -84,7 +84,9 @@ class QueryService(Subscriptions):
             raise Unavailable("the service is shutting down")
         self._parts.check_sql(request.sql)
         with self._parts.queries.admitted(access.caller()) as call:
-            ending = asyncio.get_running_loop().call_later(self._allowed(context), _near, call)
+            allowed = self._allowed(context)
+            call.due = time.monotonic() + allowed
+            ending = asyncio.get_running_loop().call_later(allowed, _near, call)
             ended = "failed"
             try:
                 await self._answer(call, request, context)
@@ -101,17 +103,21 @@ class QueryService(Subscriptions):
                 await self._parts.queries.give_up(call, context)
 
     async def _answer(self, call: Call, request: queries_pb2.QueryRequest, context: Context) -> None:
-        answer, first = await self._work.begin(self._open, call, request, _budget(request))
+        steps = self._opening(call, request, _budget(request))
+        while (opened := await self._work.begin(next, steps)) is None:
+            if call.closed:
+                return
+        answer, first = opened
         call.answer, call.progress = answer, first
         call.before = 0.0 if request.WhichOneof("ask") == "sql" else first.cpu_seconds
         if call.ending:
             answer.cancel()
-        opened = queries_pb2.QueryOpened(
+        message = queries_pb2.QueryOpened(
             query_id=call.id,
             schema=wire.ipc(answer.schema.empty_table()),
             progress=wire.progress_to(first),
         )
-        await self._write(call, context, queries_pb2.QueryResponse(opened=opened))
+        await self._write(call, context, queries_pb2.QueryResponse(opened=message))
         frames = answer.stream()
         turn = self._work.begin
         while (frame := await turn(next, frames, None)) is not None:
@@ -119,25 +125,46 @@ class QueryService(Subscriptions):
             frame = _told(frame, call)
             call.progress = frame.progress
             call.rows = frame.rows.num_rows + (call.rows if frame.mode == "append" else 0)
-            for part in wire.frame_parts(frame):
-                await self._write(call, context, queries_pb2.QueryResponse(frame=part))
+            await self._send(call, frame, context)
             last = frame.progress
-            del frame, part  # their rows are not counted with those of the next frame
+            del frame  # its rows are not counted with those of the next frame
             if last.token is not None:
                 return  # nothing follows; the call must end before its client disconnects, which would lose the token
 
-    def _open(self, call: Call, request: queries_pb2.QueryRequest, budget: float | None) -> tuple[Answer, Progress]:
-        """Plan a query and get its estimates from the summaries. Release it if nobody waits by then."""
+    async def _send(self, call: Call, frame: Frame, context: Context) -> None:
+        """Send a frame in parts; its progress, in the last, says what sending has cost."""
+        parts = wire.frame_parts(frame)
+        while True:
+            began = time.thread_time()
+            part = next(parts, None)
+            call.sending += time.thread_time() - began
+            if part is None:
+                return
+            if not part.continued:
+                part.progress.send_seconds = call.sending
+            await self._write(call, context, queries_pb2.QueryResponse(frame=part))
+
+    def _opening(
+        self, call: Call, request: queries_pb2.QueryRequest, budget: float | None
+    ) -> Iterator[tuple[Answer, Progress] | None]:
+        """Plan a query in steps, and get its estimates from the summaries. Release it if nobody waits by then."""
         most, client = self._limits.max_budget_seconds, call.caller.client
         if request.WhichOneof("ask") == "sql":
             seed = request.seed if request.HasField("seed") else None
-            answer = self._session.query(request.sql, budget=budget, seed=seed, most=most, client=client)
+            steps = self._session.asking(
+                request.sql, budget=budget, seed=seed, most=most, client=client, left=call.left
+            )
         else:
-            answer = self._session.resume(request.resume_token, budget=budget, most=most, client=client)
-        progress = answer.progress
-        if call.closed:
-            answer.close()
-        return answer, progress
+            token = request.resume_token
+            steps = iter([self._session.resume(token, budget=budget, most=most, client=client, left=call.left)])
+        for answer in steps:
+            if answer is None:
+                yield None
+                continue
+            progress = answer.progress
+            if call.closed:
+                answer.close()
+            yield answer, progress
 
     async def _write(self, call: Call, context: Context, message: object) -> None:
         """Send a message; waits for the consumer, and no work is done meanwhile."""
@@ -310,8 +337,8 @@ def _budget(request: queries_pb2.QueryRequest | queries_pb2.ExplainRequest) -> f
 
 
 def _told(frame: Frame, call: Call) -> Frame:
-    """The frame, marked as cut by the deadline if it was."""
-    if frame.progress.cut == "cancelled" and call.deadline:
+    """The frame, marked as cut by the deadline if it was: the last frame waits if it would take too long."""
+    if frame.progress.cut == "cancelled" and (call.deadline or not call.ending):
         return replace(frame, progress=replace(frame.progress, cut="deadline"))
     return frame
 

@@ -59,6 +59,7 @@ class Service:
                 written=spark_sql,
                 memory_bytes=store_lifecycle.memory_bytes(settings),
                 query_limits=query_limits(settings),
+                max_sql_tokens=settings.limits.max_sql_tokens,
             )
             if session is None
             else session

@@ -35,7 +35,12 @@ async def opened(settings: Settings) -> Session:
     except BaseException:
         store.close()
         raise
-    return Session(store=store, written=spark_sql, query_limits=query_limits(settings))
+    return Session(
+        store=store,
+        written=spark_sql,
+        query_limits=query_limits(settings),
+        max_sql_tokens=settings.limits.max_sql_tokens,
+    )
 
 
 def memory_bytes(settings: Settings) -> int:

@@ -233,6 +233,7 @@ class Progress(_message.Message):
     RANK_FIELD_NUMBER: _builtins.int
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    SEND_SECONDS_FIELD_NUMBER: _builtins.int
     rows: _builtins.int
     """Rows of the answer so far."""
     complete: _builtins.bool
@@ -249,6 +250,8 @@ class Progress(_message.Message):
     """How many of its entries were finished."""
     resume_token: _builtins.str
     """Token to resume the answer from here."""
+    send_seconds: _builtins.float
+    """CPU time that the service took to send the rows before these, beside the budget."""
     @_builtins.property
     def total(self) -> Global___Bounded:
         """Rows of the whole answer; for aggregates, their input tuples or pairs."""
@@ -280,10 +283,11 @@ class Progress(_message.Message):
         rank: _builtins.int = ...,
         resume_token: _builtins.str | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        send_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_resume_token", b"_resume_token", "coverage", b"coverage", "resume_token", b"resume_token", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resume_token", b"_resume_token", "complete", b"complete", "coverage", b"coverage", "cpu_seconds", b"cpu_seconds", "cut", b"cut", "entries", b"entries", "granularities", b"granularities", "rank", b"rank", "read", b"read", "resume_token", b"resume_token", "rows", b"rows", "total", b"total", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resume_token", b"_resume_token", "complete", b"complete", "coverage", b"coverage", "cpu_seconds", b"cpu_seconds", "cut", b"cut", "entries", b"entries", "granularities", b"granularities", "rank", b"rank", "read", b"read", "resume_token", b"resume_token", "rows", b"rows", "send_seconds", b"send_seconds", "total", b"total", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resume_token: _TypeAlias = _typing.Literal["resume_token"]  # noqa: Y015
     _WhichOneofArgType__resume_token: _TypeAlias = _typing.Literal["_resume_token", b"_resume_token"]  # noqa: Y015

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from promising.errors import TypeMismatch
 from promising.query.scalar.casts import read_literal, widen
-from promising.query.scalar.compiled import Compiled, apply, literal
+from promising.query.scalar.compiled import Compiled, apply, literal, value_of
 from promising.query.scalar.positions import Place
 from promising.query.scalar.types import NAMES, Kind
 
@@ -16,6 +16,8 @@ def to_kind(part: Compiled, kind: Kind) -> Compiled:
     if part.kind == "null":
         return literal(None, kind)
     assert part.kind == "int" and kind == "float"
+    if (value := value_of(part)) is not None:
+        return literal(None if not value.is_valid else float(value.as_py()), kind)
     return apply("float", [part], widen)
 
 

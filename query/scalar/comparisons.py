@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from promising.errors import TypeMismatch, Unsupported
-from promising.query.scalar.coercion import unify
+from promising.query.scalar.coercion import to_kind, unify
 from promising.query.scalar.compiled import Compiled, Value, apply, literal, value_of
 from promising.query.scalar.positions import Place
 from promising.query.scalar.types import ARROW, NAMES, Kind
@@ -31,7 +31,8 @@ _PLAIN: Final[dict[Comparison, Kernel]] = {
 }
 _OPPOSITE: Final[dict[Comparison, Comparison]] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
-_SET_FROM = 16  # members from which a set lookup is faster than comparisons
+LONGEST_PATTERN = 500  # characters of a LIKE with wildcards inside: it is compiled anew for every slice of rows
+SET_FROM = 16  # members from which a set lookup is faster than comparisons
 
 
 def compare(operator: Comparison, left: Compiled, right: Compiled, place: Place) -> Compiled:
@@ -109,7 +110,7 @@ def member(part: Compiled, members: Sequence[Compiled], place: Place) -> Compile
     if kind == "null":
         return literal(None, "bool")
     values = [value_of(other) for other in others]
-    if len(values) >= _SET_FROM and all(value is not None for value in values):
+    if len(values) >= SET_FROM and all(value is not None for value in values):
         return apply("bool", [x], _in_set(pa.array([v.as_py() for v in values if v is not None], ARROW[kind])))
     sure = kind != "float" or _never_nan(part, x)
     equal = [comparison("=", kind, sure, sure or _never_nan(*pair)) for pair in zip(members, others, strict=True)]
@@ -121,6 +122,14 @@ def member(part: Compiled, members: Sequence[Compiled], place: Place) -> Compile
         return found
 
     return apply("bool", [x, *others], run)
+
+
+def member_of(part: Compiled, values: Sequence[int] | Sequence[float] | Sequence[str]) -> Compiled:
+    """`part IN (values)`, which are strings as `part` is, or numbers as it is."""
+    kind: Kind = "float" if part.kind == "int" and isinstance(values[0], float) else part.kind
+    if kind == "float":
+        values = [float(value) for value in values]
+    return apply("bool", [to_kind(part, kind)], _in_set(pa.array(values, ARROW[kind])))
 
 
 def _in_set(members: pa.Array) -> Callable[[Value], Value]:
@@ -153,6 +162,13 @@ def like(part: Compiled, pattern: Compiled, ignore_case: bool, place: Place) -> 
         raise place.error(Unsupported, "LIKE with a pattern that is no constant is not offered")
     if not value.is_valid:
         return literal(None, "bool")
+    inner = value.as_py().strip("%")
+    if len(inner) > LONGEST_PATTERN and ("%" in inner or "_" in inner):
+        raise place.error(
+            Unsupported,
+            f"a LIKE pattern of {len(inner):,} characters with wildcards inside; {LONGEST_PATTERN} is the most: test"
+            " parts of it, joined by AND",
+        )
     if not ignore_case:
         return apply("bool", [part], matcher(value.as_py()))
     match = matcher(pc.utf8_lower(value).as_py())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,7 @@ def overwrite(value: pa.Array, rows: NDArray[np.int64], new: pa.Array) -> pa.Arr
     return pa.concat_arrays([value, new]).take(pa.array(index))
 
 
+@lru_cache(1 << 12)
 def column(source: Input) -> Compiled:
     return Compiled(source.kind, frozenset((source,)), False, False, lambda frame: frame.columns[source], column=source)
 
@@ -130,12 +132,14 @@ def combine(
     guards: bool = False,
 ) -> Compiled:
     """An expression over its parts, evaluated by `run` as a whole."""
-    inputs = frozenset[Input]().union(*(part.inputs for part in parts))
-    fails = can_fail or any(part.can_fail for part in parts)
-    if all(part.constant for part in parts):
+    inputs = frozenset[Input]().union(*[part.inputs for part in parts if part.inputs])
+    constant, fails, guarded = True, can_fail, guards
+    for part in parts:
+        constant, fails, guarded = constant and part.constant, fails or part.can_fail, guarded or part.guards
+    if constant:
         try:
             return literal(scalar_of(run(_ONE)), kind)
         except Failure:
             # No row may ever reach it; it fails when one does.
             return Compiled(kind, inputs, True, True, run, guards)
-    return Compiled(kind, inputs, fails, False, run, guards or any(part.guards for part in parts))
+    return Compiled(kind, inputs, fails, False, run, guarded)

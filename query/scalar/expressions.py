@@ -1,6 +1,6 @@
 """Compiles scalar expressions over Arrow arrays; DuckDB's semantics, except that float division by zero fails."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from promising.query.scalar.compiled import Compiled, apply, column, literal
 from promising.query.scalar.functions import FUNCTIONS, Call
 from promising.query.scalar.positions import Place
 from promising.query.scalar.scope import Scope, suggest
-from promising.query.scalar.types import NAMES, kind_of_type
+from promising.query.scalar.types import NAMES, NUMBERS, Kind, kind_of_type
 from promising.query.sql.nodes import interval_micros
 from promising.query.sql.words import CALLS
 
@@ -177,7 +177,25 @@ class _Compiler:
         if not node.expressions:
             raise self.place(node).error(Unsupported, "IN takes a list of values")
         part = self.compile(node.this)
+        if (values := self.constants(node.expressions, part.kind)) is not None:
+            return comparisons.member_of(part, values)
         return comparisons.member(part, [self.compile(member) for member in node.expressions], self.place(node))
+
+    def constants(self, members: Sequence[exp.Expression], kind: Kind) -> list[int] | list[float] | list[str] | None:
+        """The values of a list of strings or of numbers, if it is long and of that kind; else None."""
+        if len(members) < comparisons.SET_FROM or not all(type(one) is exp.Literal for one in members):
+            return None
+        texts = [one.args["this"] for one in members if one.args["is_string"] == (kind == "string")]
+        if len(texts) < len(members) or kind not in ("string", *NUMBERS) or self.scope.replace(members[0]) is not None:
+            return None
+        if kind == "string":
+            return texts
+        try:
+            values: list[int] = [int(text) for text in texts]
+            return values if max(values) < 2**63 else None
+        except ValueError:
+            floats = [float(text) for text in texts]
+            return floats if max(floats) < float("inf") else None
 
     def like(self, node: exp.Expression) -> Compiled:
         part, pattern = self.compile(node.this), self.compile(node.args["expression"])

@@ -2,18 +2,16 @@
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sqlglot import exp
 
-from promising.errors import Ambiguous, NoSuchName
+from promising.errors import Ambiguous, NoSuchName, StatementError
 from promising.query.scalar.positions import Place
 from promising.query.scalar.types import Kind
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(NamedTuple):
     """Column `name` of the `source`-th stream in FROM. A negative source is a column computed by the query."""
 
     source: int
@@ -52,46 +50,50 @@ class StreamScope:
     def __init__(self, sql: str, streams: Sequence[tuple[str, str, Mapping[str, Kind]]]) -> None:
         """`streams` are (alias, stream name, column types), in the order of FROM."""
         self._sql = sql
-        self._streams = [
-            (alias, name, {column.lower(): Input(source, column, kind) for column, kind in columns.items()})
-            for source, (alias, name, columns) in enumerate(streams)
+        self._streams = [(alias, name, columns) for alias, name, columns in streams]
+        self._names = [
+            (source, alias.lower(), {column.lower(): column for column in columns})
+            for source, (alias, _, columns) in enumerate(streams)
         ]
-        self._known: dict[tuple[str, str], Input] = {}  # unambiguous names
-        for alias, _, columns in self._streams:
-            for column, found in columns.items():
-                self._known[alias.lower(), column] = found
-                if sum(column in other for _, _, other in self._streams) == 1:
-                    self._known["", column] = found
+        self._known: dict[tuple[str, str], Input] = {}  # those asked for
 
     @property
     def sql(self) -> str:
         return self._sql
 
     def resolve(self, node: exp.Column) -> Input:
-        known = self._known.get((node.table.lower(), node.name.lower()))
-        if known is not None and not node.args.get("db"):
-            return known
-        place = Place.of(node, self._sql)
+        table, named = node.args.get("table"), node.args["this"]  # read directly: this is called for every column
+        key = "" if table is None else table.args["this"].lower(), named.args["this"].lower()
+        known = self._known.get(key)
+        if known is None or node.args.get("db"):
+            known = self._known[key] = self._find(node, *key)
+        return known
+
+    def _find(self, node: exp.Column, table: str, name: str) -> Input:
         if node.args.get("db"):
-            raise place.error(NoSuchName, f"no column {node.sql(dialect='duckdb')}: a column is alias.name or name")
-        asked = self._streams
-        if node.table:
-            asked = [stream for stream in self._streams if stream[0].lower() == node.table.lower()]
-            if not asked:
-                hint = suggest(node.table, [alias for alias, _, _ in self._streams])
-                for alias, name, _ in self._streams:
-                    if name.lower() == node.table.lower():
-                        hint = f"; it goes by {alias} here"
-                raise place.error(NoSuchName, f"no stream {node.table!r} in this query{hint}")
-        found = [(alias, columns[node.name.lower()]) for alias, _, columns in asked if node.name.lower() in columns]
+            spelled = node.sql(dialect="duckdb")
+            raise self._error(node, NoSuchName, f"no column {spelled}: a column is alias.name or name")
+        asked = [names for names in self._names if not table or names[1] == table]
+        if not asked:
+            hint = suggest(node.table, [alias for alias, _, _ in self._streams])
+            for alias, stream, _ in self._streams:
+                if stream.lower() == table:
+                    hint = f"; it goes by {alias} here"
+            raise self._error(node, NoSuchName, f"no stream {node.table!r} in this query{hint}")
+        found = [(source, names[name]) for source, _, names in asked if name in names]
         if len(found) > 1:
-            choices = " or ".join(f"{alias}.{column.name}" for alias, column in found)
-            raise place.error(Ambiguous, f"column {node.name!r} is in more than one stream: write {choices}")
+            choices = " or ".join(f"{self._streams[source][0]}.{column}" for source, column in found)
+            raise self._error(node, Ambiguous, f"column {node.name!r} is in more than one stream: write {choices}")
         if not found:
-            where = ", ".join(name if name == alias else f"{name} {alias}" for alias, name, _ in asked)
-            hint = suggest(node.name, [column.name for _, _, columns in asked for column in columns.values()])
-            raise place.error(NoSuchName, f"no column {node.name!r} in {where}{hint}")
-        return found[0][1]
+            streams = [self._streams[source] for source, _, _ in asked]
+            where = ", ".join(stream if stream == alias else f"{stream} {alias}" for alias, stream, _ in streams)
+            hint = suggest(node.name, [column for _, _, columns in streams for column in columns])
+            raise self._error(node, NoSuchName, f"no column {node.name!r} in {where}{hint}")
+        ((source, column),) = found
+        return Input(source, column, self._streams[source][2][column])
+
+    def _error(self, node: exp.Column, kind: type[StatementError], message: str) -> StatementError:
+        return Place.of(node, self._sql).error(kind, message)
 
     def replace(self, node: exp.Expression) -> Input | None:
         return None

@@ -31,25 +31,29 @@ ALLOWED: frozenset[type[exp.Expression]] = frozenset(
 
 def check(root: exp.Expression, sql: str) -> None:
     """Raises Unsupported at a node outside the dialect, BadSyntax at one deeper than `DEEPEST`."""
-    stack: list[tuple[exp.Expression, int]] = [(root, 0)]
-    while stack:
-        node, depth = stack.pop()
-        if type(node) not in ALLOWED:
-            raise Unsupported(f"{node.key} is not supported", sql, offset_of(node))
+    level, depth = [root], 0
+    while level:
         if depth > DEEPEST:
-            raise BadSyntax(f"nested deeper than {DEEPEST} levels", sql, offset_of(node))
-        depth += 1
-        for value in node.args.values():
-            if isinstance(value, exp.Expression):
-                stack.append((value, depth))
-            elif type(value) is list:
-                stack += [(one, depth) for one in value]
+            raise BadSyntax(f"nested deeper than {DEEPEST} levels", sql, offset_of(level[0]))
+        below: list[exp.Expression] = []
+        for node in level:
+            if type(node) not in ALLOWED:
+                raise Unsupported(f"{node.key} is not supported", sql, offset_of(node))
+            for value in node.args.values():
+                if type(value) is list:
+                    below += value
+                elif isinstance(value, exp.Expression):
+                    below.append(value)
+        level, depth = below, depth + 1
 
 
 def offset_of(node: exp.Expr) -> int | None:
     """Where the text of a node begins; for a synthetic node, that of its first descendant with a position."""
+    start: int | None = node.meta_get("start")
+    if start is not None:
+        return start
     for one in node.dfs():
-        start: int | None = one.meta_get("start")
+        start = one.meta_get("start")
         if start is not None:
             return start
     return None

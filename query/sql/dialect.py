@@ -7,13 +7,12 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.parser import Parser
-from sqlglot.tokenizer_core import Token
 
 from promising.errors import BadSyntax, Unsupported
 from promising.query.sql.check import check
 from promising.query.sql.generator import PromisingGenerator
 from promising.query.sql.statement_grammar import Statements
-from promising.query.sql.tokenizer import PromisingTokenizer
+from promising.query.sql.tokenizer import PromisingTokenizer, Token
 
 
 def read(tokens: list[Token], sql: str) -> list[exp.Expression]:
@@ -32,12 +31,10 @@ def read(tokens: list[Token], sql: str) -> list[exp.Expression]:
 class PromisingParser(Parser):
     """sqlglot's interface to our grammar; the inherited one is unused."""
 
-    def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
+    def parse(self, raw_tokens: Any, sql: str) -> list[exp.Expr | None]:
         return list(read(raw_tokens, sql))
 
-    def parse_into(
-        self, expression_types: Any, raw_tokens: list[Token], sql: str | None = None
-    ) -> list[exp.Expr | None]:
+    def parse_into(self, expression_types: Any, raw_tokens: Any, sql: str | None = None) -> list[exp.Expr | None]:
         raise Unsupported("only whole statements are read")
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from promising.errors import BadSyntax
-from promising.query.sql import nodes
+from promising.query.sql import nodes, tokenizer
 from promising.query.sql.literal_grammar import Literals
-from promising.query.sql.token_cursor import DEEPEST, END, NUMBER, QUOTED, STRING, placed
+from promising.query.sql.token_cursor import DEEPEST, END, NUMBER, QUOTED, STRING, leaf, placed
 from promising.query.sql.words import CALLABLE, LITERALS, RESERVED
 
 OR, AND, NOT, IS, COMPARE, MATCH, JOIN, SUM, PRODUCT, MINUS, CAST, ATOM = range(12)
@@ -62,6 +62,8 @@ class Scalars(Literals):
 
     def expression(self, floor: int = OR) -> exp.Expression:
         """An expression whose operators bind at least as tightly as `floor`."""
+        if self.words[self.at + 1] in ENDS and (lone := self.lone()) is not None:
+            return lone
         self.recursion += 1
         # A tree of the allowed height, with as few parentheses as possible, needs no more than this.
         if self.recursion > 3 * DEEPEST:
@@ -92,6 +94,18 @@ class Scalars(Literals):
         self.refuse_infix()
         self.recursion -= 1
         return left
+
+    def lone(self) -> exp.Expression | None:
+        """The next token, if it is an expression by itself: a column, a number or a string."""
+        kind, text, start, _ = self.tokens[self.at]
+        if kind == tokenizer.WORD and self.word not in RESERVED:
+            self.at += 1
+            self.word = self.words[self.at]
+            name = leaf(exp.Identifier, {"this": text, "quoted": False}, start)
+            name.parent = node = leaf(exp.Column, {"this": name}, start)
+            name.arg_key = "this"
+            return node
+        return self.literal() if kind in (tokenizer.NUMBER, tokenizer.STRING) else None
 
     def inside(self) -> None:
         """Enters a parenthesis, call or the like; the caller decrements `self.nested` when it closes."""

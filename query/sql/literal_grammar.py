@@ -6,11 +6,10 @@ import re
 from decimal import Decimal
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
 
 from promising.errors import BadClause, BadSyntax
-from promising.query.sql import nodes
-from promising.query.sql.token_cursor import NUMBER, STRING, TokenCursor, placed
+from promising.query.sql import nodes, tokenizer
+from promising.query.sql.token_cursor import NUMBER, STRING, TokenCursor, leaf, placed
 from promising.query.sql.words import CALENDAR, OTHER_UNITS, TYPES, UNITS
 
 _PART = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
@@ -32,7 +31,7 @@ class Literals(TokenCursor):
     def literal(self) -> exp.Expression:
         """A number or string: the next token."""
         token = self.advance()
-        return placed(exp.Literal(this=token.text, is_string=token.token_type is TokenType.STRING), token.start)
+        return leaf(exp.Literal, {"this": token.text, "is_string": token.kind == tokenizer.STRING}, token.start)
 
     def constant(self) -> exp.Expression:
         """NULL, TRUE or FALSE: the next word."""

@@ -7,76 +7,96 @@ and unterminated strings and comments raise BadSyntax with their position.
 from __future__ import annotations
 
 import re
+from typing import Any, NamedTuple
 
-from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
-from promising.errors import BadSyntax
+from promising.errors import BadSyntax, LimitReached
 
 LONGEST_TEXT = 100_000
 LONGEST_NUMBER = 400  # in characters: the largest double has 309 digits, and Python refuses to parse thousands
 
+WORD, NUMBER, STRING, QUOTED, SIGN, HINT, END = "word", "number", "string", "quoted", "sign", "hint", "end"
+"""Kinds of tokens."""
+
 _TOKEN = re.compile(
     r"""
-      (?P<space>   \s++ | --[^\n\r]*+ )
-    | (?P<comment> /\* )
-    | (?P<word>    [^\W\d]\w*+ )
-    | (?P<number>  (?: [0-9]++ (?:\.[0-9]*+)?+ | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )?+ )
-    | (?P<string>  '[^']*+(?:''[^']*+)*+' )
-    | (?P<quoted>  "[^"]*+(?:""[^"]*+)*+" )
-    | (?P<sign>    <=> | ->> | <> | <= | >= | != | == | \|\| | :: | := | => | -> | \*\* | // | << | >> | !~
-                 | [-+*/%×=<>(),.;?@:$\#&|^~\[\]{}!\\] )
+    (?: \s++ | --[^\n\r]*+ )*+
+    (?: (?P<word>    [^\W\d]\w*+ )
+      | (?P<number>  (?: [0-9]++ (?:\.[0-9]*+)?+ | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )?+ )
+      | (?P<comment> /\* )
+      | (?P<string>  '[^']*+(?:''[^']*+)*+' )
+      | (?P<quoted>  "[^"]*+(?:""[^"]*+)*+" )
+      | (?P<sign>    <=> | ->> | <> | <= | >= | != | == | \|\| | :: | := | => | -> | \*\* | // | << | >> | !~
+                   | [-+*/%×=<>(),.;?@:$\#&|^~\[\]{}!\\] )
+      | (?P<end>     \Z )
+      | (?P<stray> ) )
     """,
     re.VERBOSE,
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-_KINDS = {
-    "word": TokenType.VAR,
-    "number": TokenType.NUMBER,
-    "string": TokenType.STRING,
-    "quoted": TokenType.IDENTIFIER,
-    # The grammar reads signs by their text, so they share one type.
-    "sign": TokenType.UNKNOWN,
-}
+_ASKING = ("SELECT", "EXPLAIN", "(")
 
 
-def scan(sql: str) -> list[Token]:
-    """The tokens of a text, in O(length). Comments are skipped, except that `/*+` gives a HINT."""
+class Token(NamedTuple):
+    """`text` is the content of a string or a quoted name; `start` and `end` are its first and last character."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def scan(sql: str, most: int | None = None) -> list[Token]:
+    """The tokens of a text, in O(length). Comments are skipped, except that `/*+` gives a HINT.
+
+    most: tokens of a query, which is not read further; other statements may have more.
+    """
     if len(sql) > LONGEST_TEXT:
         raise BadSyntax(f"a text of {len(sql)} characters; at most {LONGEST_TEXT} are read")
     if not sql.isascii() and (bad := _SURROGATE.search(sql)):
         raise BadSyntax("half a character (a lone surrogate)", sql, bad.start())
     tokens: list[Token] = []
-    match, size, at, line, line_start = _TOKEN.match, len(sql), 0, 1, 0
-    while at < size:
+    limit = len(sql) if most is None else most
+    match, add, made, at = _TOKEN.match, tokens.append, tuple.__new__, 0
+    while True:
         found = match(sql, at)
-        if found is None:
-            raise _stray(sql, at)
-        kind, start, at = found.lastgroup, at, found.end()
-        if kind == "comment":
+        assert found is not None  # the last alternative is empty
+        kind = found.lastgroup
+        assert kind is not None
+        start, at = found.span(kind)
+        if kind in (WORD, SIGN):
+            add(made(Token, (kind, found[kind], start, at - 1)))
+        elif kind == END:
+            return tokens
+        elif kind == "comment":
             at = _comment_end(sql, start)
             if sql.startswith("/*+", start):
-                tokens.append(Token(TokenType.HINT, "/*+", line, start - line_start + 1, start, at - 1))
-        elif kind != "space":
-            assert kind is not None
-            text = found.group()
-            if kind == "string":
-                text = text[1:-1].replace("''", "'")
-            elif kind == "quoted":
-                text = text[1:-1].replace('""', '"')
-                if not text:
-                    raise BadSyntax("an empty name", sql, start)
-            elif kind == "number":
-                if sql[at : at + 1].isidentifier():
-                    raise BadSyntax(f"a number that runs into a word: '{_run(sql, start)}'", sql, start)
-                if len(text) > LONGEST_NUMBER:
-                    raise BadSyntax(f"a number of more than {LONGEST_NUMBER} characters", sql, start)
-            tokens.append(Token(_KINDS[kind], text, line, start - line_start + 1, start, at - 1))
-        if (breaks := sql.count("\n", start, at)) > 0:
-            line += breaks
-            line_start = sql.rindex("\n", start, at) + 1
-    return tokens
+                add(Token(HINT, "/*+", start, at - 1))
+        elif kind == "stray":
+            raise _stray(sql, start)
+        else:
+            add(_literal(sql, kind, found[kind], start, at))
+        if len(tokens) > limit and tokens[0].text.upper() in _ASKING:
+            raise LimitReached(
+                f"a query of more than {limit:,} tokens (names, numbers and signs); split it, or raise max_sql_tokens"
+            )
+
+
+def _literal(sql: str, kind: str, text: str, start: int, end: int) -> Token:
+    """The token of a number, a string or a quoted name."""
+    if kind == STRING:
+        text = text[1:-1].replace("''", "'")
+    elif kind == QUOTED:
+        text = text[1:-1].replace('""', '"')
+        if not text:
+            raise BadSyntax("an empty name", sql, start)
+    else:
+        if sql[end : end + 1].isidentifier():
+            raise BadSyntax(f"a number that runs into a word: '{_run(sql, start)}'", sql, start)
+        if len(text) > LONGEST_NUMBER:
+            raise BadSyntax(f"a number of more than {LONGEST_NUMBER} characters", sql, start)
+    return Token(kind, text, start, end - 1)
 
 
 def _comment_end(sql: str, start: int) -> int:
@@ -109,5 +129,5 @@ def _stray(sql: str, at: int) -> BadSyntax:
 
 
 class PromisingTokenizer(Tokenizer):
-    def tokenize(self, sql: str) -> list[Token]:
-        return scan(sql)
+    def tokenize(self, sql: str) -> Any:
+        return scan(sql)  # of our own kind: only our grammar reads them

@@ -10,9 +10,10 @@ from promising.errors import BadClause, NoSuchName, StatementError, TypeMismatch
 from promising.index import Stream
 from promising.index.table import Table
 from promising.index.time_text import readable
-from promising.query.binder import AGGREGATES, Binder, typed_null
+from promising.query.binder import Binder, typed_null
 from promising.query.bound import Bound, JoinKey, Source
 from promising.query.catalog import Catalog
+from promising.query.grouped_scope import AGGREGATES
 from promising.query.preference import BoundPreference
 from promising.query.scalar.coercion import to_kind
 from promising.query.scalar.compiled import Compiled
@@ -208,16 +209,7 @@ class _Branch(Binder):
             self._refuse_aggregates(part, "WHERE")
         read, join = self._body(parts)
         body: plan.Body = read
-        bound = Bound(
-            scope=self.scope,
-            sources=self.sources,
-            names=[],
-            outputs=[],
-            predicates=[],
-            conditions=[],
-            join=join,
-            constants=None,
-        )
+        bound = Bound(self.scope, self.sources, join=join)
         self._outputs(bound)
         self.names = bound.names
         if self.length is None:
@@ -531,7 +523,7 @@ class _InnerScope:
 
     def resolve(self, node: exp.Column) -> Input:
         try:
-            return replace(self._inner.resolve(node), source=self._place)
+            return self._inner.resolve(node)._replace(source=self._place)
         except NoSuchName as problem:
             if node.table.lower() == self._alias:
                 raise

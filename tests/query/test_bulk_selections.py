@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -70,7 +71,7 @@ def shared_by(session: Session, statements: list[str]) -> int:
     asked: list[str] = []
     alone = session._answer
 
-    def counted(node: exp.Expression, sql: str, *how: Any) -> Answer:
+    def counted(node: exp.Expression, sql: str, *how: Any) -> Iterator[Answer | None]:
         asked.append(sql)
         return alone(node, sql, *how)
 

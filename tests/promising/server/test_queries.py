@@ -10,13 +10,29 @@ from google.protobuf.duration_pb2 import Duration
 
 from promising import wire, wire_errors, wire_times
 from promising.errors import StatementError
-from promising.query import resume_tokens
+from promising.query import Session, resume_tokens
 from promising.query.cursor import Cursor
 from promising.server import queries
 from promising.server.access_tokens import TokenStore
+from promising.server.open_calls import Call
 from promising.server.queries import QueryService
+from promising.server.service import Service
+from promising.settings import Limits, Settings
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2
-from tests.promising.server.serving import EOF, MANY, NONE, WAIT, details, failed, frames, idle, much, run, serving
+from tests.promising.server.serving import (
+    EOF,
+    MANY,
+    NONE,
+    WAIT,
+    details,
+    failed,
+    frames,
+    idle,
+    much,
+    run,
+    serving,
+    stocked,
+)
 from tests.query.stores import MS, Ticking
 
 CANCELLED, DEADLINE = "cancelled", "deadline"
@@ -75,7 +91,48 @@ def test_broken_statements_are_told_where_they_are():
         assert "s" in remote.session.catalog.streams
         await remote.well()
 
+    run(body, session=patient())
+
+
+def patient() -> Session:
+    """A session that parses queries of any length."""
+    session = stocked()
+    session.max_sql_tokens = 1 << 20
+    return session
+
+
+def test_a_query_of_too_many_tokens_is_refused():
+    async def body(remote):
+        problem = await failed(remote.query("SELECT " + "+".join(["1"] * 3000) + " FROM s"))
+        assert problem.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "4,096 tokens" in problem.details()
+        await remote.well()
+
     run(body)
+    assert Service(Settings(limits=Limits(max_sql_tokens=77))).session.max_sql_tokens == 77
+
+
+@pytest.mark.parametrize("sql", ["SELECT price FROM s ORDER BY price", "SELECT ts, count(*) FROM s GROUP BY ts"])
+def test_a_last_frame_that_the_deadline_does_not_allow_is_left_for_later(monkeypatch, sql):
+    async def body(remote):
+        with monkeypatch.context() as patch:
+            patch.setattr(Call, "left", lambda call: 0.0)
+            last = (await remote.query(sql))[-1]
+        assert (last.progress.cut, last.progress.complete, last.rows.num_rows) == (DEADLINE, False, 0)
+        whole = (await remote.query(resume_token=last.progress.token))[-1]
+        assert (whole.progress.complete, whole.rows.num_rows) == (True, 60_000)
+        await remote.well()
+
+    run(body, session=much())
+
+
+def test_what_sending_costs_is_told_beside_the_budget():
+    async def body(remote):
+        found = [frame.progress for frame in await remote.query("SELECT * FROM s")]
+        assert [p.send_seconds for p in found] == sorted(p.send_seconds for p in found)
+        assert found[-1].send_seconds > 0
+
+    run(body, session=much())
 
 
 def test_a_select_list_of_one_column_many_times_is_planned_in_time():
@@ -83,7 +140,7 @@ def test_a_select_list_of_one_column_many_times_is_planned_in_time():
         (frame, *_) = await remote.query("SELECT " + ",".join(["item"] * 5000) + " FROM s")
         assert frame.rows.num_columns == len(set(frame.rows.column_names)) == 5000
 
-    run(body)
+    run(body, session=patient())
 
 
 def test_requests_without_what_they_need_name_the_field():
@@ -275,14 +332,14 @@ def test_a_query_is_cancelled_and_goes_on():
 def test_a_query_that_is_still_planned_can_be_cancelled(monkeypatch):
     session = much()
     planning, go = threading.Event(), threading.Event()
-    plan = session.query
+    plan = session.asking
 
     def slowly(*given, **named):
         planning.set()
         assert go.wait(WAIT)
-        return plan(*given, **named)
+        yield from plan(*given, **named)
 
-    monkeypatch.setattr(session, "query", slowly)
+    monkeypatch.setattr(session, "asking", slowly)
 
     async def body(remote):
         asking = asyncio.ensure_future(remote.query(NONE))
