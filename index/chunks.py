@@ -62,6 +62,10 @@ class Heap:
 class ColdReader(Protocol):
     """Reads columns of cold tuples: a run by number, a tuple by its offset in the run."""
 
+    @property
+    def footer_bytes(self) -> int:
+        """Bytes of memory to find tuples on disk, without those that are cached."""
+
     def column(self, run: int, name: str, offsets: NDArray[np.int32]) -> Column:
         """One column at these offsets, in that order."""
 

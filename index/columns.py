@@ -36,6 +36,10 @@ class Columns:
         self._nulls: dict[str, Reserved[np.uint8]] = {}
         self._tiers = Tiers(1, chunk)
 
+    @property
+    def has_strings(self) -> bool:
+        return bool(self._heaps)
+
     def _grow(self, chunks: int, warm: list[tuple[int, int]]) -> None:
         """Have memory for so many chunks. warm: the rows in memory."""
         for column in (*self._columns.values(), *self._nulls.values()):

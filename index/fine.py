@@ -213,6 +213,15 @@ class Fine:
         self._issued += 1
         return self._issued
 
+    def extended_by(self, least: int, greatest: int) -> bool:
+        """Whether tuples of these times go to the open zone, or to the one that the next newest block begins."""
+        home = least // self.length
+        if home != greatest // self.length or greatest >= self.limit:
+            return False
+        if self.open_block is not None and self.blocks.get(home) is self.open_block:
+            return True
+        return not self.blocks or home > self.blocks.keys()[-1]
+
     def insert(
         self,
         hashes: NDArray[np.int64],

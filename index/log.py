@@ -318,9 +318,10 @@ class TupleLog(Columns):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tuples in memory: fixed columns by row, strings by heap."""
+        """Bytes of the tuples in memory, fixed columns by row and strings by heap, and of the way to those on disk."""
         held = (len(self._chunks) - sum(self._tiers.live.values())) * CHUNK
-        return held * self.row_bytes + self.string_bytes
+        found = 0 if self.reader is None else self.reader.footer_bytes
+        return held * self.row_bytes + self.string_bytes + found
 
     @property
     def row_bytes(self) -> int:

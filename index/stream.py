@@ -1,7 +1,7 @@
 """A stream: a log of tuples, their watermark, and the summaries that advance with it."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any
@@ -30,6 +30,7 @@ from promising.index.ledger import WEEK, Ledger
 from promising.index.load_plan import LoadPlan
 from promising.index.loads import LOADS, check_load, find_load, load_name, rows_for, take_in
 from promising.index.log import MOST_ROWS, TupleLog
+from promising.index.logged_batches import Logged, follow, merged, times_in, write
 from promising.index.memory import Memory
 from promising.index.options import Options
 from promising.index.prepared_load import Attached, Load
@@ -355,26 +356,40 @@ class Stream:
     def _count(self, reason: str, tuples: int) -> None:
         self._refused[reason] = self._refused.get(reason, 0) + tuples
 
-    def again(
-        self,
-        columns: dict[str, Column],
-        added: Appended,
-        producer: str | None,
-        sequence: int | None,
-        progress: Progress | None,
-        epoch: int = 0,
-        at: int | None = None,
-    ) -> None:
-        """Replay a logged batch, without admission or the clock. progress: after it. at: of it. None in old logs."""
+    def again(self, first: Logged, following: Iterable[Logged] = ()) -> int:
+        """Replay a logged batch, without admission or the clock, and those following that can be merged with it.
+
+        Returns their number.
+        """
         with self._lock:
-            times = columns[self.schema.time].values
-            assert times is not None
-            hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
+            time = self.schema.time
+            times = times_in(first.columns, time)
             least, greatest = extent(times) if len(times) else (BEGINNING, BEGINNING)
-            if progress is None:
-                progress = Pace(self.progress, self.lateness, None).after(times, greatest)
-            self._enter(columns, hashes, times, least, greatest, progress)
-            self._note(added, producer, sequence, epoch, at)
+            progress = first.progress or Pace(self.progress, self.lateness, None).after(times, greatest)
+            self._move(progress, len(times))
+            batches = [first]
+            if len(times):
+                if self._follows(progress, least, greatest):
+                    least, greatest = follow(batches, following, time, least, greatest, self._follows)
+                self._saw(greatest)
+                columns = merged(batches)
+                rows = write(self._log, batches, columns)
+                hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
+                self._summaries.insert(hashes, rows, times_in(columns, time), least, greatest)
+                if len(batches) > 1:
+                    self._move(batches[-1].progress or progress)
+            for batch in batches:
+                self._note(batch.added, batch.producer, batch.sequence, batch.epoch, batch.at)
+            return len(batches)
+
+    def _follows(self, progress: Progress, least: int, greatest: int) -> bool:
+        """Whether a batch with that progress moves nothing, and times in those bounds only extend the open zones."""
+        watermark = progress.watermark
+        if watermark is None or self._retention.oldest(watermark) != self._floor:
+            return False
+        if self._floor is not None and (least < self._floor or self._log.leaving(self._floor)):
+            return False
+        return self._summaries.extended_by(watermark, least, greatest)
 
     # --- loads ---------------------------------------------------------------------------------------------------
 

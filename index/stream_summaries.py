@@ -136,6 +136,10 @@ class StreamSummaries:
             summary.state.insert(hashes[summary.key], rows, times, least, greatest)
             summary.inserted(len(rows), self._home.cpu() - began if measured else None)
 
+    def extended_by(self, watermark: int, least: int, greatest: int) -> bool:
+        """Whether `advance` to that watermark moves nothing, and tuples of these times only extend the open zones."""
+        return all(s.state.extended_by(watermark, least, greatest) for s in self.by_name.values())
+
     def advance(self, watermark: int) -> None:
         """Advance to a watermark, never backwards."""
         for summary in self.by_name.values():

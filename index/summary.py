@@ -54,11 +54,19 @@ class SummaryState:
     def count(self) -> int:
         return self.fine.count + self.coarse.count
 
+    def extended_by(self, watermark: int, least: int, greatest: int) -> bool:
+        """Whether `advance` to that watermark moves nothing, and tuples of these times only extend the open zone."""
+        still = self._due == self._due_at(watermark) and self.fine.limit == self._limit(watermark)
+        return still and least >= max(self.horizons[0], self.oldest) and self.fine.extended_by(least, greatest)
+
+    def _due_at(self, watermark: int) -> tuple[int, int]:
+        geometry = self.identity.geometry
+        return watermark // geometry.granularity, geometry.oldest(watermark)
+
     def advance(self, watermark: int) -> None:
         """Advance to a watermark, never backwards."""
         self.watermark = watermark
-        geometry = self.identity.geometry
-        due = watermark // geometry.granularity, geometry.oldest(watermark)
+        due = self._due_at(watermark)
         if due != self._due:  # the other horizons move by whole blocks of T_1
             self._due = due
             self._collapse(watermark)
@@ -157,9 +165,8 @@ class SummaryState:
         """Restore from `image`, after the log."""
         self.floor, self.watermark, self.expired = image["floor"], image["watermark"], image["expired"]
         if self.watermark is not None:
-            geometry = self.identity.geometry
-            self._due = self.watermark // geometry.granularity, geometry.oldest(self.watermark)
-            self.horizons = geometry.horizons(self.watermark)
+            self._due = self._due_at(self.watermark)
+            self.horizons = self.identity.geometry.horizons(self.watermark)
             self.fine.limit = self._limit(self.watermark)
         self.postings.reserve(self.log.capacity)
         self.postings.restore(image["postings"], self.log.stretches())

@@ -43,6 +43,10 @@ class BareState:
     def expired(self) -> int:
         return self.accepted - self.count
 
+    def extended_by(self, watermark: int, least: int, greatest: int) -> bool:
+        """Whatever there is: tuples are only counted, and horizons follow from the watermark."""
+        return True
+
     def advance(self, watermark: int) -> None:
         self.watermark = watermark
         self.horizons = self.identity.geometry.horizons(watermark)

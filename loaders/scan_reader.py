@@ -11,12 +11,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from promising.errors import DataDamaged
 from promising.index.scan_plan import Piece, Scan, ScanPlan
 from promising.index.schema import TYPES
-from promising.index.storage.cold_file import Footer, Pieces, Run, escaped
+from promising.index.storage.cold_file import Footer, Run
 from promising.index.storage.cold_place import Place, place
 from promising.index.storage.disk import Disk
 
@@ -49,17 +48,11 @@ def read_piece(piece: Piece, scan: Scan, count: Callable[[int], object] = lambda
         parts = dict(zip(chunks, _read(found, run, [footer.range(*c) for c in chunks], count), strict=True))
         for chunk, part in parts.items():
             run.check(footer, chunk, part)
-        file = pq.ParquetFile(
-            Pieces({footer.range(*chunk)[0]: part for chunk, part in parts.items()}),
-            metadata=footer.meta,
-            pre_buffer=False,
-        )
         for group in groups:
-            try:
-                table = file.reader.read_row_group(group, column_indices=columns, use_threads=False)
-            except (pa.ArrowException, OSError) as problem:
-                raise run.damaged(f"it cannot be decoded ({problem})") from problem
-            named = {name: table[escaped(name)].cast(TYPES[scan.types[name]]) for name in scan.columns}
+            named = {
+                name: run.values(footer, column, [group], [parts[group, column]]).cast(TYPES[scan.types[name]])
+                for name, column in zip(scan.columns, columns, strict=True)
+            }
             yield belonging(pa.table(named), scan)
 
 

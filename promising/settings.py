@@ -170,7 +170,7 @@ class Storage(_Group):
         description="always: acknowledged data is on disk. relaxed: a machine crash may lose the last second.",
     )
     checkpoint_bytes: int = Field(
-        default=256 << 20, ge=1 << 16, description="Log size per stream that triggers a checkpoint."
+        default=32 << 20, ge=1 << 16, description="Log size per stream that triggers a checkpoint."
     )
     segment_bytes: int = Field(default=64 << 20, ge=1 << 16, description="Size of a log file.")
     hot_tuples: int = Field(

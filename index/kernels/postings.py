@@ -74,6 +74,8 @@ def enter(entries, small, tags, older, heads, keys, sizes, hashes, rows, start, 
                 small[at, 3] = -1
                 small[at, 4] = -1
                 used += 1
+                if used + AHEAD > room:
+                    last = i + 1  # grow before the next tuple, however the tuples are split
             if zone >= 0:
                 if small[at, 4] != zone:
                     small[at, 4] = zone

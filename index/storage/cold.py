@@ -1,8 +1,8 @@
 """Cold tuples: runs in Parquet files, of which only the requested column chunks are read.
 
-A run is some hundred thousand tuples in order of arrival; run and offset address a tuple. Once a run was read from, it
-takes 1 or 2 bytes of memory per tuple: the row group of each. Footers and decoded chunks of all runs share one bounded
-cache.
+A run is some hundred thousand tuples in order of arrival; run and offset address a tuple. Once a run was read from, its
+footer stays in memory until the run is forgotten: 40 bytes per column chunk, and 1 or 2 per tuple for its row group.
+Decoded chunks of all runs share one bounded cache.
 """
 
 import itertools
@@ -21,7 +21,6 @@ from promising.index.schema import Column
 from promising.index.storage.cold_cache import Cache
 from promising.index.storage.cold_file import (
     BUCKET,
-    MAGIC,
     ROW,
     ZONE,
     Chunk,
@@ -35,6 +34,7 @@ from promising.index.storage.cold_file import (
 )
 from promising.index.storage.cold_layout import pack
 from promising.index.storage.cold_place import Range, place
+from promising.index.storage.column_chunks import MAGIC
 from promising.index.storage.disk import Disk
 
 SERIALS = itertools.count()  # file numbers, unique across streams that share a cache
@@ -81,6 +81,11 @@ class Cold:
     @property
     def cached_bytes(self) -> int:
         return self._cache.bytes
+
+    @property
+    def footer_bytes(self) -> int:
+        """Bytes of the footers in memory."""
+        return sum(run.parsed.nbytes for run in list(self._runs.values()) if run.parsed is not None)
 
     def write(
         self,
@@ -140,7 +145,7 @@ class Cold:
         index, row = footer.index(name), footer.columns[ROW]
         if len(offsets) and not 0 <= int(offsets.min()) <= int(offsets.max()) < known.rows:
             raise IndexError(f"{known.path} has {known.rows} tuples; an offset is beyond")
-        groups = self._group_of(known, footer)[offsets]
+        groups = footer.group_of[offsets]
         order = np.argsort(groups, kind="stable")
         edges = np.flatnonzero(np.diff(groups[order])) + 1
         shares = [share for share in np.split(order, edges) if len(share)]
@@ -158,8 +163,7 @@ class Cold:
         return known, self._footer(known)
 
     def group_of(self, run: int) -> NDArray[Any]:
-        known, footer = self.file(run)
-        return self._group_of(known, footer)
+        return self.file(run)[1].group_of
 
     def read_whole(self, run: int) -> Whole:
         """The run as written, every byte checked."""
@@ -202,18 +206,12 @@ class Cold:
         return found
 
     def _footer(self, known: Run) -> Footer:
-        kept: Footer | None = self._cache.get((known.serial,))
-        if kept is None:
-            (data,) = self._read(known, [(known.bytes - known.footer, known.footer)])
-            kept = known.parse_footer(data)
-            self._cache.put((known.serial,), kept, kept.nbytes)
-        return kept
-
-    def _group_of(self, known: Run, footer: Footer) -> NDArray[Any]:
+        """Read on first use, and in memory until the run is forgotten."""
         with known.lock:
-            if known.group_of is None:
-                known.group_of = footer.group_of(known.rows)
-            return known.group_of
+            if known.parsed is None:
+                (data,) = self._read(known, [(known.bytes - known.footer, known.footer)])
+                known.parsed = known.parse_footer(data)
+            return known.parsed
 
     def _chunks(self, known: Run, footer: Footer, wanted: Sequence[Chunk]) -> dict[Chunk, Any]:
         """Chunks from the cache; missing ones are read together, checked, decoded and cached."""

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from promising.errors import DataDamaged
 from promising.index.schema import TYPES, Column
 from promising.index.storage.checksums import crc32c
+from promising.index.storage.column_chunks import ChunkBytes, decoded
 
 ZONE, BUCKET, ROW = "#zone", "#bucket", "#row"
 GROUPS = "promising.groups"  # in the footer: the row group of each tuple, base64 of zstd of 1 or 2 bytes each
-MAGIC = b"PAR1"
 DTYPES = {"int": np.int64, "timestamp": np.int64, "float": np.float64, "bool": np.uint8, "int32": np.int32}
 KINDS = {kind: name for name, kind in TYPES.items()} | {pa.int32(): "int32"}
 
@@ -41,8 +41,8 @@ class Run:
         self.bytes: int = entry["bytes"]
         self.footer: int = entry["footer"]
         self.groups: int = entry["groups"]
-        self.group_of: NDArray[Any] | None = None  # the row group of each tuple, lazily
-        self.lock = threading.Lock()  # for `group_of`
+        self.parsed: Footer | None = None  # once it was read from
+        self.lock = threading.Lock()  # for `parsed`
         self._footer_crc: int = entry["footer_crc"]
         self._crcs = np.frombuffer(base64.b64decode(entry["crcs"]), "<u4").reshape(self.groups, -1)
         times = [f", {name!r} from {_time(first)} to {_time(last)}" for name, (first, last) in entry["times"].items()]
@@ -63,27 +63,36 @@ class Run:
         group, column = chunk
         start, length = footer.range(group, column)
         if len(data) != length or crc32c(data) != self._crcs[group, column]:
-            rows = footer.meta.row_group(group).num_rows
+            rows = int(footer.rows[group])
             name = list(footer.columns)[column]
             place = f"column {name!r} of {rows:,} tuples ({length} bytes from byte {start})"
             raise self.damaged(f"{place} is cut off or fails its checksum")
 
     def decode(self, footer: "Footer", pieces: Mapping[Chunk, bytes]) -> dict[Chunk, Any]:
         """Decode checked chunks: a Column each, Places for the column of rows."""
-        by_start = {footer.range(*chunk)[0]: data for chunk, data in pieces.items()}
         found: dict[Chunk, Any] = {}
+        for column in {column for _, column in pieces}:
+            groups = [group for group, other in pieces if other == column]
+            values = self.values(footer, column, groups, [pieces[group, column] for group in groups])
+            start = 0
+            for group in groups:
+                rows = int(footer.rows[group])
+                share = plain(values.slice(start, rows), footer.kinds[column])
+                found[group, column] = places(share) if column == footer.columns[ROW] else share
+                start += rows
+        return found
+
+    def values(self, footer: "Footer", column: int, groups: Sequence[int], pieces: Sequence[bytes]) -> pa.ChunkedArray:
+        """The values of checked chunks of one column, in order; timestamps as int64."""
+        heads = footer.heads[groups, column].tolist()
+        chunks = map(ChunkBytes, footer.rows[groups].tolist(), heads, pieces)
         try:
-            file = pq.ParquetFile(Pieces(by_start), metadata=footer.meta, pre_buffer=False)
-            for group, column in pieces:
-                table = file.reader.read_row_group(group, column_indices=[column], use_threads=False)
-                rows = footer.meta.row_group(group).num_rows
-                if table.num_rows != rows:
-                    raise self.damaged(f"a row group has {table.num_rows:,} of {rows:,} tuples")
-                values = plain(table.column(0), footer.kinds[column])
-                is_row = column == footer.columns[ROW]
-                found[group, column] = places(values) if is_row else values
+            found = decoded(footer.kinds[column], footer.optional[column], list(chunks))
         except (pa.ArrowException, OSError) as problem:
             raise self.damaged(f"it cannot be decoded ({problem})") from problem
+        rows = int(footer.rows[groups].sum())
+        if len(found) != rows:
+            raise self.damaged(f"row groups have {len(found):,} of {rows:,} tuples")
         return found
 
 
@@ -92,20 +101,44 @@ def group_type(groups: int) -> np.dtype[Any]:
 
 
 class Footer:
-    """A parsed footer; `data` is the checked end of the file."""
+    """What a file's footer says, in arrays: a parsed one takes ten times as much memory. `data`: the checked end.
+
+    By row group: `rows`. By row group and column: `starts` and `sizes` of the chunk, `heads`: its bytes before the data
+    pages. group_of: the row group of each tuple, in order of arrival.
+    """
 
     def __init__(self, data: bytes) -> None:
-        self.meta = pq.read_metadata(io.BytesIO(data))
-        schema = self.meta.schema.to_arrow_schema()
+        meta = pq.read_metadata(io.BytesIO(data))
+        schema = meta.schema.to_arrow_schema()
         self.kinds = [KINDS[field.type] for field in schema]
         self.columns = {name: index for index, name in enumerate(schema.names)}
-        self._groups: bytes = self.meta.metadata[GROUPS.encode()]
-        self.nbytes = 8 * (len(data) - len(self._groups)) + len(self._groups)  # approximate size when parsed
-
-    def group_of(self, rows: int) -> NDArray[Any]:
-        kind = group_type(self.meta.num_row_groups)
-        packed = base64.b64decode(self._groups)
-        return np.frombuffer(pa.decompress(packed, rows * kind.itemsize, "zstd", asbytes=True), kind)
+        self.optional = [meta.schema.column(index).max_definition_level > 0 for index in range(meta.num_columns)]
+        shape = meta.num_row_groups, meta.num_columns
+        self.rows = np.empty(shape[0], np.int64)
+        self.starts, self.sizes, self.heads = (np.empty(shape, np.int64) for _ in range(3))
+        self._bounds = np.zeros((*shape, 2), np.int64)  # the least and the greatest whole number
+        self._bounds[:, :, 0] = 1  # none
+        for group in range(shape[0]):
+            found = meta.row_group(group)
+            self.rows[group] = found.num_rows
+            for column in range(shape[1]):
+                chunk = found.column(column)
+                first = pages = chunk.data_page_offset
+                if chunk.dictionary_page_offset is not None:
+                    first = min(first, chunk.dictionary_page_offset)
+                place = group, column
+                self.starts[place], self.sizes[place] = first, chunk.total_compressed_size
+                self.heads[place] = pages - first
+                if DTYPES.get(self.kinds[column]) is np.int64 and (known := chunk.statistics) and known.has_min_max:
+                    self._bounds[place] = known.min_raw, known.max_raw
+        kind = group_type(shape[0])
+        packed = base64.b64decode(meta.metadata[GROUPS.encode()])
+        total = int(self.rows.sum())
+        self.group_of: NDArray[Any] = np.frombuffer(
+            pa.decompress(packed, total * kind.itemsize, "zstd", asbytes=True), kind
+        )
+        arrays = (self.rows, self.starts, self.sizes, self.heads, self._bounds, self.group_of)
+        self.nbytes = sum(int(array.nbytes) for array in arrays)
 
     def names(self) -> list[str]:
         """The stream's columns, by their names in the stream."""
@@ -115,42 +148,15 @@ class Footer:
         return self.columns[escaped(name)]
 
     def range(self, group: int, column: int) -> tuple[int, int]:
-        return _range(self.meta.row_group(group).column(column))
+        return int(self.starts[group, column]), int(self.sizes[group, column])
 
-    def extent(self, group: int, column: int) -> tuple[Any, Any] | None:
-        """The least and the greatest value of a column chunk, as stored; None if the file does not have them."""
-        found = self.meta.row_group(group).column(column).statistics
-        return (found.min_raw, found.max_raw) if found is not None and found.has_min_max else None
+    def extent(self, group: int, column: int) -> tuple[int, int] | None:
+        """Bounds of a column chunk of whole numbers; None if the file does not have them."""
+        low, high = self._bounds[group, column].tolist()
+        return (low, high) if low <= high else None
 
     def ranges(self, group: int) -> list[tuple[int, int]]:
-        found = self.meta.row_group(group)
-        return [_range(found.column(column)) for column in range(found.num_columns)]
-
-
-class Pieces(io.RawIOBase):
-    """A file of which only pieces are available. Reading anything else is an error."""
-
-    def __init__(self, pieces: Mapping[int, bytes]) -> None:
-        super().__init__()
-        self._pieces = pieces
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset if whence == io.SEEK_SET else 1 << 62  # its size is never used
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        piece = self._pieces.get(self._at)
-        if piece is None or len(piece) != size:
-            raise OSError(f"bytes {self._at} to {self._at + size} are no column chunk")
-        self._at += size
-        return piece
+        return [self.range(group, column) for column in range(len(self.columns))]
 
 
 class Places(NamedTuple):
@@ -167,16 +173,16 @@ def places(rows: Column) -> Places:
 
 
 def plain(array: pa.ChunkedArray, kind: str) -> Column:
-    """As in the log: zeros under nulls, and no mask if there are none."""
+    """A copy as in the log: zeros under nulls, and no mask if there are none."""
     one = array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks)
     nulls = one.is_null().to_numpy(zero_copy_only=False) if one.null_count else None
     if kind == "string":
-        return Column(None, one, nulls)
+        return Column(None, one.take(pa.array(np.arange(len(one)))), nulls)
     if kind == "bool":
         one = one.cast(pa.uint8())
     elif kind == "timestamp":
         one = one.cast(pa.int64())
-    return Column(one.fill_null(0).to_numpy() if one.null_count else one.to_numpy(), None, nulls)
+    return Column(np.array(one.fill_null(0).to_numpy() if one.null_count else one.to_numpy()), None, nulls)
 
 
 def gather(kind: str, chunks: Sequence[Column], picked: Sequence[NDArray[np.uint16]], order: NDArray[Any]) -> Column:
@@ -205,13 +211,6 @@ def nbytes(value: Column | Places) -> int:
         return value.rows.nbytes + value.at.nbytes
     size = value.text.nbytes if value.values is None else value.values.nbytes
     return int(size) + (0 if value.nulls is None else value.nulls.nbytes)
-
-
-def _range(chunk: Any) -> tuple[int, int]:
-    start = chunk.data_page_offset
-    if chunk.dictionary_page_offset is not None:
-        start = min(start, chunk.dictionary_page_offset)
-    return start, chunk.total_compressed_size
 
 
 def escaped(name: str) -> str:

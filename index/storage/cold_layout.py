@@ -145,7 +145,7 @@ def _repeats(array: pa.Array) -> bool:
 def _sums(data: memoryview) -> Entry:
     length = int.from_bytes(data[-8:-4], "little") + 8
     footer = Footer(bytes(data[-length:]))
-    groups, columns = footer.meta.num_row_groups, footer.meta.num_columns
+    groups, columns = footer.starts.shape
     sums = np.empty((groups, columns), "<u4")
     for group in range(groups):
         for column, (start, size) in enumerate(footer.ranges(group)):

@@ -63,7 +63,7 @@ def pack_json(content: dict[str, Any]) -> list[Bytes]:
 def unpack_json(payload: Bytes) -> dict[str, Any]:
     """The content, or DataDamaged."""
     try:
-        content = json.loads(bytes(payload).decode(), parse_constant=_no_constant)
+        content = _JSON.decode(bytes(payload).decode())
     except (ValueError, RecursionError) as problem:
         raise DataDamaged(f"a record of the log is no JSON: {problem}") from None
     if not isinstance(content, dict):
@@ -166,6 +166,9 @@ def _text(text: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _is_count(number: Any) -> bool:

@@ -44,6 +44,7 @@ from promising.index.table import MOST_ROWS, Table
 LOCK, MANIFEST = "LOCK", "manifest.sqlite"
 OURS = (LOCK, MANIFEST, "streams", FOLDER, SPILL, "aside")  # prefixes of all names in the directory
 TICK = 0.25  # seconds between two checks of what is due
+AT_ONCE = os.cpu_count() or 1  # streams that are recovered at the same time
 SYNCERS = 2  # threads that sync logs ahead
 SYNC = 1.0  # seconds after which a relaxed log is synced
 SETTINGS = ("lateness", "max_future", "max_tuples", "max_string_bytes")
@@ -159,8 +160,11 @@ class Store:
         _tidy(self._disk, self._manifest, self.root)
         for name, entry in self._manifest.all("stream").items():
             stream = Stream(entry["name"], dict(entry["types"]), entry["time"], **self._given(entry))
-            kept = self._kept[entry["name"]] = self._keep(name, stream)
-            kept.recover()
+            self._kept[entry["name"]] = self._keep(name, stream)
+        with ThreadPoolExecutor(AT_ONCE, "promising-recover") as threads:
+            starting = [threads.submit(kept.recover) for kept in self._kept.values()]
+        for kept, started in zip(self._kept.values(), starting, strict=True):
+            started.result()
             kept.stream.memory = self._memory
             kept.stream.weigh()
             self.report += kept.report

@@ -16,7 +16,8 @@ class StoreOptions:
         crash loses nothing, a machine crash up to a second.
     sync_ahead: sync a batch in the log while it is added in memory, in separate threads.
     segment_bytes: of a log file.
-    checkpoint_bytes: of a stream's log before the next checkpoint, which bounds the log to read at a start.
+    checkpoint_bytes: of a stream's log before the next checkpoint, which bounds the log to read at a start; if it is
+        more, a quarter of the last checkpoint.
     hot_tuples: per stream, in memory; older ones that have left `G_1` become cold.
     run_tuples: per cold file.
     cache_bytes: of decoded cold tuples.
@@ -30,7 +31,7 @@ class StoreOptions:
     sync: Literal["always", "relaxed"] = "always"
     sync_ahead: bool = True
     segment_bytes: int = 64 << 20
-    checkpoint_bytes: int = 256 << 20
+    checkpoint_bytes: int = 32 << 20
     hot_tuples: int = 1 << 22
     run_tuples: int = 1 << 18
     cache_bytes: int = 256 << 20

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from promising.errors import (
-    PromisingError,
     StorageError,
-    StorageFull,
     StorageUnavailable,
     UnknownName,
 )
@@ -25,10 +23,11 @@ from promising.index.storage.image import write_image
 from promising.index.storage.last_checkpoint import restore_last
 from promising.index.storage.manifest import Change, Manifest
 from promising.index.storage.package import Package
+from promising.index.storage.run_ahead import run_ahead
 from promising.index.storage.segments import name_of
 from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.wal import Wal
-from promising.index.storage.wal_journal import Gone, WalJournal, make_again
+from promising.index.storage.wal_journal import Gone, WalJournal, changes, make_again
 from promising.index.stream import Stream
 
 logger = logging.getLogger("promising.storage")
@@ -43,6 +42,7 @@ COUNTED = (
     "cold_bytes_read",
 )
 PAUSE = 5.0  # seconds after a failure before the next attempt
+SHARE = 4  # of the last image's bytes, that the log has before the next: replaying it takes several times as long
 KEPT = 2  # checkpoints: the last one, and the previous one in case it is unreadable
 
 
@@ -115,13 +115,10 @@ class StreamStore:
                 damages.append(f"run {run} of cold tuples is not in the manifest: its tuples are lost")
             else:
                 self.cold.open(run, entry)
-        for record in self.wal.recover(self._covered + 1):
-            try:
-                make_again(self.stream, record)
-            except (StorageUnavailable, StorageFull):  # temporary, and so are the missing data
-                raise
-            except PromisingError as problem:
-                damages.append(f"record {record.lsn} of the log could not be used: {problem}")
+        with run_ahead(changes(self.wal.recover(self._covered + 1))) as groups:
+            for group in groups:
+                for lsn, problem in make_again(self.stream, group):
+                    damages.append(f"record {lsn} of the log could not be used: {problem}")
         if self.wal.cut is not None:
             self.report.append(f"{self.wal.cut.path}: {self.wal.cut.what}")
         damages += [f"{found.path}: {found.what}" for found in self.wal.damages]
@@ -191,7 +188,7 @@ class StreamStore:
         """Whether a checkpoint is due: there is much log to replay, or too much in memory."""
         if time.monotonic() < self._retry:
             return False
-        if self.wal.bytes_since(self._covered) >= max(self._options.checkpoint_bytes, self._image_bytes // 2):
+        if self.wal.bytes_since(self._covered) >= max(self._options.checkpoint_bytes, self._image_bytes // SHARE):
             return True
         return self._cooling.due(self.stream)
 

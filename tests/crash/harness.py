@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from promising.index.storage.disk import Disk
-from promising.index.storage.segments import HEADER
+from promising.index.storage.segments import HEADER, Segment
 from promising.index.storage.store import Store
 from promising.index.storage.synced import SyncedMark
 from promising.testing import Oracle
@@ -123,8 +123,11 @@ class Harness:
         cut = 0
         for folder in self.folder.glob("streams/*/wal"):
             newest = max(folder.glob("*.wal"), default=None)
-            if newest is not None and SyncedMark(Disk(), folder).read() >= int(newest.stem, 16):
-                os.truncate(newest, HEADER)
+            synced = SyncedMark(Disk(), folder).read()
+            if newest is not None and synced >= (first := int(newest.stem, 16)):
+                last = Segment(str(newest), first, newest.read_bytes()).after(HEADER - 8, synced)
+                assert last is not None
+                os.truncate(newest, last.end - 1)
                 cut += 1
         with Store.open(self.folder) as store:
             if len(store.damages) != cut:

@@ -30,7 +30,7 @@ from promising.index.storage.disk import Disk
 from promising.index.storage.image import TOP, restoring, unpack_image
 from promising.index.storage.segments import HEADER
 from promising.index.storage.wal import Record, Wal
-from promising.index.storage.wal_journal import make_again
+from promising.index.storage.wal_journal import changes, make_again
 from tests.crash import feed
 from tests.fuzz.byte_mutations import mutated
 from tests.fuzz.cases import Broken, Subject, differs, typed
@@ -67,6 +67,11 @@ class Files:
 
 
 # --- log ---------------------------------------------------------------------------------------------------------
+
+
+def made_again(stream: Stream, log: list[Record]) -> list[PromisingError]:
+    """Replay a log; returns why records could not be used."""
+    return [problem for group in changes(log) for _, problem in make_again(stream, group)]
 
 
 class GivenLog(NamedTuple):
@@ -135,9 +140,7 @@ class Log(Subject):
     def _replay(self, lsn: int, payload: bytes) -> str:
         stream, self._stream = self._stream or self._before(), None
         before = self._seen(stream)
-        try:
-            make_again(stream, Record(lsn, self._records[lsn].kind, memoryview(payload)))
-        except PromisingError as problem:
+        for problem in made_again(stream, [Record(lsn, self._records[lsn].kind, memoryview(payload))]):
             differs(before, self._seen(stream), "a record that was refused")
             self._stream = stream
             return typed(problem)
@@ -146,8 +149,7 @@ class Log(Subject):
     def _before(self) -> Stream:
         """The stream as it was when the last record was written."""
         made = Stream("left", feed.SCHEMA, "ts", lateness=feed.LATENESS, keep=feed.KEEP, clock=lambda: 1 << 60, seed=7)
-        for record in list(self._records.values())[:-1]:
-            make_again(made, record)
+        assert made_again(made, list(self._records.values())[:-1]) == []
         return made
 
     def _seen(self, stream: Stream) -> list[Any]:

@@ -68,6 +68,8 @@ def stream(monkeypatch):
 class Shelf:
     """Cold columns kept in memory; a run or column in `gone` cannot be read."""
 
+    footer_bytes = 0
+
     def __init__(self) -> None:
         self.runs: dict[int, dict[str, Column]] = {}
         self.gone: set[int | str] = set()

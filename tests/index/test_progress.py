@@ -122,7 +122,7 @@ def test_old_records_replay_as_they_were_made():
         b"".join(records.pack_append(stream.schema.columns(batch([50, 70]), frozenset()), 2, Appended(2), None, None))
     )
     assert old.progress is None
-    stream.again(old.columns, old.added, old.producer, old.sequence, old.progress)
+    stream.again(old)
     assert stream.progress == Progress(65, 70, 70)
     stream.advance_again(200, None)
     assert (stream.watermark, stream.time) == (200, 200)

@@ -47,6 +47,8 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
 class ColdShelf:
     """Cold tuples, in memory."""
 
+    footer_bytes = 0
+
     def __init__(self) -> None:
         self.runs: dict[int, dict[str, Column]] = {}
         self.lost: set[int] = set()

@@ -24,6 +24,7 @@ from promising.index.storage.checksums import crc32c
 from promising.index.storage.cold import Cold
 from promising.index.storage.cold_file import Footer
 from promising.index.storage.cold_layout import LARGE, MOST_GROUPS, SMALL, group_starts, pack
+from promising.index.storage.column_chunks import ChunkBytes, decoded
 from promising.index.storage.disk import Disk
 from tests.tiers import examples
 
@@ -320,8 +321,8 @@ def test_more_than_256_groups_are_told_apart(cold):
 
 
 def test_a_dictionary_only_where_it_pays(world):
-    data, entry = pack(TYPES, world.columns, world.zone, world.bucket, "user")
-    group = Footer(data.to_pybytes()[-entry["footer"] :]).meta.row_group(0)
+    data, _ = pack(TYPES, world.columns, world.zone, world.bucket, "user")
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
     has = {group.column(i).path_in_schema for i in range(group.num_columns) if group.column(i).has_dictionary_page}
     assert {"user", "name", "#zone", "#bucket"} <= has
     assert not has & {"at", "amount", "seen", "n", "#row"}
@@ -352,24 +353,76 @@ def test_only_the_chunks_that_are_needed_are_read(tmp_path, world):
     first = (entry["bytes"] - entry["footer"], entry["footer"])
     assert disk.reads == [first, footer.range(group, amount), footer.range(group, row)]
     assert cold.bytes_read == sum(length for _, length in disk.reads)
-    assert (cold.hits, cold.misses) == (0, 3)
+    assert (cold.hits, cold.misses) == (0, 2)
     disk.reads.clear()
     cold.column(1, "amount", np.zeros(1, np.int32))  # all from the cache
-    assert (disk.reads, cold.hits, cold.misses) == ([], 3, 3)
+    assert (disk.reads, cold.hits, cold.misses) == ([], 2, 2)
     cold.column(1, "name", np.zeros(1, np.int32))
     assert disk.reads == [footer.range(group, footer.columns["name"])]
 
 
-def test_nothing_but_checked_pieces_is_decoded(world):
-    """pyarrow asks for whole column chunks and nothing else; if that changes, it fails instead of reading on."""
-    pieces = cold_file.Pieces({100: b"abc"})
-    assert pieces.seek(100) == 100
-    assert pieces.read(3) == b"abc"
-    assert pieces.tell() == 103
-    for at, length in ((100, 2), (100, 4), (101, 2), (0, 1)):
-        pieces.seek(at)
-        with pytest.raises(OSError, match="no column chunk"):
-            pieces.read(length)
+@pytest.mark.parametrize("cache_bytes", [0, 60_000])
+def test_a_footer_is_read_once_however_small_the_cache(tmp_path, world, cache_bytes):
+    disk = Watched()
+    cold = Cold(disk, tmp_path, cache_bytes=cache_bytes)
+    entry = world.write(cold)
+    footer = entry["bytes"] - entry["footer"], entry["footer"]
+    everything = np.arange(world.rows, dtype=np.int32)
+    for _ in range(3):
+        for name in TYPES:
+            cold.column(1, name, everything)
+            cold.group_of(1)
+    assert disk.reads.count(footer) == 1
+    chunks = cold.bytes_read - entry["footer"]
+    assert 0 < chunks <= 3 * 2 * (entry["bytes"] - entry["footer"]) * len(TYPES)
+
+
+def test_footers_in_memory_are_small_counted_and_released_with_their_file(tmp_path, world):
+    cold = Cold(Disk(), tmp_path, cache_bytes=0)
+    entries = {run: world.write(cold, run) for run in (1, 2)}
+    assert cold.footer_bytes == 0  # read on first use
+    for run, entry in entries.items():
+        before = cold.footer_bytes
+        cold.column(run, "n", np.zeros(1, np.int32))
+        assert 0 < cold.footer_bytes - before <= 48 * entry["groups"] * (len(TYPES) + 3) + 2 * world.rows
+    cold.forget(1)
+    assert cold.footer_bytes == cold.file(2)[1].nbytes
+    cold.open(2, entries[2])
+    assert cold.footer_bytes == 0
+
+
+def test_chunks_are_decoded_without_the_footer_of_their_file(world):
+    data, entry = pack(TYPES, world.columns, world.zone, world.bucket, "user")
+    footer = Footer(data.to_pybytes()[-entry["footer"] :])
+    table = pq.read_table(pa.BufferReader(data))
+    for name, column in footer.columns.items():
+        kind, optional = footer.kinds[column], footer.optional[column]
+        chunks = [
+            ChunkBytes(int(footer.rows[g]), int(footer.heads[g, column]), data[start : start + size].to_pybytes())
+            for g in range(entry["groups"])
+            for start, size in [footer.range(g, column)]
+        ]
+        found = decoded(kind, optional, chunks)
+        expected = table[name].cast(pa.int64()) if kind == "timestamp" else table[name]
+        assert found.type == expected.type
+        if kind == "float":
+            found, expected = (a.combine_chunks().view(pa.int64()) for a in (found, expected))
+        assert found.to_pylist() == expected.to_pylist()
+        for spoiled in (chunks[0]._replace(data=chunks[0].data[:-1]), chunks[0]._replace(rows=chunks[0].rows + 1)):
+            with pytest.raises((pa.ArrowException, OSError)):
+                decoded(kind, optional, [spoiled])
+
+
+def test_a_cached_chunk_does_not_retain_others_decoded_with_it(tmp_path, world):
+    cold = Cold(Disk(), tmp_path)
+    world.write(cold)
+    for name in TYPES:
+        cold.column(1, name, np.arange(world.rows, dtype=np.int32))
+    for value, _ in cold._cache._kept.values():
+        if isinstance(value, Column) and value.values is not None:
+            assert value.values.base is None
+        elif isinstance(value, Column):
+            assert sum(part.size for part in value.text.buffers() if part) <= value.text.nbytes + 256
 
 
 def test_the_cache_keeps_to_its_size_and_drops_what_was_not_used(tmp_path, world):
@@ -452,7 +505,7 @@ def test_many_readers_count_every_byte(tmp_path, world):
     assert not wrong
     assert len(looked) == 72
     assert cold.bytes_read == sum(length for _, length in disk.reads)
-    assert cold.misses == len(disk.reads)
+    assert cold.misses + 2 == len(disk.reads)  # the footers
     assert cold.cached_bytes == sum(size for _, size in cold._cache._kept.values()) <= 200_000
     assert entry["rows"] == world.rows
 
@@ -553,7 +606,10 @@ def test_what_pyarrow_cannot_decode_is_damage(cold, world, monkeypatch):
     """Checksums hold, and yet: a fault in what was written."""
     entry = world.write(cold)
     with monkeypatch.context() as patched:
-        patched.setattr(cold_file.Pieces, "read", lambda self, size=-1: b"\xff" * size)
+        garbled = lambda kind, optional, chunks: decoded(  # noqa: E731
+            kind, optional, [chunk._replace(data=b"\xff" * len(chunk.data)) for chunk in chunks]
+        )
+        patched.setattr(cold_file, "decoded", garbled)
         with pytest.raises(DataDamaged, match="it cannot be decoded"):
             cold.column(1, "n", np.zeros(1, np.int32))
     data = b"no footer at all"

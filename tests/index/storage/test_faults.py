@@ -48,6 +48,7 @@ World = dict[str, dict[str, str]]
 def small(monkeypatch):
     monkeypatch.setattr(promising.index.log, "CHUNK", 64)
     monkeypatch.setattr(promising.index.storage.store, "TICK", 3600.0)
+    monkeypatch.setattr(promising.index.storage.store, "AT_ONCE", 1)
 
 
 # --- the script ------------------------------------------------------------------------------------------------------

@@ -1,10 +1,15 @@
 """Checkpoints of a store: when they are written, and a start when some cannot be read."""
 
+import threading
 import time
+from itertools import count
+from pathlib import Path
 
 import pytest
 
+from promising.errors import StorageUnavailable
 from promising.index.check import check_stream
+from promising.index.storage.disk import Disk
 from promising.index.storage.store_options import StoreOptions
 from tests.index.storage.stores import batch, crash, files, filled, opened, spoil, told
 
@@ -18,6 +23,55 @@ def test_a_checkpoint_is_written_when_it_is_due(tmp_path, ticking):
         while not store.stats()["checkpoints"]:
             assert time.monotonic() < until
             time.sleep(0.02)
+
+
+def test_the_log_to_replay_stays_small_beside_the_checkpoint(tmp_path):
+    with opened(tmp_path, StoreOptions(checkpoint_bytes=4096, segment_bytes=1 << 16)) as store:
+        stream = filled(store, 200)
+        kept = store._kept["a"]
+        assert kept.due  # by the option
+        store.checkpoint()
+        whole = files(tmp_path, "checkpoint")[-1].stat().st_size
+        assert whole > 8 * 4096
+        for number in count(200):
+            stream.append(batch(number, 5))
+            if kept.due:
+                break
+        assert whole / 4 <= kept.wal.bytes_since(kept._covered) < whole / 3
+
+
+def test_streams_are_recovered_side_by_side(tmp_path, monkeypatch):
+    monkeypatch.setattr("promising.index.storage.store.AT_ONCE", 2)
+    store = opened(tmp_path)
+    before = {name: told(filled(store, 10, name)) for name in ("a", "b", "c")}
+    crash(store)
+    both = threading.Barrier(2, timeout=120)  # broken if one is recovered after another
+
+    class Waiting(Disk):
+        def read_into(self, path: Path, offset: int, place: memoryview) -> int:
+            if path.suffix == ".wal" and path.parent.parent.name in first:
+                both.wait()
+            return super().read_into(path, offset, place)
+
+    first = sorted(path.name for path in (tmp_path / "streams").iterdir())[:2]
+    with opened(tmp_path, disk=Waiting()) as store:
+        assert {name: told(stream) for name, stream in store.streams.items()} == before
+
+
+def test_a_stream_that_cannot_be_recovered_ends_the_start_with_its_error(tmp_path):
+    store = opened(tmp_path)
+    for name in ("a", "b"):
+        filled(store, 5, name)
+    crash(store)
+
+    class Failing(Disk):
+        def read_into(self, path: Path, offset: int, place: memoryview) -> int:
+            raise StorageUnavailable(f"{path} cannot be read")
+
+    with pytest.raises(StorageUnavailable, match=r"\.wal cannot be read"):
+        opened(tmp_path, disk=Failing())
+    with opened(tmp_path) as store:
+        assert [stream.count for stream in store.streams.values()] == [500, 500]
 
 
 def test_what_is_warm_beyond_measure_makes_a_checkpoint_due(tmp_path, ticking):
