@@ -207,8 +207,8 @@ def test_suspended_answers_yield_to_running_ones():
         made.query(f"{JOIN} ORDER BY a.v", client="one").run()
     assert made.query_bytes < before  # those of the client went first
     with pytest.raises(TokenExpired):
-        made.resume(tokens[0])
-    made.resume(tokens[1]).close()
+        made.resume(tokens[0], client="one")
+    made.resume(tokens[1], client="two").close()
     assert made.query_bytes == 0
 
 

@@ -16,6 +16,10 @@ class Suspended:
     """As much of a cursor as a shelf looks at."""
 
     nbytes: int = 1
+    closed: bool = False
+
+    def close(self) -> None:
+        self.closed = True
 
 
 @pytest.fixture
@@ -114,6 +118,29 @@ def test_expired_ones_of_all_are_released(shelf, clock):
     shelf.put(Suspended(), "bob")
     assert len(shelf) == 1
     assert left(shelf, [old], "ann") == []
+
+
+def test_what_leaves_the_shelf_without_being_taken_is_closed(shelf, clock):
+    kept = {name: Suspended() for name in ("ann", "bob", "cid", "dan")}
+    tokens = {}
+    for name, cursor in kept.items():
+        tokens[name] = shelf.put(cursor, name)
+        clock.tick(1)
+    assert not shelf.evict("eve")
+    assert shelf.evict("bob")
+    assert shelf.evict(None)  # the oldest of all
+    shelf.drop(tokens["cid"], "cid")
+    assert {name for name, cursor in kept.items() if cursor.closed} == {"ann", "bob", "cid"}
+    shelf.take(tokens["dan"], "dan")
+    assert not kept["dan"].closed
+    left, cleared = Suspended(), Suspended()
+    shelf.put(left, "ann")
+    clock.tick(KEPT + 1)
+    shelf.tidy()
+    assert left.closed
+    shelf.put(cleared, "ann")
+    shelf.clear()
+    assert cleared.closed
 
 
 def test_a_session_binds_its_tokens_to_who_asked():
