@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-import os
 import resource
-import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +22,7 @@ from promising.server.context import ServerContext, Tally
 from promising.server.metrics import Endpoint, Metrics
 from promising.server.open_calls import Calls
 from promising.server.queries import QueryService
+from promising.server.starting import SIGNALS, Ended, end_at_once
 from promising.server.streams import StreamService
 from promising.server.summaries import SummaryService
 from promising.server.tls import server_credentials
@@ -107,16 +107,19 @@ class Service:
         for metric, name in metrics.stored():
             metric.set_function(partial(stored, parts, name))
 
-    async def start(self) -> int:
-        """Open the data and accept calls; returns the port. If it fails, everything is released."""
+    async def start(self, ending: threading.Event | None = None) -> int:
+        """Open the data and accept calls; returns the port. If it fails, everything is released.
+
+        ending: may be set by then, which raises Ended at the next safe point.
+        """
         try:
-            await self._start()
+            await self._start(threading.Event() if ending is None else ending)
         except BaseException:
             await self._let_go()
             raise
         return self.port
 
-    async def _start(self) -> None:
+    async def _start(self, ending: threading.Event) -> None:
         settings = self.settings
         credentials = server_credentials(settings)
         if settings.metrics_listen is not None:
@@ -125,7 +128,9 @@ class Service:
             )
         access = self._access = AccessInterceptor(settings, self.metrics)
         if self._keeps:
-            self.session = self._parts.session = await store_lifecycle.opened(settings)
+            self.session = self._parts.session = await store_lifecycle.opened(settings, ending)
+        if ending.is_set():
+            raise Ended
         server = self._server = grpc.aio.server(interceptors=(access,), options=self._options())
         streams_pb2_grpc.add_StreamServiceServicer_to_server(StreamService(self._parts), server)
         summaries_pb2_grpc.add_SummaryServiceServicer_to_server(SummaryService(self._parts), server)
@@ -254,18 +259,28 @@ class Service:
 def serve(settings: Settings, ready: Callable[[int], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT, then drain. `ready` is called with the port when calls are accepted."""
     logs.setup(settings.log_level, sys.stderr)
-    # Before calls are accepted, SIGTERM ends the process at once: the first process of a container needs a handler.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    if missing := sum(not kernel.stored for kernel in every_kernel()):
-        logs.event("compiling", kernels=missing)
-    load_all()  # no call waits for a kernel
-    asyncio.run(_serve(settings, ready))
+    end_at_once()
+    try:
+        if missing := sum(not kernel.stored for kernel in every_kernel()):
+            logs.event("compiling", kernels=missing)
+        load_all()  # no call waits for a kernel
+        asyncio.run(_serve(settings, ready))
+    except (Ended, SystemExit):
+        logs.event("stopped")
 
 
 async def _serve(settings: Settings, ready: Callable[[int], None] | None) -> None:
     _raise_file_limit(settings)
+    ended, ending = asyncio.Event(), threading.Event()
+
+    def end() -> None:
+        ended.set()
+        ending.set()
+
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, end)
     service = Service(settings)
-    port = await service.start()
+    port = await service.start(ending)
     memory.keep_loaded()
     host, _ = address(settings.listen)
     logs.event(
@@ -274,10 +289,6 @@ async def _serve(settings: Settings, ready: Callable[[int], None] | None) -> Non
         tls=settings.tls.certificate is not None,
         data=None if settings.data is None else str(settings.data),
     )
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
     supervisor.ready()
     if ready is not None:
         ready(port)

@@ -63,14 +63,17 @@ def test_different_keys_are_in_the_order_of_the_request():
 def test_a_key_is_looked_up_once_however_often_it_is_asked_for(monkeypatch, keys):
     looked: list[int] = []
     follow, walk = Postings.follow, Postings.walk
-    monkeypatch.setattr(
-        Postings, "follow", lambda self, row, rows: (looked.append(len(rows)), follow(self, row, rows))[1]
-    )
-    monkeypatch.setattr(
-        Postings,
-        "walk",
-        lambda self, newest, counts, total: (looked.append(total), walk(self, newest, counts, total))[1],
-    )
+
+    def followed(self, row, rows):
+        looked.append(len(rows))
+        return follow(self, row, rows)
+
+    def walked(self, newest, counts, total):
+        looked.append(total)
+        return walk(self, newest, counts, total)
+
+    monkeypatch.setattr(Postings, "follow", followed)
+    monkeypatch.setattr(Postings, "walk", walked)
     summary = STORE.summaries["grid"]
     different = len(summary.probe(sorted(set(keys))))
     looked.clear()
