@@ -151,7 +151,7 @@ class _Probing:
                         return None
                     if postings is None:
                         postings, forgotten = state.postings, state.postings.forgotten
-                        newest, counts, total = postings.counts(self.hashes[at : at + 1])
+                        newest, _, total = postings.counts(self.hashes[at : at + 1])
                         rows, row, bases = np.empty(total, np.int32), int(newest[0]), state.log.bases.copy()
                     elif state.postings is not postings or postings.forgotten != forgotten:
                         break  # the end of the chain may have been reused
