@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import grpc
 
 from promising import wire_errors
-from promising.errors import BadRequest, Forbidden, InternalError, PromisingError, Unauthenticated, Unavailable
+from promising.errors import (
+    BadRequest,
+    Forbidden,
+    InternalError,
+    LimitReached,
+    PromisingError,
+    Unauthenticated,
+    Unavailable,
+)
 from promising.server import logs
 from promising.server.access_tokens import Caller, TokenStore
 from promising.server.metrics import Metrics
@@ -80,6 +88,7 @@ METHODS: dict[str, Allowed] = {
 }
 """Roles by full method: "any" for all authenticated callers, "open" for everyone. Other methods are closed."""
 
+RETRY = 1.0  # seconds to retry after at overload
 LATE = 0.05  # seconds: a call cancelled so close to its deadline counts as expired; the client's clock fires first
 OURS = "/promising."  # prefix of our own methods
 OTHER = "other"  # label of all unknown methods
@@ -116,6 +125,7 @@ class AccessInterceptor(Interceptor):
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._most = settings.limits.max_calls
         self.under_way = 0
         """Calls of our own services whose end, with all responses, has not reached the client."""
         self.closed = False
@@ -147,6 +157,8 @@ class AccessInterceptor(Interceptor):
                     _require(who or Caller("the certificate", self._certificate_roles), allowed)
             if self.closed and method.startswith(OURS):
                 raise Unavailable("the service is shutting down; ask again in a moment")
+            if self.under_way >= self._most and method.startswith(OURS):
+                raise LimitReached(f"{self._most:,} calls are open, which is all this service takes", RETRY)
         except PromisingError as problem:
             return self._refusing(method, who, problem)
         return self._watched(method, found, who)

@@ -14,9 +14,7 @@ import grpc
 from promising import wire_errors
 from promising.errors import LimitReached, NoSuchName
 from promising.query.answers import Answer, Progress
-from promising.server.access import Caller
-
-RETRY = 1.0  # seconds to retry after at overload
+from promising.server.access import RETRY, Caller
 
 
 @dataclass(eq=False)

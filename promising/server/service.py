@@ -36,6 +36,7 @@ TICK = 0.25  # seconds between two checks for slow consumers
 KEEPALIVE = 30_000  # milliseconds of silence before a keepalive ping
 HANDSHAKE = 20_000  # milliseconds for the HTTP/2 handshake
 LOOK = 0.05  # seconds between two checks for open calls at shutdown
+PENDING = 1 << 16  # calls of a connection, and calls that wait to be looked at
 LAST_FRAMES = 2.0  # seconds of the drain, half of it at most, for the last frames of queries
 
 
@@ -158,13 +159,11 @@ class Service:
             ("grpc.max_receive_message_length", limits.max_message_bytes),
             ("grpc.max_send_message_length", -1),  # our own messages are split to size, and never refused
             ("grpc.max_metadata_size", 16 << 10),
-            (
-                "grpc.max_concurrent_streams",
-                limits.max_queries_per_client
-                + limits.max_ingest_streams_per_client
-                + limits.max_subscriptions_per_client
-                + 64,
-            ),
+            # gRPC refuses what is beyond these without a reason or a delay: the interceptor refuses before.
+            ("grpc.max_concurrent_streams", PENDING),
+            ("grpc.server.max_pending_requests", PENDING),
+            ("grpc.server.max_pending_requests_hard_limit", PENDING),
+            ("grpc.server_max_unrequested_time_in_server", int(limits.max_deadline_seconds)),
             ("grpc.max_allowed_incoming_connections", limits.max_connections),
             ("grpc.max_connection_idle_ms", int(limits.idle_seconds * 1000)),
             ("grpc.server_handshake_timeout_ms", HANDSHAKE),

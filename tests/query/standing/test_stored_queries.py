@@ -149,7 +149,7 @@ def test_threads_that_ask_for_one_query_start_it_once(path, monkeypatch):
 
         def ask() -> None:
             ready.wait()
-            found.append(session.subscribe("joined").feed.view)
+            found.append(session.standing.subscribe("joined").view)
 
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
