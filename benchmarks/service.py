@@ -1,12 +1,14 @@
-"""Entry: `python -m benchmarks.service [--quick] [part ...]`. Parts are ingest, latency, concurrency and soak."""
+"""Entry: `python -m benchmarks.service [--quick] [part ...]`. Parts are ingest, latency, concurrency, callers and
+soak."""
 
-from benchmarks import service_concurrency, service_ingest, service_latency, service_soak
+from benchmarks import service_callers, service_concurrency, service_ingest, service_latency, service_soak
 from benchmarks.harness import run_parts
 
 PARTS = {
     "ingest": service_ingest.run,
     "latency": service_latency.run,
     "concurrency": service_concurrency.run,
+    "callers": service_callers.run,
     "soak": service_soak.run,
 }
 
