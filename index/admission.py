@@ -59,7 +59,9 @@ def check_keep(keep: int | None, lateness: int) -> int | None:
         return None
     if not isinstance(keep, int) or not 0 < keep <= FARTHEST:
         raise BadOptions(f"KEEP must be whole microseconds, more than 0, got {keep!r}; KEEP ALL removes nothing")
-    if keep < max(lateness, SHARE):
+    if keep < SHARE:
+        raise BadOptions(f"KEEP must be at least {readable(SHARE)}, got {readable(keep)}; KEEP ALL removes nothing")
+    if keep < lateness:
         raise BadOptions(
             f"KEEP {readable(keep)} is shorter than LATENESS {readable(lateness)}: tuples that are still expected would"
             " be refused; keep at least as long"

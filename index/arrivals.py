@@ -32,7 +32,7 @@ def fetch(stream: Stream, first: int, last: int, columns: list[str]) -> Iterator
             slot = int(np.searchsorted(bases, at, side="right")) - 1
             if slot < 0 or at >= bases[slot] + used[slot]:
                 raise TokenExpired(
-                    f"stream {stream.name!r} has let go of the tuple that arrived as number {at}; plan the scan again"
+                    f"stream {stream.name!r} has removed the tuple that arrived as number {at}; plan the scan again"
                 )
             row = int(starts[slot] + at - bases[slot])
             size = min(last - at, int(bases[slot] + used[slot]) - at, FETCHED)

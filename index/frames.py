@@ -123,7 +123,7 @@ def _of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _is_pandas(given: Any) -> bool:
-    return hasattr(given, "columns") and hasattr(given, "iloc") and hasattr(given, "dtypes")
+    return hasattr(given, "iloc") and hasattr(given, "columns") and hasattr(given, "dtypes")
 
 
 def _of_pandas(frame: Any) -> dict[str, Any]:

@@ -131,8 +131,8 @@ def check_reached(watermark: int, now: int) -> None:
     """Raises `BadWatermark` unless the clock has reached it: it would age every tuple to come."""
     if watermark > now:
         raise BadWatermark(
-            f"watermark {instant(watermark)} is {rounded(watermark - now)} ahead of the clock ({instant(now)}); it can"
-            f" be that at most{_unit(watermark)}"
+            f"watermark {instant(watermark)} is {rounded(watermark - now)} ahead of the clock ({instant(now)}), the"
+            f" latest that it can be{_unit(watermark)}"
         )
 
 

@@ -20,6 +20,7 @@ from promising.index.regions import Guess
 from promising.index.stream import Stream
 from promising.index.summary import SummaryState
 from promising.index.summary_index import SummaryIndex
+from promising.index.time_text import instant
 
 Rows = NDArray[np.int32]
 
@@ -79,8 +80,8 @@ class Snapshot:
             oldest = self.stream.oldest
             if oldest is not None and oldest > max(self.start, self._earliest):
                 raise TokenExpired(
-                    f"stream {self.stream.name!r} has let go of tuples from before {oldest}, which this answer still"
-                    " needs; ask again"
+                    f"stream {self.stream.name!r} has removed the tuples before {instant(oldest)}, which this answer"
+                    " still needs; ask again"
                 )
             yield
 

@@ -448,6 +448,7 @@ class Stream:
     def would_age(self, watermark: int) -> int:
         """How many tuples `set_watermark` would remove."""
         with self._lock:
+            check_reached(watermark, self.clock())
             return max(self.kept - self._log.count_from(self._retention.oldest(watermark)), 0)
 
     def would_remove(self, keep: int | None) -> int:

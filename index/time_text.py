@@ -4,19 +4,18 @@ import numpy as np
 
 SECOND = 1_000_000
 UNITS = {"day": 86_400 * SECOND, "hour": 3_600 * SECOND, "minute": 60 * SECOND, "second": SECOND}
-SCALE = {"year": 31_557_600 * SECOND, **UNITS, "millisecond": SECOND // 1000, "microsecond": 1}
+EXACT = {**UNITS, "millisecond": SECOND // 1000, "microsecond": 1}
+SCALE = {"year": 31_557_600 * SECOND, **EXACT}
 
 
 def readable(span: int) -> str:
-    """A span of time in the largest unit that divides it.
+    """A span of time in the largest unit that divides it; SQL reads it as the same span.
 
-    >>> readable(28 * 86_400 * SECOND), readable(SECOND), readable(90 * SECOND), readable(250)
-    ('28 days', '1 second', '90 seconds', '0.00025 seconds')
+    >>> readable(2800 * 86_400 * SECOND), readable(SECOND), readable(90 * SECOND), readable(250), readable(0)
+    ('2800 days', '1 second', '90 seconds', '250 microseconds', '0 seconds')
     """
-    for name, length in UNITS.items():
-        if span % length == 0:
-            return f"{span // length:,} {name}" + ("s" if span != length else "")
-    return f"{span / SECOND:g} seconds"
+    name, length = next((n, unit) for n, unit in EXACT.items() if span % unit == 0 and (span or unit == SECOND))
+    return f"{span // length} {name}" + ("s" if span != length else "")
 
 
 def rounded(span: int) -> str:

@@ -473,7 +473,7 @@ class Binder:
             if summary is None:
                 what = f"{source.alias}.{attribute}" if attribute else f"the expression on the side of {source.alias}"
                 hint = (
-                    f"; create one: {suggested_summary(source.stream, attribute)}"
+                    f"; create one: {suggested_summary(self.catalog, source.stream, attribute)}"
                     if attribute and source.stream.schema.types[attribute] in KEY_TYPES
                     else ""
                 )
@@ -495,7 +495,7 @@ class Binder:
         if best_summary(stream.summaries, found.name) is None:
             known = sorted({s.key for s in stream.summaries.values()})
             has = f"it has summaries on {', '.join(known)}" if known else "it has no summaries"
-            advice = f"create one: {suggested_summary(stream, found.name)}"
+            advice = f"create one: {suggested_summary(self.catalog, stream, found.name)}"
             if found.kind not in KEY_TYPES:
                 advice = f"a summary is on an integer or a string column, and {found.name} is {NAMES[found.kind]}"
             raise self.error(NoSummary, f"stream {stream.name} has no summary on {found.name}; {has}; {advice}", node)

@@ -21,6 +21,7 @@ from promising.errors import (
     StorageUnavailable,
 )
 from promising.index import Options, Stream
+from promising.index.admission import check_keep
 from promising.index.memory import Memory
 from promising.index.time_text import instant, readable
 from promising.query.answers import Done
@@ -265,11 +266,12 @@ class Definitions:
         before, kept = stream.watermark, stream.kept
         with placed(sql, node.args["watermark"]):
             stream.set_watermark(wanted)
-        removed = max(kept - stream.kept, 0)
+        change = stream.kept - kept
+        changed = f"{_rows(change)} there again" if change > 0 else f"{_rows(-change)} removed"
         if before is not None and wanted < before:
             self._restart(self.catalog.readers(stream.name))
         was = "" if before is None else f", was {instant(before)}"
-        return Done(f"stream {stream.name} has its watermark at {instant(wanted)}{was}; {_rows(removed)} removed", True)
+        return Done(f"stream {stream.name} has its watermark at {instant(wanted)}{was}; {changed}", True)
 
     def _watermark_of(self, node: nodes.AlterStream, sql: str) -> tuple[Stream, int]:
         literal = node.args["watermark"]
@@ -293,6 +295,8 @@ class Definitions:
     def _keep_of(self, node: nodes.AlterStream, sql: str) -> tuple[Stream, int | None]:
         """The stream, and how long it is to keep tuples: at least as long as the windows of continuous queries."""
         stream, keep = self.catalog.stream(node.this, sql), _kept(node)
+        with placed(sql, node.args["keep"]):
+            check_keep(keep, stream.lateness)
         for query in self.catalog.queries.values():
             if keep is None or stream.name.lower() not in query.reads:
                 continue
@@ -312,7 +316,8 @@ class Definitions:
         rows = 0
         if isinstance(node, nodes.AlterStream) and node.args.get("watermark") is not None:
             stream, wanted = self._watermark_of(node, sql)
-            rows = stream.would_age(wanted)
+            with placed(sql, node.args["watermark"]):
+                rows = stream.would_age(wanted)
         elif isinstance(node, nodes.AlterStream) and node.args.get("keep") is not None:
             stream, keep = self._keep_of(node, sql)
             with placed(sql, node.args["keep"]):

@@ -9,6 +9,7 @@ samples:
     sampled                no directory, or too many tuples on both sides: the pairs between the two samples count
 
 The keys that a pilot sample finds frequent on both sides are counted exactly beforehand, and are no part of the rest.
+Those that it finds frequent on one side are looked up on the other, where the sample may miss them.
 A key that both directories can answer is looked up where it is rarer, so a key with few tuples on one side and many
 on the other adds hardly any variance. The estimate is unbiased. Conditions that read one side apply to sampled and to
 counted tuples; a condition that reads both is tried on one random partner of each sampled tuple.
@@ -49,6 +50,7 @@ UNSEEN = 3.0  # tuples that the sample expects of a key are all missed with prob
 
 Floats = NDArray[np.float64]
 NONE: Hashes = np.empty(0, np.int64)
+MANY = np.iinfo(np.int64).max  # tuples of a key, without a directory
 
 
 @dataclass
@@ -165,9 +167,10 @@ class JoinCardinality:
             if found is not None:
                 return found
         size = min(FIRST, self.most)
-        sure, heavy = (0.0, NONE) if both else self._heavy(sides)
+        sure, heavy, looked_up = self._frequent(sides, both)
         while True:
-            draw = _Draw([self._sample(n, side, size, heavy) for n, side in enumerate(sides)], sides, both, self.seed)
+            samples = [self._sample(n, side, size, heavy) for n, side in enumerate(sides)]
+            draw = _Draw(samples, sides, looked_up, both, self.seed)
             found = Guess(*(sure + x for x in draw.estimate()))
             if size >= self.most or found.upper <= NARROW * found.lower or all(s.whole for s in draw.samples):
                 return found
@@ -184,32 +187,42 @@ class JoinCardinality:
         most = float(snapshot.size if keys is None else keys.postings.most)
         return _Side(snapshot, hasher, keys, conditions, most, alone and snapshot.everything)
 
-    def _heavy(self, sides: list[_Side]) -> tuple[float, Hashes]:
-        """Keys that are frequent on both sides, and their exact number of pairs.
+    def _frequent(self, sides: list[_Side], both: list[Compiled]) -> tuple[float, Hashes, list[Hashes]]:
+        """The exact number of pairs of keys that are frequent on both sides, these keys, and by side the keys to be
+        counted there, as they are frequent on the other.
 
-        A pilot sample names them; it is no part of the samples that estimate the others, so no bias comes from it.
+        Pilot samples name them; they are no part of the samples that estimate the rest, so no bias comes from them.
         """
         if any(s.keys is None for s in sides) or all(s.snapshot.size <= self.most for s in sides):
-            return 0.0, NONE
-        found = [np.unique(self._pilot(n, side).hashes, return_counts=True) for n, side in enumerate(sides)]
-        hashes, *at = np.intersect1d(found[0][0], found[1][0], assume_unique=True, return_indices=True)
-        seen = found[0][1][at[0]] * found[1][1][at[1]]
-        order = np.argsort(-seen, kind="stable")[:HEAVY]
-        hashes = hashes[order[seen[order] >= FREQUENT]]
-        steps = sum(side.steps(hashes) for side in sides)
-        hashes = hashes[np.cumsum(steps) <= STEPS * self.most]
-        a, b = (side.exact(n, hashes)[0].astype(np.float64) for n, side in enumerate(sides))
-        return float((a * b).sum()), np.sort(hashes)
+            return 0.0, NONE, [NONE, NONE]
+        pilots = [self._sample(n, side, PILOT, NONE, first=True).hashes for n, side in enumerate(sides)]
+        hashes, place = np.unique(np.concatenate(pilots), return_inverse=True)
+        halves = np.split(place, [len(pilots[0])])
+        seen = [np.bincount(half, minlength=len(hashes)) for half in halves]
 
-    def _pilot(self, number: int, side: _Side) -> _Sample:
-        return self._sample(number, side, PILOT, NONE, first=True)
+        def cheapest(chosen: NDArray[np.bool_], weight: NDArray[np.int64], read: list[_Side]) -> NDArray[np.int64]:
+            """The weightiest of the chosen keys, as many as can be counted on those sides."""
+            order = np.argsort(-weight, kind="stable")
+            order = order[chosen[order]][:HEAVY]
+            return order[np.cumsum(sum(side.steps(hashes[order]) for side in read)) <= STEPS * self.most]
+
+        pairs = seen[0] * seen[1]
+        heavy = cheapest((pairs >= FREQUENT) & (not both), pairs, sides)
+        left = np.ones(len(hashes), np.bool_)
+        left[heavy] = False
+        looked_up = [
+            hashes[cheapest(left & (seen[1 - n] >= FREQUENT) & (seen[n] < seen[1 - n]), seen[1 - n], [side])]
+            for n, side in enumerate(sides)
+        ]
+        a, b = (side.exact(n, hashes[heavy])[0].astype(np.float64) for n, side in enumerate(sides))
+        return float((a * b).sum()), hashes[np.sort(heavy)], looked_up
 
     def _sample(self, number: int, side: _Side, size: int, without: Hashes, *, first: bool = False) -> _Sample:
         """Tuples of a random order of the window's chunks, after the pilot: a larger sample contains a smaller one."""
         snapshot = side.snapshot
         apart = min(snapshot.size / max(snapshot.tuples.value, 1.0), APART)  # draws per tuple in the window
         size = min(int(size * apart), snapshot.size)
-        start = 0 if first or not len(without) or PILOT + size >= snapshot.size else PILOT
+        start = 0 if first or PILOT + size >= snapshot.size else PILOT
         numbers = np.empty(size, np.int64)
         permuted(start, snapshot.size, np.uint64((self.seed + number) & ((1 << 64) - 1)), numbers)
         with snapshot.holding():
@@ -245,9 +258,17 @@ class JoinCardinality:
 class _Draw:
     """One estimate from two samples."""
 
-    def __init__(self, samples: list[_Sample], sides: list[_Side], both: list[Compiled], seed: int) -> None:
+    def __init__(
+        self,
+        samples: list[_Sample],
+        sides: list[_Side],
+        looked_up: list[Hashes],
+        both: list[Compiled],
+        seed: int,
+    ) -> None:
         self.samples = samples
         self.sides = sides
+        self.looked_up = looked_up
         self.both = both
         self.rng = np.random.default_rng(seed)
         hashes, place = np.unique(np.concatenate([s.hashes for s in samples]), return_inverse=True)
@@ -263,7 +284,8 @@ class _Draw:
         if self.exact and (self.found[0] * self.found[1]).sum() <= PAIRS:
             total = float(self._all_pairs())
             return Guess(total, total, total)
-        looked_up = self._classes()
+        counts = [np.full(len(self.hashes), MANY) if s.keys is None else s.keys.counts(self.hashes) for s in self.sides]
+        looked_up = self._classes(counts)
         value = variance = unseen = 0.0
         for number in range(2):  # tuples of this side are summed over, their partners counted on the other
             mine, other = self.samples[number], self.samples[1 - number]
@@ -279,16 +301,15 @@ class _Draw:
             left = 1 - mine.drawn / mine.population
             # A partner drawn at random is a second stage of sampling, which a whole first stage does not make exact.
             variance += (1.0 if self.both else left) * mine.population**2 * spread / max(mine.drawn - 1, 1)
-            unseen += left * UNSEEN * mine.scale * min(self.sides[1 - number].most, UNSEEN * mine.scale)
+            missed = (looked_up != number) & (self.found[number] == 0)  # but found on the other side
+            most = np.minimum(counts[number][missed], UNSEEN * mine.scale) * self.found[1 - number][missed]
+            nowhere = UNSEEN * mine.scale * min(self.sides[1 - number].most, UNSEEN * mine.scale)
+            unseen += left * max(nowhere, other.scale * float(most.max(initial=0.0)))
         reach = REACH * math.sqrt(variance)
         return Guess(value, max(value - reach, 0.0), value + reach + unseen)
 
-    def _classes(self) -> NDArray[np.int8]:
-        """By key, the side on which its tuples are counted; -1 for neither."""
-        counts = [
-            np.full(len(self.hashes), np.iinfo(np.int64).max) if s.keys is None else s.keys.counts(self.hashes)
-            for s in self.sides
-        ]
+    def _classes(self, counts: list[Counts]) -> NDArray[np.int8]:
+        """By key, the side on which its tuples are counted; -1 for neither. counts: those of the directories."""
         able = [
             (np.full(len(c), s.counted) if s.keys is not None else np.zeros(len(c), np.bool_)) | (c <= WALKED)
             for c, s in zip(counts, self.sides, strict=True)
@@ -296,6 +317,8 @@ class _Draw:
         out = np.full(len(self.hashes), -1, np.int8)
         out[able[1]] = 1
         out[able[0] & (~able[1] | (counts[0] <= counts[1]))] = 0
+        for number, hashes in enumerate(self.looked_up):
+            out[np.isin(self.hashes, hashes) & (out == -1)] = number
         return out
 
     def _count(self, number: int, partners: Floats, there: NDArray[np.int64]) -> Lists | None:

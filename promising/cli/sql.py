@@ -9,7 +9,7 @@ import typer
 from promising.cli.common_options import flag
 from promising.cli.console import interactive
 from promising.cli.context import SHOWN, State, state
-from promising.errors import PromisingError, StatementError
+from promising.errors import DefinitionError, PromisingError, StatementError
 
 if TYPE_CHECKING:
     from promising.client.scripts import Statement
@@ -24,7 +24,7 @@ def confirm(session: "RemoteSession", statement: "Statement") -> None:
         return
     try:
         rows = int(rows_of(session, statement.explained)[0]["rows_removed"])
-    except StatementError:
+    except (StatementError, DefinitionError):
         return  # removes nothing, or fails itself and says why
     if rows == 0:
         return

@@ -8,7 +8,7 @@ from html import escape
 
 from promising.demo.questions import Average
 
-WIDTH = 440
+WIDTH, LABEL = 440, 205
 TICKS = (
     (0.001, "1 ms"),
     (0.01, "10 ms"),
@@ -56,7 +56,7 @@ def race_chart(races: Sequence[Race]) -> str:
     ticks = [t for t in ticks if t[0] >= low]
 
     def x(seconds: float) -> float:
-        return 8 + (WIDTH - 185) * max(math.log(max(seconds, low) / low), 0.0) / math.log(high / low)
+        return 8 + (WIDTH - LABEL) * max(math.log(max(seconds, low) / low), 0.0) / math.log(high / low)
 
     parts, y = [], 8
     for race in races:
@@ -66,7 +66,7 @@ def race_chart(races: Sequence[Race]) -> str:
         if race.plain is not None:
             if race.whole is not None and not race.done:
                 parts.append(f'<rect x="8" y="{y}" width="{x(race.whole) - 8:.1f}" height="15" class="guess"/>')
-                text, end = f"DuckDB about {duration(race.whole)} *", race.whole
+                text, end = f"DuckDB about {duration(race.whole)}", race.whole
             else:
                 text, end = f"DuckDB {'' if race.done else 'over '}{duration(race.plain)}", race.plain
             parts.append(_bar(x(race.plain), y, "plain" if race.done else "plain cut", text, x(end)))

@@ -202,8 +202,9 @@ that kind in the other half: {found.rows:,} sales make {found.total:,} pairs.</p
 <p class="big">{big}</p>
 <p>{value}</p>
 <p class="small">{compared}</p>
-<p><strong>What is behind it:</strong> promising keeps a small summary of every stretch of a stream. It shows which
-pairs are frequent, rare or a fair draw before the join is computed. Every answer reports its coverage.</p>
+<p><strong>What is behind it:</strong> promising answers SQL over streams, best rows first, within a budget of time.
+It has a small summary of every stretch of a stream, which shows which pairs are frequent, rare or a fair draw before
+the join is computed. Every answer reports its coverage.</p>
 </div>
 <div><figure>{race_chart(races(found))}
 <figcaption class="small">Measured in this run, same machine, same rows; answers of promising cross gRPC, its kernels
@@ -252,13 +253,12 @@ average.</figcaption></figure>
             return ""
         held = {
             None: "",
-            True: "The exact value is within the last bounds.",
-            False: "The exact value is outside the last bounds; they hold 19 times out of 20.",
+            True: "The exact value, computed beside it, is within the last bounds.",
+            False: "The exact value, computed beside it, is outside the last bounds; they hold 19 times out of 20.",
         }[month.held]
         return f"""<section>
 <h2>WITH ERROR: stop when it is known well enough</h2>
-<p>The same average over the last {MONTH} days, {month.pairs:,} pairs: few enough to compute the exact value beside it.
-{held} {_beside(month)}</p>
+<p>The same average over the last {MONTH} days, {month.pairs:,} pairs. {held} {_beside(month)}</p>
 <figure>{narrowing_chart(month)}</figure>
 <pre>{escape(month.sql)}</pre>
 </section>"""

@@ -17,6 +17,7 @@ REASONS = {
     "boundary": "end of a T_1 block",
     "open": "still open",
     "late": "late tuples, waiting",
+    "ahead": "tuples ahead of the watermark",
     "calendar": "fixed length, by the calendar",
 }
 """Why a zone ends where it does."""

@@ -27,6 +27,7 @@ COLOURS_OF = {
     "boundary": "#E69F00",
     "open": "#009E73",
     "late": "#F0E442",
+    "ahead": "#56B4E9",
     "calendar": "#999999",
 }
 SHADES = ("#30343F", "#6B7280", "#A3A9B5")  # granularities on the timeline, finest darkest

@@ -17,7 +17,16 @@ PLAIN = ".:-=+*#%@"  # denser to the right; a space is no tuple
 FULL = "█"
 SHADES = ("#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")  # of viridis
 LETTERS = {reason: reason[0] for reason in REASONS} | {"boundary": "t"}  # of T_1; b is behaviour
-INK = {"e": "red", "b": "magenta", "m": "blue", "t": "yellow", "o": "green", "l": "cyan", "c": "default"}
+INK = {
+    "e": "red",
+    "b": "magenta",
+    "m": "blue",
+    "t": "yellow",
+    "o": "green",
+    "l": "cyan",
+    "a": "bright_blue",
+    "c": "default",
+}
 NARROWEST = 12  # columns of a panel
 
 

@@ -92,6 +92,7 @@ class Oracle:
         self._counted: int | None = None  # the latest time that moves the watermark
         self._doubted: set[int] = set()  # times that do not yet
         self._accepted: dict[int, Row] = {}
+        self._released: set[int] = set()
 
     # --- tuples in ---------------------------------------------------------------------------------------------
 
@@ -165,10 +166,17 @@ class Oracle:
             row[self.time] = operator.index(row[self.time])
         return rows
 
-    def set_watermark(self, watermark: int) -> None:
-        """Set it, even back; from then on only new tuples move it. Nothing has been released."""
+    def set_watermark(self, watermark: int, stored: Iterable[int] | None = None) -> None:
+        """Set it, even back; from then on only new tuples move it. What had expired is live again at the new watermark.
+
+        stored: the only arrivals of which that holds, for a stream that has released the others; None: all.
+        """
         self._watermark = self._counted = watermark
         self._doubted.clear()
+        self.floor = None
+        if stored is not None:
+            here = set(stored)
+            self._released.update(a for a in self._accepted if a not in here)
 
     def punctuate(self, watermark: int) -> None:
         """No tuple before `watermark`, which the clock has reached, is expected. It follows the clock first."""
@@ -247,12 +255,13 @@ class Oracle:
     def live(self) -> list[int]:
         """Arrivals of the accepted tuples that have not expired, ascending."""
         oldest = self.oldest
-        return [arrival for arrival, row in self._accepted.items() if oldest is None or row[self.time] >= oldest]
+        held = ((a, row[self.time]) for a, row in self._accepted.items() if a not in self._released)
+        return [arrival for arrival, ts in held if oldest is None or ts >= oldest]
 
     @property
     def expired(self) -> int:
         """How many accepted tuples have expired."""
-        return sum(not self._is_live(row[self.time]) for row in self._accepted.values())
+        return len(self._accepted) - len(self.live())
 
     def rows(self, arrivals: Iterable[int]) -> list[Row]:
         """Copies of accepted tuples, expired ones included, in the given order."""

@@ -289,7 +289,7 @@ class _Branch(Binder):
             raise self.error(
                 BadClause,
                 f"WINDOW reaches back {readable(self.length)}, but {stream.name} keeps {readable(stream.keep)}: shorten"
-                f" it, or ALTER STREAM {stream.name} KEEP {readable(self.length)} first",
+                f" it, or ALTER STREAM {generate(exp.to_identifier(stream.name))} KEEP {readable(self.length)} first",
                 self.node.args["window"],
             )
         return plan.Window(

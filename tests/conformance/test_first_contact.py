@@ -71,6 +71,19 @@ def test_the_advice_for_a_missing_summary_fits_and_can_be_pasted(opened: Opened,
     assert session.query(asked).to_arrow().num_rows == 2
 
 
+@pytest.mark.parametrize("clause", ["KEEP 10 SECONDS", "KEEP 100 MICROSECONDS", "LATENESS 2 DAYS"])
+def test_the_advice_for_a_missing_summary_fits_keep_lateness_and_taken_names(opened: Opened, clause: str) -> None:
+    session = opened()
+    session.execute(f"{STREAM} {clause}")
+    session.execute("CREATE STREAM s_item (ts TIMESTAMP) TIMESTAMP BY ts")
+    session.execute("INSERT INTO s VALUES ('2024-05-01', 2, 1, 'b')")
+    asked = "SELECT item FROM s WITH PREFERENCE DESC SUMMARY.Estimate.Count(item)"
+    with pytest.raises(NoSummary) as caught:
+        session.query(asked).run()
+    session.execute(str(caught.value).partition("create one: ")[2].splitlines()[0])
+    assert session.query(asked).to_arrow().num_rows == 1
+
+
 # --- the view of a continuous query as a source ------------------------------------------------------------------
 
 

@@ -108,6 +108,7 @@ BAD: list[tuple[Callable[[], Any], type[PromisingError], str]] = [
         "'item' is int",
     ),
     (lambda: 5, WrongType, "a pandas or Polars frame"),
+    (lambda: pl.DataFrame(COLUMNS).lazy(), WrongType, "not LazyFrame"),  # and no warning, which its columns give
 ]
 
 

@@ -24,6 +24,7 @@ from tests.index.world import (
     columns,
     contents,
     cool,
+    ids,
     oracle_for,
     pairs,
     part,
@@ -209,6 +210,14 @@ class Machine(RuleBasedStateMachine):
         self.oracle.alter(span)
         assert removed == expected == before - self.stream.kept
         assert self.stream.kept == len(self.oracle.live())
+
+    @rule(by=st.sampled_from([1, 60, 500, 10**7]))
+    def set_the_watermark_back(self, by):
+        """What KEEP has removed is there again, unless its memory has been released."""
+        if self.stream.watermark is not None:
+            wanted = min(self.stream.watermark - by, self.clock())
+            self.stream.set_watermark(wanted)
+            self.oracle.set_watermark(wanted, ids(self.stream, self.stream._log.rows()).tolist())
 
     @rule(name=st.sampled_from([*STRUCTURES, "text"]))
     def make_anew(self, name):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import promising
-from promising.errors import BadClause, BadGranularity, BadOptions, NoSuchName, PromisingError, TokenExpired
+from promising.errors import BadClause, BadGranularity, BadOptions, NoSuchName, TokenExpired
 from promising.query import Done, Session
 from promising.testing import ManualClock, Oracle
 
@@ -117,15 +117,17 @@ def test_drop_says_how_many_rows_it_removes():
 # --- bad input ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("span", ["0 SECONDS", "-1 SECONDS", "0", "-5"])
+@pytest.mark.parametrize("span", ["0 SECONDS", "-1 SECONDS", "0", "-5", "7 MICROSECONDS"])
 def test_keep_is_more_than_nothing(span: str):
+    """That is what is said, though it is also shorter than the window of a query."""
     session = filled()
+    session.execute("CREATE CONTINUOUS QUERY watch AS SELECT k FROM s WINDOW 5 MINUTES")
     for sql in (
         f"CREATE STREAM t {COLUMNS} KEEP {span}",
         f"ALTER STREAM s KEEP {span}",
         f"EXPLAIN ALTER STREAM s KEEP {span}",
     ):
-        with pytest.raises(PromisingError):
+        with pytest.raises(BadOptions, match="KEEP must be"):
             session.execute(sql)
     assert count(session) == TUPLES
     assert session.execute("SHOW STREAMS")["name"].to_pylist() == ["s"]  # type: ignore[index]  # SHOW gives a table
@@ -157,6 +159,16 @@ def test_keep_is_no_shorter_than_the_window_of_a_continuous_query():
     session.execute("DROP QUERY watch")
     session.execute("ALTER STREAM s KEEP 80 SECONDS")
     assert times(session) == right(80 * SECOND)
+
+
+def test_the_keep_that_a_long_window_needs_can_be_pasted():
+    session = Session(clock=ManualClock(1 << 60), seed=3)
+    session.execute(f'CREATE STREAM "my log" {COLUMNS} KEEP 1 DAY')
+    create = 'CREATE CONTINUOUS QUERY q AS SELECT k FROM "my log" WINDOW 1500.0005 DAYS'
+    with pytest.raises(BadClause) as caught:
+        session.execute(create)
+    session.execute(str(caught.value).partition("shorten it, or ")[2].partition(" first")[0])
+    session.execute(create)
 
 
 def test_keep_is_no_shorter_than_eight_granularities():

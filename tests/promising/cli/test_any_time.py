@@ -74,6 +74,23 @@ def test_stories(far):
             assert "tuple" in far.ok("story", f"s_{name}/G{zone['granularity']}/{zone['zone']}")
 
 
+def test_tuples_ahead_of_the_clock_are_on_every_screen(tmp_path):
+    """Their zone has an end of its own kind."""
+    now = 1_714_564_800_000_000
+    session = Session(clock=ManualClock(now), seed=1)
+    session.execute("CREATE STREAM s (ts TIMESTAMP, k INT) TIMESTAMP BY ts")
+    session.execute("CREATE SUMMARY by_k ON s (k) WITH GRANULARITY 60 SECONDS AND COLLAPSE (4, 3)")
+    session.ingest("s", {"ts": now - np.arange(600)[::-1] * 1_000_000, "k": np.arange(600) % 7})
+    session.ingest("s", {"ts": [now + 299_000_000], "k": [7]})
+    with running(session=session) as target:
+        cli = Cli(target)
+        assert "601" in cli.ok("status") and "601" in cli.ok("top", "--once")
+        assert "tuples ahead of the watermark" in cli.ok("describe", "by_k", "--png", str(tmp_path / "grid.png"))
+        assert (tmp_path / "grid.png").stat().st_size
+        for zone in json.loads(cli.ok("--output", "json", "describe", "by_k"))["zones"]:
+            assert "tuple" in cli.ok("story", f"by_k/G{zone['granularity']}/{zone['zone']}")
+
+
 def test_the_watermarks_are_shown(far):
     told = far.ok("status")
     for name in ("early", "late", "poisoned"):

@@ -55,6 +55,8 @@ def test_rows_are_removed_only_with_yes_and_are_counted(cli):
         told = cli("sql", statement)
         assert (told.code, "this removes 30 rows" in " ".join(told.err.split())) == (2, True)
     assert "30" in cli.ok("sql", count)
+    wrong = cli("sql", "ALTER STREAM short KEEP 0 DAYS")  # the text that was typed, not that which counts the rows
+    assert wrong.code == 1 and "line 1, column 25:\n  ALTER STREAM short KEEP 0 DAYS\n" in wrong.err
     assert cli.ok("sql", "ALTER STREAM short KEEP ALL") == "stream short keeps all tuples; 0 rows removed\n"
     said = cli.ok("sql", "--yes", "ALTER STREAM short KEEP 8 DAYS")
     assert said == "stream short keeps tuples for 8 days; 21 rows removed\n"

@@ -121,7 +121,7 @@ def test_terminal_and_page_show_the_same_measurements(shown):
 
 def test_the_exact_average_of_the_month_is_beside_its_estimate(shown):
     _, page = shown
-    assert re.search(r"The exact value is (within|outside) the last", page)
+    assert re.search(r"The exact value, computed beside it, is (within|outside) the last", page)
     assert re.search(r"line: exact [\d.]+", page)
 
 

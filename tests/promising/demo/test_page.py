@@ -1,10 +1,14 @@
 """The page from given figures: escapes, unknown coverage, no plain engine."""
 
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import promising
+from promising.demo import questions
+from promising.demo.charts import WIDTH, Race, race_chart
 from promising.demo.findings import Findings
 from promising.demo.page import Page, coverage_text, races
 from promising.demo.plain_engine import PlainEngine, Timing
@@ -80,3 +84,38 @@ def test_a_selection_matches_what_its_condition_says():
     assert watches.to_pylist() == [{"ItemID": 1, "Price": 4.0}, {"ItemID": 2, "Price": 10.0}]
     assert statements(watches)[0].endswith("WHERE ItemID = 1 AND Price >= 4.00")
     assert matching(pa.table({"ItemID": [1, 1, 2, 3], "Price": [4.0, 3.99, 11.0, 99.0]}), watches) == 2
+
+
+def test_the_labels_of_the_race_end_within_the_picture():
+    chart = race_chart([Race("a fair sample / all pairs", 0.1, 2.0, False, whole=3_599.0)])
+    texts = re.findall(r'<text x="([\d.]+)" [^>]*>([^<]*DuckDB[^<]*)</text>', chart)
+    assert [text for _, text in texts] == ["DuckDB about 59 min 59 s"]
+    assert all(float(x) + 7.6 * len(text) <= WIDTH for x, text in texts)  # 7.6: an average letter
+
+
+class Stopwatch:
+    """A plain engine that notes how long it may take."""
+
+    def __init__(self) -> None:
+        self.limits: list[float] = []
+
+    def ask(self, _sql: str, limit: float) -> tuple[Timing, list[tuple[Any, ...]]]:
+        self.limits.append(limit)
+        return Timing(limit, False, 0), []
+
+
+def test_the_plain_engine_has_at_least_the_time_of_the_service(monkeypatch):
+    """Stopped earlier, it would look faster."""
+    session: Any = promising.open(seed=7)
+    for name in ("even", "odd"):
+        session.execute(
+            f"CREATE STREAM {name} (TimeStamp TIMESTAMP, StoreID INT, KindID INT, Price DOUBLE) TIMESTAMP BY TimeStamp"
+        )
+        session.execute(
+            f"CREATE SUMMARY {name}_kinds ON {name} (KindID) WITH GRANULARITY 60 SECONDS AND COLLAPSE (4, 4)"
+        )
+        session.ingest(name, {"TimeStamp": [1, 2], "StoreID": [1, 1], "KindID": [1, 1], "Price": [1.0, 2.0]})
+    plain: Any = Stopwatch()
+    monkeypatch.setattr(questions, "LIMIT", 0.0)
+    asked: list[Any] = [questions.ask_pairs(session, BEST, plain), questions.ask_average(session, None, 2, plain)]
+    assert plain.limits == [one.seconds for one in asked]
