@@ -1,6 +1,7 @@
 """The store of a service, opened at its start and released at its end."""
 
 import asyncio
+import shutil
 import threading
 
 import pytest
@@ -23,10 +24,12 @@ def test_a_service_that_cannot_tell_what_it_found_lets_go_of_the_directory(tmp_p
 
 
 def test_a_start_that_is_ended_lets_go_of_the_directory_and_leaves_it_as_it_was(tmp_path):
-    filled(opened(tmp_path)).append(batch(99))  # a crash: there is log to read
+    with opened(tmp_path / "whole") as store:
+        filled(store).append(batch(99))
+        shutil.copytree(tmp_path / "whole", tmp_path / "crashed")  # there is log to read
     ending = threading.Event()
     ending.set()
     with pytest.raises(Ended):
-        asyncio.run(served.opened(Settings(data=tmp_path), ending))
-    with opened(tmp_path) as store:
+        asyncio.run(served.opened(Settings(data=tmp_path / "crashed"), ending))
+    with opened(tmp_path / "crashed") as store:
         assert store.streams["a"].arrived == 3100 and not store.report
