@@ -16,6 +16,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
 CRASH_ARGS ?=
+FUZZ_ARGS ?=
 IMAGE_ARGS ?=
 IMAGE ?= promising
 
@@ -65,7 +66,7 @@ test-deep: $(STAMP) java ## The rest: deep tests, more random examples, bounds c
 	@$(MAKE) --no-print-directory test-boundscheck test-nojit
 
 .PHONY: test-long
-test-long: crash soak ## By hand: crashes, damaged files, a soak, random lives of standing queries, loads compared (two hours)
+test-long: crash fuzz soak ## By hand: crashes, damaged files, mutated inputs, a soak, random standing queries, loads (three hours)
 	$(BIN)/python -m tests.query.standing.truth
 	$(BIN)/python -m tests.loaders.equal
 
@@ -123,13 +124,17 @@ bench-peers: $(STAMP) java ## The same work on DuckDB, Polars, chDB, Pathway, By
 	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
 
 .PHONY: crash
-crash: $(STAMP) ## Kill a store at work 500 times, fail every call of its disk, flip 10,000 bits of its files (half an hour)
+crash: $(STAMP) ## Kill a store at work 500 times, fail every call of its disk, damage its files 10,000 times (half an hour)
 	@$(BIN)/python -m tests.crash $(CRASH_ARGS)
 	FAULT_STRIDE=1 $(BIN)/pytest --quiet tests/index/storage/test_faults.py
 	@$(BIN)/python -m tests.index.storage.flips
 
 # Where a gap would lose a tuple or add one twice: which batches are in, how zones collapse, how a log is read back.
 EVERY_BRANCH := index/ledger.py,index/coarse.py,index/fine.py,index/zone.py,index/geometry.py,index/storage/replay.py,index/storage/segments.py,index/storage/wal.py
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## 100,000 mutated inputs each: statements, Arrow, requests, log, images, cold files, tokens (an hour)
+	@$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 .PHONY: soak
 soak: $(STAMP) ## 100,000 cancelled streams and thousands of slow readers against one service (half an hour)

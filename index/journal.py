@@ -18,8 +18,16 @@ class Journal(Protocol):
         producer: str | None,
         sequence: int | None,
         progress: Progress,
+        epoch: int,
+        at: int,
     ) -> None:
-        """Tuples are appended, all of them accepted; `added` is reported to the sender. progress: after them."""
+        """Tuples are appended, all of them accepted; `added` is reported to the sender. progress: after them.
+
+        epoch: of the producer. at: the time of the clock.
+        """
+
+    def opened(self, producer: str, epoch: int, at: int) -> None:
+        """A producer is opened with a higher epoch, without tuples."""
 
     def advanced(self, progress: Progress) -> None:
         """The watermark advances without tuples."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Set
 
-from promising.errors import BadPackage, CeilingReached, NullKey, TokenReused
+from promising.errors import BadPackage, CeilingReached, NullKey, SequenceTooOld, TokenReused
 from promising.index.admission import Retention
 from promising.index.ledger import Ledger
 from promising.index.log import TupleLog
@@ -21,7 +21,13 @@ def load_name(token: str) -> str:
 
 def find_load(ledger: Ledger, stream: str, token: str, digest: int) -> Attached | None:
     """The result of a load attached under this token; None if there was none."""
-    found = ledger.find(load_name(token), digest)
+    try:
+        found = ledger.find(load_name(token), digest)
+    except SequenceTooOld:
+        raise TokenReused(
+            f"stream {stream!r} has a load under the token {token!r}, attached so long ago that it is forgotten whether"
+            " it was this one; give this one a token of its own if it is to be added"
+        ) from None
     if found is not None:
         return Attached(found.accepted, found.refused, duplicate=True)
     if ledger.knows(load_name(token)):

@@ -26,7 +26,7 @@ from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, FARTHEST
 from promising.index.journal import Journal
 from promising.index.kernels.seal import extent
-from promising.index.ledger import Ledger
+from promising.index.ledger import WEEK, Ledger
 from promising.index.load_plan import LoadPlan
 from promising.index.loads import LOADS, check_load, find_load, load_name, rows_for, take_in
 from promising.index.log import MOST_ROWS, TupleLog
@@ -81,6 +81,7 @@ class Stream:
     max_jump: a tuple further ahead of the watermark than this does not move it alone; see `Pace`. None: any does. The
         first batch and loads always do.
     clock: returns the time, in microseconds since the epoch.
+    producers: how long the batches of a silent producer are remembered, in microseconds; see `Ledger`.
     max_tuples, max_string_bytes: what the stream may retain; a batch that does not fit is refused. None: it grows.
     seed: of the key hash; a secret of the installation. Summaries that are joined share it.
     """
@@ -99,8 +100,9 @@ class Stream:
         max_tuples: int | None = None,
         max_string_bytes: int | None = None,
         seed: int = 0,
+        producers: int = WEEK,
     ) -> None:
-        for what, span in (("lateness", lateness), ("max_future", max_future)):
+        for what, span in (("lateness", lateness), ("max_future", max_future), ("producers", producers)):
             if not isinstance(span, int) or not 0 <= span <= FARTHEST:
                 raise BadOptions(f"{what} must be whole microseconds, not negative, got {span!r}")
         check_max_jump(max_jump, lateness)
@@ -127,7 +129,7 @@ class Stream:
         self._refused: dict[str, int] = {}
         self.accepted = 0
         self._log = TupleLog(self.schema, max_tuples, max_string_bytes)
-        self._ledger = Ledger()
+        self._ledger = Ledger(producers)
         self._lock = RLock()
         self._summaries = StreamSummaries(self._log, lateness, seed, max_tuples is not None, self._lock, self)
         self.memory: Memory | None = None  # what all streams may have in memory, if that is limited
@@ -195,6 +197,8 @@ class Stream:
         strict: bool = False,
         producer: str | None = None,
         sequence: int | None = None,
+        epoch: int = 0,
+        resent: bool = False,
         wait: bool = True,
     ) -> Appended:
         """Add tuples. A malformed batch raises a `BatchError` and changes nothing.
@@ -204,14 +208,16 @@ class Stream:
 
         producer, sequence: the sender, and the number of the batch, from 1 on; with them a batch is added exactly once.
         See `Ledger`.
+        epoch: of the producer: from the first batch of a higher one on, batches of lower ones raise `ProducerFenced`.
+        resent: the sender has sent the batch before, and does not know its result.
         wait: return when the batch is durable. Otherwise call `wait()` before acknowledging it; if that raises, the
         batch may or may not be in the stream.
         """
         with self._lock:
-            added = self.added(producer, sequence)
+            added = self.added(producer, sequence, epoch, resent=resent)
             if added is None:
                 try:
-                    added = self._append(batch, strict, producer, sequence)
+                    added = self._append(batch, strict, producer, sequence, epoch)
                 except BatchError as problem:
                     self._count(problem.reason, tuples_of(batch))
                     raise
@@ -227,12 +233,27 @@ class Stream:
         if journal is not None:
             journal.wait()
 
-    def added(self, producer: str | None, sequence: int | None) -> Appended | None:
-        """The result of a batch that was added before under this number; None if there was none."""
-        with self._lock:
-            return self._ledger.find(producer, sequence)
+    def added(
+        self, producer: str | None, sequence: int | None, epoch: int = 0, *, resent: bool = False
+    ) -> Appended | None:
+        """The result of a batch that was added before under this number; None if there was none.
 
-    def _append(self, batch: Batch, strict: bool, producer: str | None, sequence: int | None) -> Appended:
+        A higher epoch than the producer's opens it even if the batch was added before.
+        """
+        with self._lock:
+            found = self._ledger.find(producer, sequence, epoch, resent=resent)
+            if found is not None and producer is not None and self._ledger.opens(producer, epoch):
+                at = self.clock()
+                with self._told(lambda j: j.opened(producer, epoch, at)):
+                    self._ledger.open(producer, epoch, at)
+            return found
+
+    def open_again(self, producer: str, epoch: int, at: int) -> None:
+        """Replay the opening of a producer."""
+        with self._lock:
+            self._ledger.open(producer, epoch, at)
+
+    def _append(self, batch: Batch, strict: bool, producer: str | None, sequence: int | None, epoch: int) -> Appended:
         columns, times, least, greatest = self.schema.read(batch, self._summaries.keys)
         if len(times) > LARGEST_BATCH:
             raise BatchTooLarge(f"{len(times):,} tuples in one batch; {LARGEST_BATCH:,} is the most, so split it")
@@ -255,10 +276,10 @@ class Stream:
             if self.memory is not None and self._log.begins(len(times)):
                 self._check_memory(len(times), len(times), text_bytes(columns))
             hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
-        added = Appended(len(times), refused)
-        with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence, progress)):
+        added, at = Appended(len(times), refused), self.clock()
+        with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence, progress, epoch, at)):
             self._enter(columns, hashes, times, least, greatest, progress)  # from here on nothing can be refused
-            self._note(added, producer, sequence)
+            self._note(added, producer, sequence, epoch, at)
         return added
 
     def _check_memory(self, tuples: int, warm: int, strings: int) -> None:
@@ -325,11 +346,11 @@ class Stream:
         rows = self._log.write(columns, len(times))
         self._summaries.insert(hashes, rows, times, least, greatest)
 
-    def _note(self, added: Appended, producer: str | None, sequence: int | None) -> None:
+    def _note(self, added: Appended, producer: str | None, sequence: int | None, epoch: int, at: int | None) -> None:
         for reason, count in added.refused.items():
             self._count(reason, count)
         self.accepted += added.accepted
-        self._ledger.note(producer, sequence, added)
+        self._ledger.note(producer, sequence, added, epoch, at)
 
     def _count(self, reason: str, tuples: int) -> None:
         self._refused[reason] = self._refused.get(reason, 0) + tuples
@@ -341,8 +362,10 @@ class Stream:
         producer: str | None,
         sequence: int | None,
         progress: Progress | None,
+        epoch: int = 0,
+        at: int | None = None,
     ) -> None:
-        """Replay a logged batch, without admission or the clock. progress: after it; None in old logs."""
+        """Replay a logged batch, without admission or the clock. progress: after it. at: of it. None in old logs."""
         with self._lock:
             times = columns[self.schema.time].values
             assert times is not None
@@ -351,7 +374,7 @@ class Stream:
             if progress is None:
                 progress = Pace(self.progress, self.lateness, None).after(times, greatest)
             self._enter(columns, hashes, times, least, greatest, progress)
-            self._note(added, producer, sequence)
+            self._note(added, producer, sequence, epoch, at)
 
     # --- loads ---------------------------------------------------------------------------------------------------
 
@@ -403,11 +426,18 @@ class Stream:
                 self._move(progress, rows_for(load, self._log))
                 self._saw(load.latest)
                 take_in(load, self._log, self._summaries.by_name, self.seed)
-                self._note(Appended(load.tuples, dict(load.refused)), load_name(load.token), load.digest)
+                self._note(
+                    Appended(load.tuples, dict(load.refused)), load_name(load.token), load.digest, 0, self.clock()
+                )
             self.weigh()
             return Attached(load.tuples, dict(load.refused))
 
     # --- watermark -----------------------------------------------------------------------------------------------
+
+    @property
+    def remembers(self) -> int:
+        """How long the batches of a silent producer are remembered."""
+        return self._ledger.retained
 
     @property
     def watermark(self) -> int | None:

@@ -78,6 +78,7 @@ class Table:
         self.retroactive = retroactive
         self.max_rows = max_rows
         self.changes = 0  # number of the last change
+        self.damage: str | None = None  # why it cannot be used until it is repaired
         self.journal: TableJournal | None = None
         self.lock = RLock()  # of all state; a manifest may be locked under it, never the other way round
         self._base = 0  # the earliest known change

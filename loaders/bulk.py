@@ -42,7 +42,7 @@ from promising.errors import (
 from promising.index.load_plan import LoadPlan, Shape
 from promising.index.prepared_load import Attached
 from promising.index.storage.cold_place import Place, place
-from promising.index.storage.disk import Disk
+from promising.index.storage.disk import StagingDisk
 from promising.index.storage.package import MANIFEST, Entry, Package, read_manifest, remove, write_manifest
 from promising.loaders import input_files, shipping
 from promising.loaders import load_parts as parts
@@ -408,7 +408,7 @@ def _named(texts: Sequence[str]) -> str:
 
 
 def _folder(url: str) -> Place:
-    return place(Disk(), url)
+    return place(StagingDisk(), url)
 
 
 def _finished(url: str) -> Package | None:

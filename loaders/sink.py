@@ -31,7 +31,7 @@ from promising.index.schema import TYPES
 
 GROUP = 8  # partitions that share a producer
 BATCHES = 32  # per partition: times GROUP, as many as a service remembers of one producer
-PRODUCERS = 512  # half of those that a stream remembers
+PRODUCERS = 512  # times GROUP * BATCHES, half of the results that a stream remembers
 SMALL, LARGE = 4 << 20, 12 << 20  # bytes of a batch: desired and maximum
 ROW = 16  # minimum bytes counted per row, so that a batch has fewer than 2^20 rows
 

@@ -143,6 +143,12 @@ class SequenceTooOld(BatchError):
     reason = "sequence_too_old"
 
 
+class ProducerFenced(BatchError):
+    """A batch of a producer that another writer has opened with a higher epoch."""
+
+    reason = "producer_fenced"
+
+
 # --- reference tables --------------------------------------------------------------------------------------------
 
 

@@ -115,6 +115,7 @@ class Auth(_Group):
     allow_plaintext: bool = Field(
         default=False, description="Accept tokens without TLS off loopback, behind a TLS-terminating proxy."
     )
+    anonymous_metrics: bool = Field(default=False, description="Serve /metrics off loopback to everyone, without TLS.")
 
 
 class Limits(_Group):
@@ -136,6 +137,8 @@ class Limits(_Group):
     max_rows: int = Field(default=10_000_000, ge=1, description="Maximum rows of a Probe or QueryBatch.")
     max_subscriptions: int = Field(default=1024, ge=1, description="Concurrent Subscribe calls.")
     max_subscriptions_per_client: int = Field(default=64, ge=1, description="Concurrent Subscribe calls per client.")
+    max_watches: int = Field(default=1024, ge=1, description="Concurrent health watches and reflection calls.")
+    max_watches_per_client: int = Field(default=64, ge=1, description="The same per client, or address without token.")
     max_subscribed_queries: int = Field(default=10_000, ge=1, description="Maximum queries per Subscribe call.")
     max_table_bytes: int = Field(default=256 << 20, ge=1, description="Maximum bytes per LoadTable call.")
     slow_reader_seconds: float = Field(
@@ -167,6 +170,9 @@ class Storage(_Group):
     )
     cache_bytes: int = Field(
         default=256 << 20, ge=0, description="Cache for tuples read from disk, all streams together."
+    )
+    producer_days: float = Field(
+        default=7.0, gt=0, le=36_500, description="Days that the batches of a silent producer are remembered."
     )
     cold: Annotated[str, AfterValidator(_url)] | None = Field(
         default=None,
@@ -315,24 +321,35 @@ def _covered(text: str) -> str:
 
 
 def check_safe(settings: Settings) -> None:
-    """Raise BadSettings if the service would accept unauthenticated remote calls, or unencrypted tokens."""
+    """Raise BadSettings if the service would accept unauthenticated remote calls or scrapes, or unencrypted tokens."""
     tls, auth = settings.tls, settings.auth
-    encrypted = tls.certificate is not None
     for given, needed in (("certificate", "key"), ("key", "certificate"), ("client_ca", "certificate")):
         if getattr(tls, given) is not None and getattr(tls, needed) is None:
             raise BadSettings(f"tls.{given} is set, but tls.{needed} is not: TLS needs both")
-    if is_loopback(settings.listen):
-        return
-    if auth.tokens is None and tls.client_ca is None:
-        raise BadSettings(
-            f"listen is {settings.listen}, which other machines can reach, but nobody is asked who they are. Set"
-            " auth.tokens (make a token with `promising token create`) or tls.client_ca, or listen on 127.0.0.1"
-        )
-    if not encrypted and not auth.allow_plaintext:
-        raise BadSettings(
-            f"listen is {settings.listen}, which other machines can reach, but tokens would cross the network in plain"
-            " text. Set tls.certificate and tls.key, or auth.allow_plaintext if a proxy in front ends TLS"
-        )
+    doors = [("listen", settings.listen, "or listen on 127.0.0.1")]
+    if settings.metrics_listen is not None and guards_metrics(settings):
+        otherwise = "or metrics_listen to 127.0.0.1:9464; or auth.anonymous_metrics, if everyone there may read them"
+        doors.append(("metrics_listen", settings.metrics_listen, otherwise))
+    for name, listen, otherwise in doors:
+        if is_loopback(listen):
+            continue
+        if auth.tokens is None and tls.client_ca is None:
+            raise BadSettings(
+                f"{name} is {listen}, which other machines can reach, but nobody is asked who they are. Set"
+                f" auth.tokens (make a token with `promising token create`) or tls.client_ca, {otherwise}"
+            )
+        if tls.certificate is None and not auth.allow_plaintext:
+            raise BadSettings(
+                f"{name} is {listen}, which other machines can reach, but tokens would cross the network in plain"
+                f" text. Set tls.certificate and tls.key, {otherwise}; or auth.allow_plaintext if a proxy in front"
+                " ends TLS"
+            )
+
+
+def guards_metrics(settings: Settings) -> bool:
+    """Whether /metrics asks callers who they are."""
+    listen = settings.metrics_listen
+    return listen is not None and not is_loopback(listen) and not settings.auth.anonymous_metrics
 
 
 # --- sources -----------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ CODES: dict[type[PromisingError], grpc.StatusCode] = {
     errors.Unsupported: grpc.StatusCode.UNIMPLEMENTED,
     errors.TokenExpired: grpc.StatusCode.OUT_OF_RANGE,
     errors.SequenceTooOld: grpc.StatusCode.OUT_OF_RANGE,
+    errors.ProducerFenced: grpc.StatusCode.FAILED_PRECONDITION,
     errors.CeilingReached: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.CeilingTooLow: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.DuplicateKey: grpc.StatusCode.ALREADY_EXISTS,

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from promising.errors import DuplicateName, NoSuchName, Unsupported
+from promising.errors import DataDamaged, DuplicateName, NoSuchName, Unsupported
 from promising.index import Stream, SummaryIndex
 from promising.index.table import Table
 from promising.query.scalar.positions import offset_of
@@ -100,6 +100,8 @@ class Catalog:
             found = self.tables.get(name.name.lower())
             if found is None:
                 raise self.missing("table", name, sql, (t.name for t in self.tables.values()))
+            if found.damage is not None:
+                raise DataDamaged(found.damage)
             return found
 
     def positions(self) -> dict[str, int]:

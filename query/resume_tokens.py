@@ -9,45 +9,70 @@ from threading import Lock
 from promising.errors import BadToken, TokenExpired
 from promising.query.cursor import Cursor
 
-MOST = 256  # suspended answers
-MOST_BYTES = 1 << 30  # and their total size
+MOST = 256  # suspended answers of a client
+MOST_BYTES = 1 << 30  # and the total size of all
 KEPT = 600_000_000  # lifetime in microseconds
 
 
+Cursors = OrderedDict[str, tuple[int, Cursor]]  # by name, with the time until when it may be resumed
+
+
 class Shelf:
-    """Suspended cursors. A token is valid for one use; the oldest cursors are evicted when there are too many."""
+    """Suspended cursors. A token is valid for one use, by the client that asked; for others it is unknown.
+
+    Each client has its own: its oldest are evicted when it has too many, and no one else's. When all together are too
+    large, those of the client with the most bytes are: who has no more than an equal share loses nothing to others.
+    """
 
     def __init__(self, clock: Callable[[], int], secret: bytes) -> None:
         self._clock = clock
         self._secret = secret
         self._lock = Lock()
-        self._cursors: OrderedDict[str, tuple[int, Cursor]] = OrderedDict()
+        self._clients: dict[str, Cursors] = {}
+        self._sizes: dict[str, int] = {}  # in bytes, when last measured
 
-    def put(self, cursor: Cursor) -> str:
+    def __len__(self) -> int:
+        return sum(map(len, self._clients.values()))
+
+    def put(self, cursor: Cursor, client: str = "") -> str:
         name = secrets.token_hex(12)
         now = self._clock()
         with self._lock:
-            self._cursors[name] = (now + KEPT, cursor)
-            while self._crowded(now):
-                self._cursors.popitem(last=False)
-        return f"{name}.{self._sign(name)}"
+            own = self._clients.setdefault(client, OrderedDict())
+            own[name] = (now + KEPT, cursor)
+            self._tidy(client, now)
+        return f"{name}.{self._sign(name, client)}"
 
-    def _crowded(self, now: int) -> bool:
-        """Whether the oldest must be evicted. The newest stays, however large."""
-        if len(self._cursors) < 2:
-            return False
-        oldest, _ = next(iter(self._cursors.values()))
-        held = sum(cursor.nbytes for _, cursor in self._cursors.values())
-        return oldest < now or len(self._cursors) > MOST or held > MOST_BYTES
+    def _tidy(self, client: str, now: int) -> None:
+        """Evict what has expired or is too much. A single cursor stays, however large."""
+        for other, cursors in list(self._clients.items()):
+            while cursors and next(iter(cursors.values()))[0] < now:
+                self._remove(next(iter(cursors)), other)
+        own = list(self._clients.get(client, ()))
+        for name in own[: max(len(own) - MOST, 0)]:
+            self._remove(name, client)
+        self._measure(client)
+        if sum(self._sizes.values()) > MOST_BYTES:
+            for other in self._clients:
+                self._measure(other)
+        while sum(self._sizes.values()) > MOST_BYTES and len(self) > 1:
+            largest = max(self._sizes, key=self._sizes.__getitem__)
+            self._remove(next(iter(self._clients[largest])), largest)
+            self._measure(largest)
 
-    def take(self, token: str) -> Cursor:
-        """The cursor of a token; the token is then invalid."""
+    def _measure(self, client: str) -> None:
+        """Its cursors may have grown: what others release meanwhile is held by them alone."""
+        if client in self._clients:
+            self._sizes[client] = sum(cursor.nbytes for _, cursor in self._clients[client].values())
+
+    def take(self, token: str, client: str = "") -> Cursor:
+        """The cursor of a token of this client; the token is then invalid."""
         name, _, signature = token.partition(".") if isinstance(token, str) else ("", "", "")
-        known = name.isascii() and signature.isascii() and hmac.compare_digest(self._sign(name), signature)
+        known = name.isascii() and signature.isascii() and hmac.compare_digest(self._sign(name, client), signature)
         if not known:
             raise BadToken("no resume token of this session: it was changed, or made elsewhere")
         with self._lock:
-            until, cursor = self._cursors.pop(name, (0, None))
+            until, cursor = self._remove(name, client)
         if cursor is None or until < self._clock():
             raise TokenExpired(
                 f"nothing left under this token: it was used, kept longer than {KEPT // 60_000_000} minutes, or pushed"
@@ -55,14 +80,25 @@ class Shelf:
             )
         return cursor
 
-    def drop(self, token: str) -> None:
+    def drop(self, token: str, client: str = "") -> None:
         """Release the cursor of a token, if still stored."""
         with self._lock:
-            self._cursors.pop(token.partition(".")[0], None)
+            self._remove(token.partition(".")[0], client)
+
+    def _remove(self, name: str, client: str) -> tuple[int, Cursor | None]:
+        own = self._clients.get(client)
+        if own is None or name not in own:
+            return 0, None
+        found = own.pop(name)
+        if not own:
+            del self._clients[client]
+            self._sizes.pop(client, None)
+        return found
 
     def clear(self) -> None:
         with self._lock:
-            self._cursors.clear()
+            self._clients.clear()
+            self._sizes.clear()
 
-    def _sign(self, name: str) -> str:
-        return hmac.new(self._secret, name.encode(), "sha256").hexdigest()[:32]
+    def _sign(self, name: str, client: str) -> str:
+        return hmac.new(self._secret, repr((name, client)).encode(), "sha256").hexdigest()[:32]

@@ -122,6 +122,7 @@ class Session:
         strict: bool = False,
         producer: str | None = None,
         sequence: int | None = None,
+        epoch: int = 0,
     ) -> Appended:
         """Append tuples: a mapping of columns, a list of dicts, a pandas or Polars frame, or Arrow data.
 
@@ -129,13 +130,14 @@ class Session:
         before it remain, and the error says how many.
         A malformed batch raises and changes nothing. Tuples that are too old or too far ahead of the clock are dropped
         and counted; with `strict` they raise. With `producer` and `sequence` it is idempotent.
+        A producer's higher `epoch` ends lower ones: their batches raise `ProducerFenced`.
         """
         found = self.stream(stream)
         if is_reader(table):
-            if producer is not None or sequence is not None:
+            if producer is not None or sequence is not None or epoch:
                 raise BadQuestion("a reader has several batches and takes no sequence number; read it into a table")
             return total(found.append(batch, strict=strict) for batch in batches_of(table))
-        return found.append(table, strict=strict, producer=producer, sequence=sequence)
+        return found.append(table, strict=strict, producer=producer, sequence=sequence, epoch=epoch)
 
     def load_plan(self, stream: str) -> LoadPlan:
         """Parameters for preparing a load; see `attach`."""
@@ -173,18 +175,21 @@ class Session:
 
     # --- queries -------------------------------------------------------------------------------------------------
 
-    def query(self, sql: str, budget: Budget = None, seed: int | None = None, *, most: Budget = None) -> Answer:
+    def query(
+        self, sql: str, budget: Budget = None, seed: int | None = None, *, most: Budget = None, client: str = ""
+    ) -> Answer:
         """Run a SELECT. Iterating over the answer does the work; `to_arrow` and `to_pandas` do all of it.
 
         budget: CPU time; the smaller of this and the statement's `BUDGET` applies.
         seed: of random draws. The same state, statement and seed give the same rows in the same order.
         most: CPU time limit whatever the budget; unlike a budget, it does not change the plan.
+        client: who asks; only the same client can resume the answer.
         """
         began = self._cpu()
         node = parse_known(sql)
         if not isinstance(node, exp.Query):
             raise Unsupported("query() takes a SELECT; execute() takes every statement", sql, 0)
-        return self._answer(node, sql, budget, seed, began, most)
+        return self._answer(node, sql, budget, seed, began, most, client)
 
     def query_many(self, statements: Sequence[str]) -> list[pa.Table]:
         """The exact answers to many SELECTs.
@@ -228,10 +233,10 @@ class Session:
             answer.close()  # cut by its BUDGET it cannot be resumed: its token is not returned
             yield Part(number, last)
 
-    def resume(self, token: str, budget: Budget = None, *, most: Budget = None) -> Answer:
+    def resume(self, token: str, budget: Budget = None, *, most: Budget = None, client: str = "") -> Answer:
         """Continue an answer that was cut: the remaining rows, or refined aggregates. No budget: to completion."""
         limit, longest = nanoseconds(budget), nanoseconds(most)
-        return self._answering(self._shelf.take(token), limit, longest)
+        return self._answering(self._shelf.take(token, client), limit, longest, client)
 
     def explain(
         self, sql: str, *, analyze: bool = False, budget: Budget = None, seed: int | None = None
@@ -280,25 +285,32 @@ class Session:
         return Cursor(bound, self._cpu, limit, 0 if seed is None else seed, self._cpu() - began), limit
 
     def _answer(
-        self, node: exp.Expression, sql: str, budget: Budget, seed: int | None, began: int, most: Budget = None
+        self,
+        node: exp.Expression,
+        sql: str,
+        budget: Budget,
+        seed: int | None,
+        began: int,
+        most: Budget = None,
+        client: str = "",
     ) -> Answer:
         longest = nanoseconds(most)
         cursor, limit = self._cursor(node, sql, budget, seed, began)
         left = None if limit is None else max(limit - cursor.spent, 0)
-        return self._answering(cursor, left, None if longest is None else max(longest - cursor.spent, 0))
+        return self._answering(cursor, left, None if longest is None else max(longest - cursor.spent, 0), client)
 
-    def _answering(self, cursor: Cursor, limit: int | None, longest: int | None = None) -> Answer:
+    def _answering(self, cursor: Cursor, limit: int | None, longest: int | None, client: str) -> Answer:
         stop, gone = threading.Event(), threading.Event()
         tokens: list[str] = []
 
         def put(cursor: Cursor) -> str | None:
-            tokens.append(self._shelf.put(cursor))
+            tokens.append(self._shelf.put(cursor, client))
             return None if drop() else tokens[-1]
 
         def drop() -> bool:
             if gone.is_set():
                 for token in tokens:
-                    self._shelf.drop(token)
+                    self._shelf.drop(token, client)
             return gone.is_set()
 
         def halt(keep: bool) -> None:

@@ -6,7 +6,7 @@ from promising.errors import BadSequence, DataDamaged
 from promising.index.check.log import check_chunks, check_tuples, readable, slices
 from promising.index.check.postings import check_postings
 from promising.index.check.zones import ZoneCheck
-from promising.index.ledger import BATCHES, PRODUCERS, Ledger, check_number
+from promising.index.ledger import BATCHES, EACH, Ledger, check_number, is_anonymous
 from promising.index.log import TupleLog
 from promising.index.progress import AGREEING
 from promising.index.stream import Stream
@@ -75,11 +75,16 @@ def _at(time: int | None) -> str:
 
 
 def _ledger(ledger: Ledger) -> Iterator[str]:
-    producers = ledger._producers
-    if len(producers) > PRODUCERS:
-        yield f"the ledger remembers {len(producers):,} producers; {PRODUCERS:,} is the most"
-    for name, known in producers.items():
+    for book in ledger.books:
+        held = sum(EACH + len(known.batches) for known in book.producers.values())
+        if held != book.held or held > book.most:
+            yield f"the ledger has {held:,} results, and counts {book.held:,}; {book.most:,} is the most"
+    for name, known in ledger.all():
         who = f"the ledger, producer {str(name)[:80]!r}"
+        if (ledger.anonymous if is_anonymous(name) else ledger.named).producers.get(name) is not known:
+            yield f"{who}: it is among producers of another kind"
+        if known.epoch < 0:
+            yield f"{who}: it has the epoch {known.epoch}"
         if len(known.batches) > BATCHES:
             yield f"{who}: {len(known.batches):,} batches are remembered; {BATCHES:,} is the most"
         if known.forgotten < 0 or any(number <= known.forgotten for number in known.batches):

@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,8 +33,10 @@ from promising.index.storage.layout import (
     wal_damages,
 )
 from promising.index.storage.manifest import Manifest
+from promising.index.storage.permissions import PRIVATE_FOLDER, create_private, private_opener
 from promising.index.storage.segments import first_of
 from promising.index.storage.store import MANIFEST
+from promising.index.storage.synced import NAME
 from promising.index.storage.table_store import FOLDER, defined, entries_of, file_name, read_change
 
 ATTEMPTS = 8
@@ -100,7 +102,7 @@ def _prepared(source: Path, target: Path) -> Path:
         if part.exists():
             raise NotAStore(f"{part} is left of a copy that was not finished, or is being made; remove it first")
         target.parent.mkdir(parents=True, exist_ok=True)
-        part.mkdir()
+        part.mkdir(PRIVATE_FOLDER)
     return part
 
 
@@ -185,11 +187,14 @@ class _Copy:
 
     def _open(self, files: Named, held: ExitStack) -> list[tuple[BinaryIO, int, Path]]:
         """Checkpoints and log of a stream: the file, its current size, and its path within the store."""
-        out = []
+        out: list[tuple[BinaryIO, int, Path]] = []
         for number in files.checkpoints:
             file = self._held(files.image(number), held)
             if file is not None:
                 out.append((file, os.fstat(file.fileno()).st_size, files.image(number).relative_to(self.source)))
+        with suppress(FileNotFoundError):  # read before the log, which then has at least that much
+            mark = (files.wal / NAME).read_bytes()
+            out.append((io.BytesIO(mark), len(mark), (files.wal / NAME).relative_to(self.source)))
         known: set[str] = set()
         while new := self._segments(files) - known:
             # A segment ends with a seal once there is a next one: so look for another after each size.
@@ -219,7 +224,7 @@ class _Copy:
 
     def _stream(self, files: Named, copied: Named, opened: list[tuple[BinaryIO, int, Path]]) -> None:
         for folder in ("wal", "checkpoint", "cold"):
-            (copied.folder / folder).mkdir(parents=True, exist_ok=True)
+            Disk().mkdir(copied.folder / folder)
         for file, size, within in opened:
             self._copy(_pieces(file, size), self.part / within, size)
         assert isinstance(copied.cold, Path)
@@ -246,7 +251,7 @@ class _Copy:
 
     def _table(self, manifest: Manifest, name: str) -> None:
         within = Path(FOLDER) / name
-        (self.part / within).mkdir(parents=True, exist_ok=True)
+        Disk().mkdir(self.part / within)
         table = defined(manifest.get("table", name) or {})
         for entry in entries_of(manifest, name).values():
             path = within / file_name(entry["file"])
@@ -268,7 +273,7 @@ class _Copy:
         else:
             sums = []
             unfinished = path.with_name(path.name + PART)
-            with unfinished.open("wb") as file:
+            with open(unfinished, "wb", opener=private_opener) as file:
                 for piece in pieces:
                     sums.append(crc32c(piece))
                     file.write(piece)
@@ -311,6 +316,7 @@ def _snapshot(source: Path, target: Path) -> None:
         raise DataDamaged(f"{source} is missing; without it nothing of the store can be found")
     # Without a WAL file nobody has it open: immutable mode creates no files and needs no write permission.
     mode = "mode=ro" if source.with_name(source.name + "-wal").exists() else "mode=ro&immutable=1"
+    create_private(target)
     try:
         with _closed(f"file:{quote(str(source.resolve()))}?{mode}") as there, _closed(str(target)) as here:
             there.backup(here)

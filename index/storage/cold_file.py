@@ -76,6 +76,9 @@ class Run:
             file = pq.ParquetFile(Pieces(by_start), metadata=footer.meta, pre_buffer=False)
             for group, column in pieces:
                 table = file.reader.read_row_group(group, column_indices=[column], use_threads=False)
+                rows = footer.meta.row_group(group).num_rows
+                if table.num_rows != rows:
+                    raise self.damaged(f"a row group has {table.num_rows:,} of {rows:,} tuples")
                 values = plain(table.column(0), footer.kinds[column])
                 is_row = column == footer.columns[ROW]
                 found[group, column] = places(values) if is_row else values

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from promising.errors import DataDamaged, StorageError, StorageFull, StorageUnavailable
 from promising.index.storage.checksums import Bytes, total
+from promising.index.storage.permissions import PRIVATE_FILE, PRIVATE_FOLDER
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_THERE = (FileNotFoundError, NotADirectoryError)
@@ -28,7 +29,7 @@ TO_DO = {
 
 @dataclass(eq=False, slots=True)
 class Handle:
-    """A file open for appending. `path` is for messages."""
+    """A file open for appending, or for overwriting. `path` is for messages."""
 
     fd: int
     path: Path
@@ -60,14 +61,19 @@ class translated:  # reads as a keyword: `with translated(path):`
 
 
 class Disk:
-    """The real disk. Raises StorageFull, StorageUnavailable or, if a file to be read is missing, DataDamaged."""
+    """The real disk. Raises StorageFull, StorageUnavailable or, if a file to be read is missing, DataDamaged.
+
+    What it creates is its owner's alone.
+    """
+
+    FILE, FOLDER = PRIVATE_FILE, PRIVATE_FOLDER  # permissions of what is created
 
     # --- modifying: about one system call each ---
 
     def create(self, path: Path) -> Handle:
         """Create a file; an error if it exists."""
         with translated(path):
-            return Handle(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644), path)
+            return Handle(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, self.FILE), path)
 
     def append(self, path: Path) -> Handle:
         """Open an existing file for appending."""
@@ -91,6 +97,18 @@ class Disk:
     def truncate(self, handle: Handle, size: int) -> None:
         with translated(handle.path):
             os.ftruncate(handle.fd, size)
+
+    def overwritable(self, path: Path) -> Handle:
+        """Open a file for overwriting its start; it is created if it does not exist."""
+        with translated(path):
+            return Handle(os.open(path, os.O_CREAT | os.O_WRONLY, self.FILE), path)
+
+    def overwrite(self, handle: Handle, content: bytes, *, sync: bool) -> None:
+        """Replace the start of the file; a crash may leave any mixture of both contents."""
+        with translated(handle.path):
+            os.pwrite(handle.fd, content, 0)
+            if sync:
+                os.fdatasync(handle.fd)
 
     def rename(self, old: Path, new: Path) -> None:
         """Atomically replaces `new`."""
@@ -118,7 +136,7 @@ class Disk:
                 return
         self.mkdir(path.parent)
         with translated(path):
-            path.mkdir(exist_ok=True)
+            path.mkdir(self.FOLDER, exist_ok=True)
         try:
             self.sync_dir(path.parent)
         except StorageError:
@@ -205,6 +223,12 @@ class Disk:
                 self.unlink(temporary)
             raise
         return total(parts)
+
+
+class StagingDisk(Disk):
+    """For packages, which one user writes and the service, another one, reads: permissions as the umask says."""
+
+    FILE, FOLDER = 0o666, 0o777
 
 
 def _write_rest(fd: int, parts: Sequence[Bytes], left: int) -> None:

@@ -32,12 +32,13 @@ Value: TypeAlias = Union["Tree", list["Value"], int, float, str, bytes, bool, ND
 Tree: TypeAlias = dict[str, Value]
 
 MAGIC = b"ptimage\n"
-VERSION = 1
+VERSION = 2  # in images of format 1 producers have no time and no epoch
 TOP = struct.Struct("<8sIQQI")
 ALIGNMENT = 64
 PIECE = 1 << 20  # bytes read at a time
 READERS = 2  # threads that read one file
 KINDS = "biuf"  # of arrays: bool, integers, floats
+DTYPE = re.compile(rf"[<>|][{KINDS}]\d{{1,2}}")  # as the header has it
 
 
 def write_image(disk: Disk, path: Path, tree: Tree) -> int:
@@ -121,7 +122,17 @@ def _header(path: Path | str, data: memoryview, size: int) -> tuple[int, dict[st
         raise NewerFormat(f"{path} is an image of format {version}; this release reads up to {VERSION}")
     if size != total:
         raise DataDamaged(f"{path} has {size} bytes instead of {total}: it is cut off, or something was added")
-    return TOP.size + length, json.loads(bytes(header))
+    with _understood(path):
+        return TOP.size + length, json.loads(bytes(header))
+
+
+@contextmanager
+def _understood(path: Path | str) -> Iterator[None]:
+    """Reports a header that nobody can have written, although its checksum agrees."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as problem:
+        raise DataDamaged(f"{path}: the header is not that of an image ({type(problem).__name__}: {problem})") from None
 
 
 class _Writing:
@@ -180,20 +191,25 @@ class _Reading(ABC):
 
     def __init__(self, path: Path | str, start: int, header: dict[str, Any]) -> None:
         self._path = path
-        self._root = header["tree"]
-        length, crc = header["bytes"]
-        self._blob = self._read(_Part(start, length, crc, "its byte strings"))
-        start += _filled(length)
         self._arrays = []
-        for kind, shape, crc in header["arrays"]:
-            dtype = np.dtype(kind)
-            self._arrays.append((dtype, shape, start, crc))
-            start += _filled(dtype.itemsize * math.prod(shape))
+        with _understood(path):
+            self._root = header["tree"]
+            length, crc = header["bytes"]
+            self._blob = self._read(_Part(start, length, crc, "its byte strings"))
+            start += _filled(length)
+            for kind, shape, crc in header["arrays"]:
+                if not DTYPE.fullmatch(kind) or min(shape, default=0) < 0:
+                    raise ValueError(f"an array of {kind} and shape {shape}")
+                dtype = np.dtype(kind)
+                self._arrays.append((dtype, shape, start, crc))
+                start += _filled(dtype.itemsize * math.prod(shape))
 
     def tree(self) -> Tree:
-        tree = self._decode(self._root, "")
-        assert isinstance(tree, dict)
-        return tree
+        with _understood(self._path):
+            tree = self._decode(self._root, "")
+            if not isinstance(tree, dict):
+                raise ValueError("no tree")
+            return tree
 
     @abstractmethod
     def _fetch(self, start: int, length: int) -> memoryview:

@@ -90,4 +90,5 @@ def _as_new(stream: Stream) -> Stream:
         max_tuples=stream.max_tuples,
         max_string_bytes=stream.max_string_bytes,
         seed=stream.seed,
+        producers=stream.remembers,
     )

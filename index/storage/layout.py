@@ -39,6 +39,11 @@ class StillDisk(Disk):
     def append(self, path: Path) -> Handle:
         return Handle(-1, path)
 
+    def overwritable(self, path: Path) -> Handle:
+        return Handle(-1, path)
+
+    def overwrite(self, handle: Handle, content: bytes, *, sync: bool) -> None: ...
+
     def write(self, handle: Handle, parts: Sequence[Bytes]) -> None: ...
 
     def sync(self, handle: Handle) -> None: ...

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from promising.errors import DataDamaged, NewerFormat, NotAStore, StorageFull, StorageUnavailable
 from promising.index.storage.checksums import crc32c
 from promising.index.storage.disk import translated
+from promising.index.storage.permissions import create_private
 
 VERSION = 1
 APPLICATION = 0x50544D46  # "PTMF"
@@ -118,6 +119,7 @@ class Manifest:
         if path.exists():
             raise StorageUnavailable(f"{path} is there already; a copy of the manifest overwrites nothing")
         with self._writing, _writing(path):
+            create_private(path)
             copy = sqlite3.connect(path)
             try:
                 self._db.backup(copy)
@@ -200,6 +202,7 @@ def _create(path: Path) -> None:
     with _writing(path):
         for left in (unfinished, *(unfinished.with_name(unfinished.name + end) for end in ("-wal", "-shm"))):
             left.unlink(missing_ok=True)
+        create_private(unfinished)
         db = _connect(unfinished)
         try:
             db.execute("BEGIN")

@@ -28,7 +28,7 @@ from promising.index.storage.checksums import crc32c
 from promising.index.storage.cold_file import escaped, plain
 from promising.index.storage.cold_layout import arranged, in_order, pack_arranged
 from promising.index.storage.cold_place import place
-from promising.index.storage.disk import Disk
+from promising.index.storage.disk import Disk, StagingDisk
 from promising.index.storage.image import pack_image, unpack_image
 from promising.index.stream import Stream
 from promising.index.zone import CoarseZone, distinct
@@ -60,7 +60,7 @@ def write_part(url: str, name: str, plan: LoadPlan, shape: Shape, table: pa.Tabl
     arrays = {column: in_order(columns[column], kind, order) for column, kind in plan.types.items()}
     data, entry = pack_arranged(plan.types, arrays, zone[order], bucket[order], heat, np.arange(len(order)))
     sums = pa.compress(b"".join(pack_image({"sums": _sums(plan, shape, hashes, times)})), "zstd", asbytes=True)
-    to = place(Disk(), url)
+    to = place(StagingDisk(), url)
     to.write(f"{name}.parquet", data)
     to.write(f"{name}.sums", sums)
     return {
@@ -147,7 +147,7 @@ def write_manifest(
     url: str, plan: LoadPlan, shape: Shape, token: str, parts: list[Entry], refused: dict[str, int]
 ) -> None:
     """Complete a package of the parts: written last."""
-    folder = place(Disk(), url)
+    folder = place(StagingDisk(), url)
     there = set(folder.names())
     missing = [f for part in parts for f in (f"{part['name']}.parquet", f"{part['name']}.sums") if f not in there]
     if missing:

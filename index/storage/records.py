@@ -27,7 +27,8 @@ CREATE_SUMMARY = 3
 DROP_SUMMARY = 4
 BEGIN = 5  # the first of a stream, so that a missing log is detected
 ALTER = 6  # settings that change
-KINDS = (APPEND, ADVANCE, CREATE_SUMMARY, DROP_SUMMARY, BEGIN, ALTER)
+OPEN = 7  # a producer, with a higher epoch
+KINDS = (APPEND, ADVANCE, CREATE_SUMMARY, DROP_SUMMARY, BEGIN, ALTER, OPEN)
 
 DTYPES: dict[str, np.dtype[Any]] = {"int64": np.dtype("<i8"), "float64": np.dtype("<f8"), "uint8": np.dtype("u1")}
 TEXT = "text"
@@ -37,7 +38,7 @@ _LENGTH = struct.Struct("<Q")
 class Batch(NamedTuple):
     """A batch as it was added to a stream. Arrays may be read-only views of the record.
 
-    progress: of the stream after it; None in records that do not have it.
+    progress: of the stream after it; at: the time of the clock. Both are None in records that do not have them.
     """
 
     columns: dict[str, Column]
@@ -46,6 +47,8 @@ class Batch(NamedTuple):
     producer: str | None
     sequence: int | None
     progress: Progress | None = None
+    epoch: int = 0
+    at: int | None = None
 
 
 def pack_json(content: dict[str, Any]) -> list[Bytes]:
@@ -75,6 +78,8 @@ def pack_append(
     producer: str | None,
     sequence: int | None,
     progress: Progress | None = None,
+    epoch: int = 0,
+    at: int | None = None,
 ) -> list[Bytes]:
     """A batch as parts of one record; contiguous arrays are not copied."""
     arrays: list[Bytes] = []
@@ -97,8 +102,10 @@ def pack_append(
     [head] = pack_json(
         {
             "accepted": added.accepted,
+            **({} if at is None else {"at": at}),
             "columns": heads,
             "duplicate": added.duplicate,
+            **({"epoch": epoch} if epoch else {}),
             "producer": producer,
             **({} if progress is None else {"progress": list(progress)}),
             "refused": added.refused,
@@ -128,10 +135,14 @@ def unpack_append(payload: Bytes) -> Batch:
         raise DataDamaged("a batch in the log does not say who sent it")
     if sequence is not None and (not isinstance(sequence, int) or isinstance(sequence, bool)):
         raise DataDamaged("a batch in the log has no number where it should")
+    epoch, at = head.get("epoch", 0), head.get("at")
+    if not _is_count(epoch) or isinstance(at, bool) or not isinstance(at, int | None):
+        raise DataDamaged("a batch in the log has no epoch or time where it should")
     columns = _Arrays(view, start + length + -length % 8, tuples).columns(head.get("columns"))
     known = head.get("progress")
     progress = None if known is None else Progress.of(known)
-    return Batch(columns, tuples, Appended(_count(head, "accepted"), refused, duplicate), producer, sequence, progress)
+    added = Appended(_count(head, "accepted"), refused, duplicate)
+    return Batch(columns, tuples, added, producer, sequence, progress, epoch, at)
 
 
 def _add(arrays: list[Bytes], array: NDArray[Any]) -> None:

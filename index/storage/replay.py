@@ -37,13 +37,13 @@ class _End(NamedTuple):
 
 
 class Replay:
-    """One pass over the segments of a folder.
+    """One pass over the segments of a folder. `synced`: a record that was on disk, with all before it; 0: unknown.
 
     After `records` is exhausted, `last` is the newest record, `damages` and `cut` describe what could not be read, and
     the rest is durable.
     """
 
-    def __init__(self, disk: Disk, folder: Path, aside: Path) -> None:
+    def __init__(self, disk: Disk, folder: Path, aside: Path, synced: int = 0) -> None:
         self.segments: list[int] = []
         self.last = 0
         self.open_end: tuple[Path, int] | None = None  # the newest segment, if it ends properly, and its salt
@@ -52,6 +52,7 @@ class Replay:
         self._disk = disk
         self._folder = folder
         self._aside = aside
+        self._synced = synced
         self._blocks = Blocks()
         self._next = 0
 
@@ -71,10 +72,10 @@ class Replay:
         for first, limit in zip_longest(needed, needed[1:]):
             self._next = first
             yield from self._segment(first, limit, start)
+        if not needed and self._synced >= start:
+            self._missing(self._folder / name_of(start), start, self._synced, "the file is gone")
+            self._next = self._synced + 1
         self.last = max(self._next - 1, start - 1)
-        if needed and self._next < start:
-            path = self._folder / name_of(needed[-1])
-            self._missing(path, self._next, start - 1, "the log ends before that")
 
     def _segment(self, first: int, limit: int | None, start: int) -> Iterator[Record]:
         """One segment, up to the first record of the next one (`limit`); None: it is the newest."""
@@ -88,19 +89,22 @@ class Replay:
         if segment.problem is not None:
             self.damages.append(Damage(str(path), f"{segment.problem}; its records are read as far as they can be"))
         end = yield from self._entries(path, segment, limit, start)
-        if limit is not None:
-            if self._next < limit and limit > start:
-                gone = end.why is None and end.sealed
-                why = "the file is gone" if gone else end.why or "the file ends before that"
-                self._missing(self._folder / name_of(self._next) if gone else path, self._next, limit - 1, why)
-        else:
-            self._tidy(path, segment, end)
-            if end.sealed:
-                after = self._folder / name_of(self._next)
-                what = f"all records from {self._next} on are missing: the file is gone"
-                self.damages.append(Damage(str(after), what))
-            if end.sealed or (segment.problem is not None and end.good == HEADER):
-                self._next += 1  # the number stays unused, so that the loss is detected next time too
+        due = max(self._synced + 1, start) if limit is None else limit  # records before a checkpoint's end were synced
+        lost = self._next < due and (limit is None or limit > start)
+        if lost:
+            gone = end.why is None and end.sealed
+            why = "the file is gone" if gone else end.why or "the file ends before that"
+            self._missing(self._folder / name_of(self._next) if gone else path, self._next, due - 1, why)
+        if limit is None:
+            self._tidy(path, segment, end, lost)
+            if lost:
+                self._next = due  # the lost numbers stay unused, so that the loss is detected next time too
+            elif end.sealed or (segment.problem is not None and end.good == HEADER):
+                if end.sealed:
+                    after = self._folder / name_of(self._next)
+                    what = f"all records from {self._next} on are missing: the file is gone"
+                    self.damages.append(Damage(str(after), what))
+                self._next += 1  # the same
         if len(self.damages) > found:
             self._set_aside(path, content, found)
 
@@ -127,9 +131,12 @@ class Replay:
                 yield Record(entry.lsn, entry.kind, entry.payload)
         return _End(good, None, False)
 
-    def _tidy(self, path: Path, segment: Segment, end: _End) -> None:
-        """Truncate the newest segment after its last whole record and sync it: a killed process may not have."""
-        good = segment.problem is None or end.good > HEADER
+    def _tidy(self, path: Path, segment: Segment, end: _End, damaged: bool) -> None:
+        """Truncate the newest segment after its last whole record and sync it: a killed process may not have.
+
+        A damaged one stays as it was found, and is not sealed.
+        """
+        good = not damaged and (segment.problem is None or end.good > HEADER)
         handle = self._disk.append(path)
         try:
             if good and end.good < len(segment.content):
@@ -143,7 +150,7 @@ class Replay:
         finally:
             self._disk.close(handle)
         self._disk.sync_dir(self._folder)
-        if segment.problem is None and not end.sealed:
+        if segment.problem is None and not end.sealed and not damaged:
             self.open_end = path, segment.salt
 
     def _missing(self, path: Path, first: int, last: int, why: str) -> None:

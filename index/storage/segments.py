@@ -17,7 +17,7 @@ from promising.errors import NewerFormat
 from promising.index.storage.checksums import Bytes, crc32c
 
 MAGIC = b"PROMWAL\n"
-VERSION = 1
+VERSION = 2  # records of format 1 have no time and no epoch
 SEAL = (1 << 32) - 1  # kind of an empty record that seals a segment: another one follows, from this lsn on
 
 _SEGMENT = struct.Struct("<8sIIQI")

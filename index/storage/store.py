@@ -24,6 +24,7 @@ from promising.errors import (
     StoreInUse,
     UnknownName,
 )
+from promising.index.ledger import DAY
 from promising.index.memory import Memory
 from promising.index.prepared_load import Attached
 from promising.index.storage.cold import Cold
@@ -31,6 +32,7 @@ from promising.index.storage.cold_cache import Cache
 from promising.index.storage.disk import Disk, translated
 from promising.index.storage.manifest import Manifest
 from promising.index.storage.package import Package
+from promising.index.storage.permissions import PRIVATE_FILE, make_private, tighten
 from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.stream_store import COUNTED, StreamStore
 from promising.index.storage.table_store import FOLDER, TableStore, defined, definition
@@ -38,6 +40,7 @@ from promising.index.stream import Stream, wall_clock
 from promising.index.table import MOST_ROWS, Table
 
 LOCK, MANIFEST = "LOCK", "manifest.sqlite"
+OURS = (LOCK, MANIFEST, "streams", FOLDER, "aside")  # prefixes of all names in the directory
 TICK = 0.25  # seconds between two checks of what is due
 SYNCERS = 2  # threads that sync logs ahead
 SYNC = 1.0  # seconds after which a relaxed log is synced
@@ -106,8 +109,12 @@ class Store:
             if root.is_dir() and not (root / MANIFEST).exists() and (odd := _foreign(root)):
                 raise NotAStore(f"{root} has other things in it, such as {odd}; choose an empty or a new directory")
         disk.mkdir(root)
+        with translated(root):
+            tighten(root, root, root.stat())
         lock = locked(root)
         try:
+            with translated(root):
+                make_private(root, OURS)
             manifest = Manifest.open(root / MANIFEST, create=not (root / "streams").exists(), fault=fault)
         except BaseException:
             os.close(lock)
@@ -157,6 +164,7 @@ class Store:
             )
             table.recover()
             self._settle(table)
+            self.report += [] if table.table.damage is None else [table.table.damage]
         self.queries = {entry["name"]: entry for entry in self._manifest.all("query").values()}
         self._begin(self._keeping)
         if options.sync == "relaxed":
@@ -164,7 +172,7 @@ class Store:
 
     def _settle(self, kept: TableStore) -> None:
         """Lost arrivals from before a table's changes: new tuples with their numbers come after the changes."""
-        lost = {name: s.arrived for name, s in self.streams.items() if kept.table.cap(name, s.arrived)}
+        lost = {name: s.arrived for name, s in self.streams.items() if kept.settle(name, s.arrived)}
         if lost:
             with self._manifest.change() as change:
                 kept.cap(change, lost)
@@ -175,7 +183,11 @@ class Store:
         thread.start()
 
     def _given(self, entry: dict[str, Any]) -> dict[str, Any]:
-        return {**settings_of(entry), "clock": self._clock, "seed": self.seed}
+        return {**settings_of(entry), **self._own()}
+
+    def _own(self) -> dict[str, Any]:
+        """The settings that all streams of the store share."""
+        return {"clock": self._clock, "seed": self.seed, "producers": round(self._options.producer_days * DAY)}
 
     def _keep(self, name: str, stream: Stream) -> StreamStore:
         options = self._options
@@ -235,13 +247,18 @@ class Store:
         """Losses, by stream; only of damaged ones."""
         return {name: list(stream.damages) for name, stream in self.streams.items() if stream.damages}
 
+    @property
+    def set_aside(self) -> dict[str, str]:
+        """Tables that cannot be used, and why."""
+        return {name: table.damage for name, table in self.tables.items() if table.damage is not None}
+
     def create_stream(self, name: str, types: dict[str, str], time: str, **settings: Any) -> Stream:
         """Create a stream. `settings` are those of `Stream`."""
         with self._guard:
             self._check_open()
             if name in self._kept:
                 raise DuplicateName(f"there is a stream {name!r} already")
-            stream = Stream(name, types, time, clock=self._clock, seed=self.seed, **settings)
+            stream = Stream(name, types, time, **self._own(), **settings)
             stream.memory = self._memory
             entry = {
                 "name": name,
@@ -304,7 +321,7 @@ class Store:
                 if kept is not None:
                     kept.forget(change)
                     for one in self._tables.values():
-                        if one.table.reach(kept.stream.name):  # the next stream of that name counts from 0
+                        if one.reaches(kept.stream.name):  # the next stream of that name counts from 0
                             one.cap(change, {kept.stream.name: 0})
                 if gone is not None:
                     gone.forget(change)
@@ -394,7 +411,7 @@ class Store:
             **{name: found[name] for name in COUNTED},
             "cold_hits": self._cache.hits,
             "cold_misses": self._cache.misses,
-            "damages": sum(len(k.stream.damages) for k in kept),
+            "damages": sum(len(k.stream.damages) for k in kept) + len(self.set_aside),
         }
 
     @property
@@ -407,7 +424,7 @@ class Store:
 def locked(root: Path) -> int:
     """Lock the directory for this process, until the handle is closed or the process ends."""
     with translated(root / LOCK):
-        handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -428,8 +445,7 @@ def _unused(manifest: Manifest, kind: str) -> str:
 
 def _foreign(root: Path) -> str | None:
     """The name of a foreign file in a directory, if any."""
-    ours = (LOCK, MANIFEST, "streams", FOLDER, "aside")
-    return next((p.name for p in sorted(root.iterdir()) if not p.name.startswith(ours)), None)
+    return next((p.name for p in sorted(root.iterdir()) if not p.name.startswith(OURS)), None)
 
 
 def _tidy(disk: Disk, manifest: Manifest, root: Path) -> None:

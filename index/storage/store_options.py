@@ -5,6 +5,8 @@ from typing import Literal
 
 from promising.errors import BadOptions
 
+MOST_DAYS = 36_500
+
 
 @dataclass(frozen=True)
 class StoreOptions:
@@ -20,6 +22,7 @@ class StoreOptions:
     cache_bytes: of decoded cold tuples.
     memory_bytes: of tuples and postings in memory, all streams together; None for no limit. From three quarters on
         tuples that have left `G_1` become cold, however few a stream has.
+    producer_days: how long the batches of a silent producer are remembered.
     cold: location of cold files, any URL that fsspec knows; None for the store's own directory.
     """
 
@@ -31,6 +34,7 @@ class StoreOptions:
     run_tuples: int = 1 << 18
     cache_bytes: int = 256 << 20
     memory_bytes: int | None = None
+    producer_days: float = 7.0
     cold: str | None = None
 
     def __post_init__(self) -> None:
@@ -42,5 +46,7 @@ class StoreOptions:
                 continue
             if not isinstance(value, int) or value < 0:
                 raise BadOptions(f"{name} must be a whole number, not negative, got {value!r}")
+        if not 0 < self.producer_days <= MOST_DAYS:
+            raise BadOptions(f"producer_days must be above 0, up to {MOST_DAYS:,}, got {self.producer_days!r}")
         if self.cold is not None and "://" not in self.cold:
             raise BadOptions(f"cold is a URL such as s3://bucket/folder, not {self.cold!r}")

@@ -97,7 +97,7 @@ class TableStore:
         self.table.journal = self
 
     def recover(self) -> None:
-        """Replay all changes; raises `DataDamaged` if one cannot be read."""
+        """Replay all changes. If one cannot be read, the table is set aside: it is empty, and refuses to be used."""
         self._disk.mkdir(self.folder)
         entries = self._entries = entries_of(self._manifest, self.name)
         named = {file_name(entry["file"]) for entry in entries.values()}
@@ -109,10 +109,12 @@ class TableStore:
             try:
                 replayed(self._disk, self.folder, entry, self.table)
             except DataDamaged as problem:
-                raise DataDamaged(
-                    f"table {self.table.name!r}: {problem}. Restore a backup, or repair the store: then the table is as"
-                    f" it was after change {entry['first']}"
-                ) from None
+                self.table = defined(self._definition())
+                self.table.damage = (
+                    f"table {self.table.name!r} is set aside: {problem}. Restore a backup, or stop the service and"
+                    f" repair the store: then the table is as it was after change {entry['first']}"
+                )
+                break
         for stream, upto, position in self._definition()["caps"]:
             self.table.cap(stream, position, upto)
         self.table.journal = self
@@ -121,6 +123,8 @@ class TableStore:
         """Log a change; durable on return."""
         if self._gone:
             raise UnknownName(f"table {self.table.name!r} was dropped")
+        if self.table.damage is not None:
+            raise DataDamaged(self.table.damage)
         self._write(record, whole=False)
 
     def done(self) -> None:
@@ -146,10 +150,26 @@ class TableStore:
                 with suppress(StorageError):  # the next start removes it
                     self._disk.unlink(self.folder / file_name(entry["file"]))
 
+    def settle(self, stream: str, arrived: int) -> bool:
+        """Limit the arrivals recorded up to now; returns whether that must be recorded. See `cap`."""
+        if self.table.damage is None:
+            return self.table.cap(stream, arrived)
+        caps = self._definition()["caps"]  # what its changes have recorded is unknown
+        return not any((name, upto) == (stream, self._last) and most <= arrived for name, upto, most in caps)
+
+    def reaches(self, stream: str) -> bool:
+        """Whether a change may have recorded arrivals of the stream."""
+        return self.table.damage is not None or bool(self.table.reach(stream))
+
+    @property
+    def _last(self) -> int:
+        """The number of the last change."""
+        return self.table.changes if self.table.damage is None else max(self._entries)
+
     def cap(self, change: Change, positions: dict[str, int]) -> None:
         """Record that these streams had no more arrivals before any change so far."""
         entry = self._definition()
-        entry["caps"] += [[stream, self.table.changes, position] for stream, position in positions.items()]
+        entry["caps"] += [[stream, self._last, position] for stream, position in positions.items()]
         change.put("table", self.name, entry)
 
     def forget(self, change: Change) -> None:

@@ -17,6 +17,7 @@ from promising.index.storage.checksums import Bytes, crc32c, total
 from promising.index.storage.disk import Disk, Handle
 from promising.index.storage.replay import Damage, Record, Replay
 from promising.index.storage.segments import HEADER, SEAL, first_of, name_of, padded, record_header, segment_header
+from promising.index.storage.synced import SyncedMark
 
 __all__ = ["Damage", "Record", "Wal"]
 
@@ -78,6 +79,7 @@ class Wal:
         self._syncing = False
         self._left: list[Handle] = []  # to be closed when no sync uses them
         self._closed = False
+        self._mark = SyncedMark(disk, folder)
         self._failures = 0
         self._failure: StorageError | None = None
         self._bytes = 0
@@ -108,13 +110,13 @@ class Wal:
     def recover(self, start: int = 1) -> Iterator[Record]:
         """The records from `start` on, in order; an empty or missing folder is a new log.
 
-        A torn record at the end is cut off and reported in `cut`. Other damage is reported in `damages`, with a copy of
-        the file set aside, and the records after it follow.
+        A torn record at the end is cut off and reported in `cut`, unless it is known to have been synced. Other damage
+        is reported in `damages`, with a copy of the file set aside, and the records after it follow.
 
         The newest segment may be in the system's memory only, and after a failed sync the system may not know that it
         is not on the medium. So it counts as not durable: the first `sync` writes it again.
         """
-        replay = Replay(self._disk, self._folder, self._aside)
+        replay = Replay(self._disk, self._folder, self._aside, self._mark.read())
         newest = self._newest()
         for record in replay.records(start):
             self._note(record.lsn, HEADER + padded(len(record.payload)))
@@ -201,6 +203,7 @@ class Wal:
             with self._lock:
                 while self._syncing:
                     self._lock.wait()
+                self._mark.write(self._durable, sync=True)
                 self._give_up()
 
     def close(self) -> None:
@@ -210,6 +213,7 @@ class Wal:
         finally:
             with self._lock:
                 self._closed = True
+                self._mark.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -258,6 +262,7 @@ class Wal:
 
     def _settled(self, lsn: int) -> None:
         self._durable = lsn
+        self._mark.write(lsn)
         while self._kept and self._kept[0].lsn <= lsn:
             self._copies.done(self._kept.popleft().body)
         self._lock.notify_all()
@@ -299,6 +304,7 @@ class Wal:
             self._fail(problem)
             raise
         self._settled(self._last)
+        self._mark.write(self._durable, sync=True)
         self._give_up()
         self._sealable = handle.path, self._salt
 

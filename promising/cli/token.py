@@ -76,7 +76,7 @@ def list_(ctx: typer.Context, tokens: Store = None, config: Config = None) -> No
 
 @app.command("revoke")
 def revoke(ctx: typer.Context, name: Name, tokens: Store = None, config: Config = None) -> None:
-    """Revoke a token: the next call with it is refused."""
+    """Revoke a token: its running calls end, and further ones are refused."""
     store = _store(tokens, config)
     try:
         store.revoke(name)

@@ -24,7 +24,8 @@ class Version:
 class Stats:
     """Counters since the service started, and current sizes.
 
-    `refused` counts tuples by reason, `answered` queries by outcome; `damages` lists unreadable parts of streams.
+    `refused` counts tuples by reason, `answered` queries by outcome; `damages` lists unreadable parts of streams, and
+    tables that cannot be used, by name.
     `data` is the data directory, for the role admin. Times are in microseconds since the epoch, the uptime in
     microseconds.
     """
@@ -116,7 +117,7 @@ class Admin:
         told = self._ask(Ask("admin", "GetStats", admin_pb2.GetStatsRequest(), lambda told: told))
         damages: dict[str, list[str]] = {}
         for damage in told.damages:
-            damages.setdefault(damage.stream, []).append(damage.what)
+            damages.setdefault(damage.stream or damage.table, []).append(damage.what)
         return Stats(
             started=told.started.ToMicroseconds(),
             uptime=told.uptime.ToMicroseconds(),

@@ -94,9 +94,10 @@ class AsyncSession:
         strict: bool = False,
         producer: str | None = None,
         sequence: int | None = None,
+        epoch: int = 0,
     ) -> Appended:
         """Add tuples; guarantees as for `RemoteSession.ingest`."""
-        return await self._ingest.one(stream, table, strict, producer, sequence)
+        return await self._ingest.one(stream, table, strict, producer, sequence, epoch)
 
     async def ingest_many(
         self,

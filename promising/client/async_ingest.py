@@ -17,7 +17,7 @@ from promising.client.ingest import OnAck
 from promising.client.ingest_feed import Feed
 from promising.errors import MixedKeys, NaNKey, PromisingError, Unavailable, WrongType
 from promising.index.frames import batches_of, is_reader
-from promising.index.ledger import check_number
+from promising.index.ledger import RANDOM_BYTES, check_sender
 from promising.index.regions import Appended
 from promising.index.schema import Batch
 from promising.v1 import streams_pb2
@@ -34,19 +34,18 @@ class AsyncIngest:
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
-        self._numbering = batches.Numbering(connection.place.sent, secrets.token_hex(12))
+        self._numbering = batches.Numbering(connection.place.sent, secrets.token_hex(RANDOM_BYTES))
 
     async def one(
-        self, stream: str, table: Batch, strict: bool, producer: str | None, sequence: int | None
+        self, stream: str, table: Batch, strict: bool, producer: str | None, sequence: int | None, epoch: int
     ) -> Appended:
         """Add a table."""
-        if producer is not None or sequence is not None:
-            check_number(producer, sequence)
+        check_sender(producer, sequence, epoch)
         if is_reader(table):
             batches.refuse_number(sequence)
             return await self.many(stream, batches_of(table), strict, None)
         table = batches.kept(table)
-        requests = self._numbering.requests(stream, await self._arrow(stream, table), strict, producer, sequence)
+        requests = self._numbering.requests(stream, await self._arrow(stream, table), strict, producer, sequence, epoch)
         first = next(requests)
         further = next(requests, None)
         if further is not None:

@@ -110,7 +110,7 @@ class Numbering:
         return arrow if arrow is not None and fits(arrow, self.most) else None
 
     def requests(
-        self, stream: str, table: pa.Table, strict: bool, producer: str | None, sequence: int | None
+        self, stream: str, table: pa.Table, strict: bool, producer: str | None, sequence: int | None, epoch: int = 0
     ) -> Iterator[streams_pb2.IngestRequest]:
         """A table as batches. With its own sequence number it must be a single batch."""
         for at, data in enumerate(pieces(table, self.most)):
@@ -122,6 +122,7 @@ class Numbering:
                 sequence=next(self._numbers) if sequence is None else sequence,
                 arrow=data,
                 strict=strict,
+                epoch=epoch,
             )
 
 

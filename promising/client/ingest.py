@@ -16,7 +16,7 @@ from promising.client.connection import Connection, first_of
 from promising.client.ingest_feed import Feed
 from promising.errors import MixedKeys, NaNKey, WrongType
 from promising.index.frames import batches_of, is_reader
-from promising.index.ledger import check_number
+from promising.index.ledger import RANDOM_BYTES, check_sender
 from promising.index.regions import Appended
 from promising.index.schema import Batch
 from promising.v1 import streams_pb2
@@ -33,17 +33,18 @@ class Ingest:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._numbering = batches.Numbering(connection.place.sent, secrets.token_hex(12))
+        self._numbering = batches.Numbering(connection.place.sent, secrets.token_hex(RANDOM_BYTES))
 
-    def one(self, stream: str, table: Batch, strict: bool, producer: str | None, sequence: int | None) -> Appended:
+    def one(
+        self, stream: str, table: Batch, strict: bool, producer: str | None, sequence: int | None, epoch: int
+    ) -> Appended:
         """Add a table."""
-        if producer is not None or sequence is not None:
-            check_number(producer, sequence)
+        check_sender(producer, sequence, epoch)
         if is_reader(table):
             batches.refuse_number(sequence)
             return self.many(stream, batches_of(table), strict, None)
         table = batches.kept(table)
-        requests = self._numbering.requests(stream, self._arrow(stream, table), strict, producer, sequence)
+        requests = self._numbering.requests(stream, self._arrow(stream, table), strict, producer, sequence, epoch)
         first = next(requests)
         further = next(requests, None)
         if further is not None:

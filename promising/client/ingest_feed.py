@@ -9,6 +9,7 @@ written, only the failed write would be visible.
 
 from collections import deque
 from dataclasses import replace
+from itertools import islice
 
 from promising import wire, wire_errors
 from promising.errors import InternalError
@@ -40,7 +41,6 @@ class Feed:
         self._sent = 0  # pending batches sent over the current call
         self._bytes = 0
         self._proven = False  # whether the current call has been answered
-        self._again: set[int] = set()  # numbers sent more than once
         self.answered = 0
         self.total = Appended(0)
         self.problem: Exception | None = None
@@ -70,7 +70,8 @@ class Feed:
 
     def lost(self) -> None:
         """The call has ended: unanswered batches must be sent again."""
-        self._again |= {request.sequence for request in list(self._pending)[: self._sent]}
+        for request in islice(self._pending, self._sent):
+            request.resent = True
         self._sent = 0
         self._proven = False
 
@@ -90,7 +91,7 @@ class Feed:
             self.problem = self.problem or wire_errors.rebuild(response.refusal.reason, response.refusal.message)
             return None
         added = wire.appended_from(response.appended)
-        if request.sequence in self._again:
+        if request.resent:
             added = replace(added, duplicate=False)
         self.total = _sum(self.total, added)
         return added

@@ -119,6 +119,7 @@ class RemoteSession:
         strict: bool = False,
         producer: str | None = None,
         sequence: int | None = None,
+        epoch: int = 0,
     ) -> Appended:
         """Add tuples: a mapping of columns, a list of dicts, a pandas or Polars frame, or Arrow data.
 
@@ -133,9 +134,9 @@ class RemoteSession:
         A RecordBatchReader is read and sent batch by batch, without being held in memory.
 
         With a producer and a sequence number the call is idempotent, also across sessions. The table must then fit into
-        one message.
+        one message. A producer's higher `epoch` ends lower ones: their batches raise `ProducerFenced`.
         """
-        return self._ingest.one(stream, table, strict, producer, sequence)
+        return self._ingest.one(stream, table, strict, producer, sequence, epoch)
 
     def ingest_many(
         self,

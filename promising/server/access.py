@@ -6,7 +6,7 @@ import inspect
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -23,9 +23,10 @@ from promising.errors import (
     Unavailable,
 )
 from promising.server import logs
-from promising.server.access_tokens import Caller, TokenStore
+from promising.server.access_tokens import Caller
+from promising.server.authentication import Authentication, Known
 from promising.server.metrics import Metrics
-from promising.settings import Settings
+from promising.server.open_calls import RETRY, Calls
 
 __all__ = ["METHODS", "AccessInterceptor", "Caller", "caller", "fault", "require"]
 
@@ -88,12 +89,11 @@ METHODS: dict[str, Allowed] = {
 }
 """Roles by full method: "any" for all authenticated callers, "open" for everyone. Other methods are closed."""
 
-RETRY = 1.0  # seconds to retry after at overload
 LATE = 0.05  # seconds: a call cancelled so close to its deadline counts as expired; the client's clock fires first
 OURS = "/promising."  # prefix of our own methods
 OTHER = "other"  # label of all unknown methods
-LOCAL = Caller("local", frozenset({"admin"}))
-ANONYMOUS = Caller("anonymous", frozenset())
+ENDED = "the token was revoked or has expired, which ends its calls"
+ANONYMOUS = Caller("anonymous", frozenset(), "nothing")
 
 _caller: ContextVar[Caller] = ContextVar("caller")
 
@@ -115,28 +115,29 @@ def _require(who: Caller, roles: frozenset[str]) -> None:
 
 
 class AccessInterceptor(Interceptor):
-    """Authenticates callers, and accounts for every call to its end.
+    """Asks who calls, and accounts for every call to its end.
 
-    The caller is identified by the token in the metadata; without one, by the client certificate, if these are
-    required; without either configured, everyone is the local admin. Unauthorised calls are refused before the request
-    is read. Each call is counted, timed and logged once, with its status code. A PromisingError of a handler becomes
-    its status; any other exception is an internal error, with an id to find it in the log.
+    Unauthorised calls are refused before the request is read; those whose token is revoked while they run are ended.
+    Each call is counted, timed and logged once, with its status code. A PromisingError of a handler becomes its status;
+    any other exception is an internal error, with an id to find it in the log.
+
+    watches: limits the streams of gRPC's own services, such as health watches, which need no token.
+    most: calls of our own services at one time; with more, gRPC would drop some without a reason.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, authentication: Authentication, metrics: Metrics, watches: Calls, most: int) -> None:
+        self._authentication = authentication
         self._metrics = metrics
-        self._most = settings.limits.max_calls
+        self._most = most
+        self._watches = watches
         self.under_way = 0
         """Calls of our own services whose end, with all responses, has not reached the client."""
         self.closed = False
         """Whether new calls of our own services are refused."""
         self._others: set[asyncio.Task[Any]] = set()  # calls not awaited at shutdown
         self._ending = False  # whether these are being ended
-        self._tokens = None if settings.auth.tokens is None else TokenStore(settings.auth.tokens)
-        if self._tokens is not None:
-            self._tokens.list()  # an unusable token file stops the server's start, instead of refusing clients later
-        self._certificates = settings.tls.client_ca is not None
-        self._certificate_roles = frozenset({settings.tls.client_role})
+        self._by_token: dict[tuple[str, Caller], set[asyncio.Task[Any]]] = {}  # open calls by secret
+        self._revoked: set[asyncio.Task[Any]] = set()  # calls being ended
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]], details: grpc.HandlerCallDetails
@@ -149,19 +150,19 @@ class AccessInterceptor(Interceptor):
             self._ended(method, grpc.StatusCode.UNIMPLEMENTED, began, ANONYMOUS, None)
             return found  # type: ignore[return-value]  # gRPC responds that there is no such method
         allowed = METHODS.get(details.method, frozenset())
-        who: Caller | None = ANONYMOUS
+        known = Known(ANONYMOUS)
         try:
             if allowed != "open":
-                who = self._known(details.invocation_metadata)
+                known = await self._authentication.known(details.invocation_metadata)
                 if allowed != "any":
-                    _require(who or Caller("the certificate", self._certificate_roles), allowed)
+                    _require(known.caller or self._authentication.by_certificate, allowed)
             if self.closed and method.startswith(OURS):
                 raise Unavailable("the service is shutting down; ask again in a moment")
             if self.under_way >= self._most and method.startswith(OURS):
                 raise LimitReached(f"{self._most:,} calls are open, which is all this service takes", RETRY)
         except PromisingError as problem:
-            return self._refusing(method, who, problem)
-        return self._watched(method, found, who)
+            return self._refusing(method, known, problem)
+        return self._watched(method, found, known)
 
     def close_watchers(self) -> int:
         """End the calls that are not of our own services; returns how many of our own are open."""
@@ -170,45 +171,31 @@ class AccessInterceptor(Interceptor):
             task.cancel()
         return self.under_way
 
-    def close(self) -> None:
-        """Close the token file."""
-        if self._tokens is not None:
-            self._tokens.close()
+    @property
+    def revoked(self) -> int:
+        """Calls that were ended with their token, and whose client has not read so far."""
+        return len(self._revoked)
 
-    # --- authentication ----------------------------------------------------------------------------------------
-
-    def _known(self, metadata: Any) -> Caller | None:
-        """The caller by token; None if by certificate, which only the running call can show."""
-        if self._tokens is None:
-            return None if self._certificates else LOCAL
-        given = [value for key, value in metadata if key == "authorization"]
-        if not given and self._certificates:
-            return None
-        if not given:
-            raise Unauthenticated("this service asks for a token: send the metadata `authorization: Bearer <token>`")
-        scheme, _, secret = str(given[0]).partition(" ")
-        found = self._tokens.check(secret.strip()) if len(given) == 1 and scheme.lower() == "bearer" else None
-        if found is None:
-            raise Unauthenticated("the token is not known, was revoked or has expired")
-        return found
-
-    def _certified(self, context: Context) -> Caller:
-        names = list(context.auth_context().get("x509_common_name", ()))
-        if not names or not names[0]:
-            raise Unauthenticated("the client's certificate has no common name to know it by")
-        return Caller(names[0].decode("utf-8", "replace"), self._certificate_roles)
+    def end_revoked(self) -> int:
+        """End the calls whose token is no longer valid; returns how many."""
+        gone = [tasks for (secret, who), tasks in self._by_token.items() if not self._authentication.holds(secret, who)]
+        tasks = set().union(*gone) - self._revoked
+        for task in tasks:
+            self._revoked.add(task)
+            task.cancel()
+        return len(tasks)
 
     # --- around a call -----------------------------------------------------------------------------------------
 
-    def _refusing(self, method: str, who: Caller | None, problem: PromisingError) -> Handler:
+    def _refusing(self, method: str, known: Known, problem: PromisingError) -> Handler:
         """A handler that refuses. It is stream-typed for every method, so that no request is awaited."""
 
         async def refuse(request: object, context: Context) -> None:
-            await self._watch(method, who, context, _raised(problem), waited_for=False)
+            await self._watch(method, Known(known.caller), context, _raised(problem), waited_for=False)
 
         return grpc.stream_stream_rpc_method_handler(refuse)
 
-    def _watched(self, method: str, found: Handler, who: Caller | None) -> Handler:
+    def _watched(self, method: str, found: Handler, known: Known) -> Handler:
         """The wrapped handler. One that yields its responses becomes one that writes them, so that it can be closed."""
         parse = _parsing(found.request_deserializer)
         ways = ["stream" if streams else "unary" for streams in (found.request_streaming, found.response_streaming)]
@@ -216,29 +203,36 @@ class AccessInterceptor(Interceptor):
         inner: Any = getattr(found, kind)
         yields = inspect.isasyncgenfunction(inner)
         late = None if found.request_streaming else parse
+        limited = found.response_streaming and not method.startswith(OURS)
 
         async def run(request: Any, context: Context) -> Any:
             if late is not None:
                 request = late(request)
-            if not yields:
-                return await inner(request, context)
-            async with contextlib.aclosing(inner(request, context)) as responses:
-                async for response in responses:
-                    await context.write(response)
+            with self._limited(known, context) if limited else contextlib.nullcontext():
+                if not yields:
+                    return await inner(request, context)
+                async with contextlib.aclosing(inner(request, context)) as responses:
+                    async for response in responses:
+                        await context.write(response)
             return None
 
         async def watched(request: Any, context: Context) -> Any:
-            return await self._watch(method, who, context, run(request, context))
+            return await self._watch(method, known, context, run(request, context))
 
         make = getattr(grpc, f"{kind}_rpc_method_handler")
         # An undecodable request is refused inside the call, where it is accounted for: a unary one is read there.
         handler: Handler = make(watched, None if late else parse, found.response_serializer)
         return handler
 
+    def _limited(self, known: Known, context: Context) -> contextlib.AbstractContextManager[object]:
+        """Admits a stream of gRPC's own services; without a token, per address."""
+        peer = Caller(context.peer().rpartition(":")[0], frozenset(), "address")
+        return self._watches.admitted(peer if known.secret is None else caller())
+
     async def _watch(
         self,
         method: str,
-        who: Caller | None,
+        known: Known,
         context: Context,
         call: Coroutine[Any, Any, Any],
         waited_for: bool = True,
@@ -246,8 +240,9 @@ class AccessInterceptor(Interceptor):
         """Run a call to its end and account for it."""
         began = time.monotonic()
         code = grpc.StatusCode.UNKNOWN
+        who = known.caller
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
         if not method.startswith(OURS):
-            task = cast("asyncio.Task[Any]", asyncio.current_task())
             self._others.add(task)
             task.add_done_callback(self._others.discard)
         elif waited_for:
@@ -256,9 +251,12 @@ class AccessInterceptor(Interceptor):
         try:
             try:
                 if who is None:
-                    who = self._certified(context)
+                    who = self._authentication.certified(context)
                 _caller.set(who)
-                response = await call
+                with self._held(known.secret, who, task):
+                    if known.secret is not None and await self._authentication.check(known.secret) != who:
+                        raise Unauthenticated(ENDED)  # revoked while the request was on its way
+                    response = await call
                 code = _code(context, grpc.StatusCode.OK)
                 return response
             except PromisingError as problem:
@@ -267,10 +265,16 @@ class AccessInterceptor(Interceptor):
                     raise
                 await wire_errors.abort(context, problem)
         except asyncio.CancelledError:
-            if self._ending and asyncio.current_task() in self._others:  # by us: gRPC would leave the call open
-                code = grpc.StatusCode.UNAVAILABLE
-                with contextlib.suppress(grpc.aio.InternalError):  # the client disconnected at that moment
-                    await wire_errors.abort(context, Unavailable("the service is shutting down"))
+            ended: PromisingError | None = None  # by us: gRPC would leave the call open
+            if task in self._revoked:
+                ended = Unauthenticated(ENDED)
+            elif self._ending and task in self._others:
+                ended = Unavailable("the service is shutting down")
+            if ended is not None:
+                code = wire_errors.code_of(ended)
+                # The client disconnected at that moment, or the call was just being aborted.
+                with contextlib.suppress(grpc.aio.InternalError, grpc.aio.UsageError):
+                    await wire_errors.abort(context, ended)
             # Never swallowed: gRPC releases a cancelled call only if its handler ends with this.
             code = _code(context, code)  # set, if it was aborted just before
             if code is grpc.StatusCode.UNKNOWN:  # else the client has its response, and left before we were notified
@@ -295,7 +299,23 @@ class AccessInterceptor(Interceptor):
             )
         finally:
             call.close()  # if it never began; else without effect
+            self._revoked.discard(task)
             self._ended(method, code, began, who or ANONYMOUS, context)
+
+    @contextlib.contextmanager
+    def _held(self, secret: str | None, who: Caller, task: "asyncio.Task[Any]") -> Iterator[None]:
+        """Registers a call with its token."""
+        if secret is None:
+            yield
+            return
+        tasks = self._by_token.setdefault((secret, who), set())
+        tasks.add(task)
+        try:
+            yield
+        finally:
+            tasks.discard(task)
+            if not tasks:
+                self._by_token.pop((secret, who), None)
 
     def _left(self, context: Context) -> None:
         self.under_way -= 1

@@ -68,6 +68,10 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 admin_pb2.Damage(stream=stream, what=what)
                 for stream, found in (store.damages.items() if store is not None else ())
                 for what in found
+            ]
+            + [
+                admin_pb2.Damage(table=table, what=what)
+                for table, what in (store.set_aside.items() if store is not None else ())
             ],
         )
         if store is not None and store.checkpointed is not None:

@@ -3,6 +3,7 @@
 import logging
 import socket
 import socketserver
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from prometheus_client.registry import Collector
 
 from promising.errors import BadSettings
 from promising.server import logs
+from promising.server.metrics_guard import Guard
 from promising.settings import address
 
 STORED = {
@@ -39,6 +41,7 @@ STORED = {
 }
 """Metrics of storage, by their names in `Store.stats`."""
 TEXT = "text/plain; charset=utf-8"
+CONNECTIONS = 64  # at a time, a thread each
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -146,15 +149,17 @@ class Metrics:
         for name, there in STORED.items():
             yield getattr(self, f"storage_{name}"), there
 
-    def endpoint(self, listen: str, ready: Callable[[], bool]) -> "Endpoint":
-        """Serve /metrics, /-/ready (200 or 503) and /-/healthy over HTTP until stopped."""
-        return Endpoint(self.registry, listen, ready)
+    def endpoint(self, listen: str, ready: Callable[[], bool], guard: Guard | None = None) -> "Endpoint":
+        """Serve /metrics, /-/ready (200 or 503) and /-/healthy over HTTP until stopped. guard: of /metrics."""
+        return Endpoint(self.registry, listen, ready, guard)
 
 
 class Endpoint:
     """A running HTTP server in its own threads, on `port`."""
 
-    def __init__(self, registry: CollectorRegistry, listen: str, ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, listen: str, ready: Callable[[], bool], guard: Guard | None
+    ) -> None:
         host, port = address(listen)
         pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
             "/metrics": lambda: (200, CONTENT_TYPE_LATEST, generate_latest(registry)),
@@ -166,19 +171,37 @@ class Endpoint:
             timeout = 10  # seconds that an idle client may occupy a thread
 
             def do_GET(self) -> None:
-                page = pages.get(self.path.partition("?")[0])
-                status, kind, body = page() if page else (404, TEXT, f"there are {', '.join(pages)}\n".encode())
+                path = self.path.partition("?")[0]
+                page = pages.get(path)
+                if page is None:
+                    status, kind, body = 404, TEXT, f"there are {', '.join(pages)}\n".encode()
+                elif path == "/metrics" and guard is not None and (refused := self._refused(guard)):
+                    status, kind, body = refused
+                else:
+                    status, kind, body = page()
                 self.send_response(status)
+                if status == 401:
+                    self.send_header("WWW-Authenticate", "Bearer")
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def _refused(self, guard: Guard) -> tuple[int, str, bytes] | None:
+                shown = isinstance(self.connection, ssl.SSLSocket) and bool(self.connection.getpeercert())
+                try:
+                    if guard.allows(self.headers.get("Authorization"), shown):
+                        return None
+                except BadSettings:
+                    return 503, TEXT, b"the service cannot read its tokens now; its log says why\n"
+                return 401, TEXT, b"send a token of this service: Authorization: Bearer <token>\n"
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Log nothing: scrapes are frequent."""
 
         try:
             self._server = (_Server6 if ":" in host else _Server)((host, port), Handler)
+            self._server.tls = None if guard is None else guard.tls
         except OSError as problem:
             raise BadSettings(f"metrics_listen: {listen}: {problem.strerror or problem}") from None
         self.port = int(self._server.server_address[1])
@@ -194,6 +217,31 @@ class Endpoint:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    tls: ssl.SSLContext | None = None
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._room = threading.Semaphore(CONNECTIONS)
+
+    def get_request(self) -> tuple[Any, Any]:
+        """The handshake is left to the thread of the connection."""
+        connection, peer = super().get_request()
+        if self.tls is not None:
+            connection = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return connection, peer
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread; one too many is closed."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def server_bind(self) -> None:
         """Skips the base class's look-up of the host name, which takes seconds without a name service."""

@@ -14,7 +14,9 @@ import grpc
 from promising import wire_errors
 from promising.errors import LimitReached, NoSuchName
 from promising.query.answers import Answer, Progress
-from promising.server.access import RETRY, Caller
+from promising.server.access_tokens import Caller
+
+RETRY = 1.0  # seconds to retry after at overload
 
 
 @dataclass(eq=False)
@@ -86,24 +88,24 @@ class Calls:
         """Register a call for the block; raises `LimitReached` if there are too many."""
         if len(self._open) - self._slow >= self._most:
             raise LimitReached(f"{self._most:,} {self._kind} are open, which is all this service takes", RETRY)
-        if self._by_client[caller.name] >= self._each:
+        if self._by_client[caller.client] >= self._each:
             raise LimitReached(f"{self._each:,} {self._kind} of this client are open, which is all it may have", RETRY)
         call = Call(caller)
         self._open[call.id] = call
-        self._by_client[caller.name] += 1
+        self._by_client[caller.client] += 1
         try:
             yield call
         finally:
             del self._open[call.id]
             self._slow -= call.slow
-            self._by_client[caller.name] -= 1
-            if not self._by_client[caller.name]:
-                del self._by_client[caller.name]
+            self._by_client[caller.client] -= 1
+            if not self._by_client[caller.client]:
+                del self._by_client[caller.client]
 
     def find(self, name: str, caller: Caller) -> Call:
         """An open call of that caller; an admin finds those of all."""
         call = self._open.get(name)
-        if call is None or ("admin" not in caller.roles and call.caller.name != caller.name):
+        if call is None or ("admin" not in caller.roles and call.caller.client != caller.client):
             raise NoSuchName(f"no query {name[:40]!r} is open; it may have ended")
         return call
 

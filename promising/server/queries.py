@@ -116,12 +116,12 @@ class QueryService(Subscriptions):
 
     def _open(self, call: Call, request: queries_pb2.QueryRequest, budget: float | None) -> tuple[Answer, Progress]:
         """Plan a query and get its estimates from the summaries. Release it if nobody waits by then."""
-        most = self._limits.max_budget_seconds
+        most, client = self._limits.max_budget_seconds, call.caller.client
         if request.WhichOneof("ask") == "sql":
             seed = request.seed if request.HasField("seed") else None
-            answer = self._session.query(request.sql, budget=budget, seed=seed, most=most)
+            answer = self._session.query(request.sql, budget=budget, seed=seed, most=most, client=client)
         else:
-            answer = self._session.resume(request.resume_token, budget=budget, most=most)
+            answer = self._session.resume(request.resume_token, budget=budget, most=most, client=client)
         progress = answer.progress
         if call.closed:
             answer.close()

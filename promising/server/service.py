@@ -18,8 +18,10 @@ from promising.query.session import Session
 from promising.server import logs, memory, reflection, store_lifecycle, supervisor
 from promising.server.access import AccessInterceptor
 from promising.server.admin import AdminService, Fares, holdings, resident_bytes, stored, subscriptions
+from promising.server.authentication import Authentication
 from promising.server.context import ServerContext, Tally
 from promising.server.metrics import Endpoint, Metrics
+from promising.server.metrics_guard import guard_of
 from promising.server.open_calls import Calls
 from promising.server.queries import QueryService
 from promising.server.starting import SIGNALS, Ended, end_at_once
@@ -69,6 +71,8 @@ class Service:
             Calls("ingest calls", limits.max_queries, limits.max_ingest_streams_per_client, patience),
             Calls("subscriptions", limits.max_subscriptions, limits.max_subscriptions_per_client, patience),
         )
+        self._watches = Calls("health watches", limits.max_watches, limits.max_watches_per_client, patience)
+        self._authentication: Authentication | None = None
         # It exists, but under a condition that mypy does not follow.
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._access: AccessInterceptor | None = None
@@ -123,11 +127,16 @@ class Service:
     async def _start(self, ending: threading.Event) -> None:
         settings = self.settings
         credentials = server_credentials(settings)
+        authentication = self._authentication = Authentication(settings)
         if settings.metrics_listen is not None:
             self._endpoint = self.metrics.endpoint(
-                settings.metrics_listen, lambda: self._ready and not self._parts.draining
+                settings.metrics_listen,
+                lambda: self._ready and not self._parts.draining,
+                guard_of(settings, authentication),
             )
-        access = self._access = AccessInterceptor(settings, self.metrics)
+        access = self._access = AccessInterceptor(
+            authentication, self.metrics, self._watches, settings.limits.max_calls
+        )
         if self._keeps:
             self.session = self._parts.session = await store_lifecycle.opened(settings, ending)
         if ending.is_set():
@@ -179,7 +188,7 @@ class Service:
         await asyncio.gather(*(self._health.set(name, status) for name in ("", *SERVICES)))
 
     async def _watching(self) -> None:
-        """Disconnect slow consumers. Return memory when idle."""
+        """Disconnect slow consumers. End calls with a revoked token. Return memory when idle."""
         parts = self._parts
         done, since, kept, unread = parts.tally.jobs, time.monotonic(), 0, 0
         while True:
@@ -187,6 +196,8 @@ class Service:
             for calls in (parts.queries, parts.ingests, parts.subscriptions):
                 if cut := calls.cut_slow():
                     logs.event("slow_readers_cut", calls=cut)
+            if self._access is not None and (ended := self._access.end_revoked()):
+                logs.event("revoked", calls=ended)
             if (still := self._unread()) < unread:  # what waited for disconnected clients is free now
                 since, kept = time.monotonic(), 0
             unread = still
@@ -198,8 +209,11 @@ class Service:
                 since, kept = time.monotonic(), resident_bytes()
 
     def _busy(self) -> bool:
-        """Whether any call is open, except those ended for a slow consumer."""
-        return bool(self._parts.work.busy or (self._access is not None and self._access.under_way > self._unread()))
+        """Whether any call is open, except those ended for a slow consumer or with their token."""
+        access = self._access
+        return bool(
+            self._parts.work.busy or (access is not None and access.under_way > self._unread() + access.revoked)
+        )
 
     def _unread(self) -> int:
         """Ended calls that still wait for their consumer to read."""
@@ -248,11 +262,11 @@ class Service:
         if self._endpoint is not None:
             await asyncio.to_thread(self._endpoint.stop)
         await asyncio.to_thread(self._parts.work.close)
-        if self._access is not None:
-            self._access.close()
+        if self._authentication is not None:
+            self._authentication.close()
         if self._keeps and self.session.store is not None:
             await store_lifecycle.closed(self.session)
-        self._server = self._endpoint = self._watch = self._ticks = self._access = None
+        self._server = self._endpoint = self._watch = self._ticks = self._access = self._authentication = None
 
 
 def serve(settings: Settings, ready: Callable[[int], None] | None = None) -> None:

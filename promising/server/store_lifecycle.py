@@ -81,8 +81,8 @@ def memory_bytes(settings: Settings) -> int:
 def _tell(settings: Settings, store: Store, began: float) -> None:
     """Log the recovery."""
     for what in store.report:
-        for name in store.streams:
-            what = what.replace(repr(name), "...")  # noqa: PLW2901  # no stream name is ever logged
+        for name in (*store.streams, *store.tables):
+            what = what.replace(repr(name), "...")  # noqa: PLW2901  # no name of a stream or table is ever logged
         logs.event("recovery", level=logging.WARNING, what=what)
     streams = list(store.streams.values())
     logs.event(
@@ -93,6 +93,7 @@ def _tell(settings: Settings, store: Store, began: float) -> None:
         tuples=sum(stream.kept for stream in streams),
         found=len(store.report),
         damaged_streams=len(store.damages),
+        damaged_tables=len(store.set_aside),
     )
 
 
@@ -118,6 +119,7 @@ def _open(settings: Settings, ending: threading.Event) -> Store:
         hot_tuples=kept.hot_tuples,
         memory_bytes=memory_bytes(settings),
         cache_bytes=kept.cache_bytes,
+        producer_days=kept.producer_days,
         cold=kept.cold,
     )
     disk = OpeningDisk(ending)

@@ -142,16 +142,25 @@ class StreamService(streams_pb2_grpc.StreamServiceServicer):
         added: collects the accepted batches.
         """
         request = batch.request
-        named = bool(request.producer_id or request.sequence)
+        named = bool(request.producer_id or request.sequence or request.epoch)
+        epoch, resent = request.epoch, request.resent
         producer, sequence = (request.producer_id, request.sequence) if named else (None, None)
         tuples = 0
         try:
             stream = self._session.stream(request.stream)
-            found = stream.added(producer, sequence)
+            found = stream.added(producer, sequence, epoch, resent=resent)
             if found is None:
                 columns = reader.read(batch.arrow, stream.schema.types)
                 tuples = tuples_of(columns)
-                found = stream.append(columns, strict=request.strict, producer=producer, sequence=sequence, wait=False)
+                found = stream.append(
+                    columns,
+                    strict=request.strict,
+                    producer=producer,
+                    sequence=sequence,
+                    epoch=epoch,
+                    resent=resent,
+                    wait=False,
+                )
         except StorageError:
             raise
         except PromisingError as problem:

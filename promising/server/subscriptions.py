@@ -17,10 +17,9 @@ from promising import wire, wire_changes, wire_times
 from promising.errors import BadRequest, InternalError, LimitReached, PromisingError, Unavailable
 from promising.query.standing.subscription import Delta
 from promising.server import access, logs
-from promising.server.access import RETRY
 from promising.server.arrow import read_batch
 from promising.server.context import ServerContext
-from promising.server.open_calls import Call
+from promising.server.open_calls import RETRY, Call
 from promising.v1 import queries_pb2, queries_pb2_grpc
 
 if TYPE_CHECKING:

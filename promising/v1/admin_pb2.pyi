@@ -312,25 +312,29 @@ Global___GetStatsResponse: _TypeAlias = GetStatsResponse  # noqa: Y015
 
 @_typing.final
 class Damage(_message.Message):
-    """An unreadable part of a stream."""
+    """An unreadable part of a stream, or a table that cannot be used."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     STREAM_FIELD_NUMBER: _builtins.int
     WHAT_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
-    """The stream."""
+    """The stream; empty if it is a table."""
     what: _builtins.str
     """The file, what it covered, and the error."""
+    table: _builtins.str
+    """The table; empty if it is a stream."""
     def __init__(
         self,
         *,
         stream: _builtins.str = ...,
         what: _builtins.str = ...,
+        table: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream", "table", b"table", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -505,6 +505,8 @@ class IngestRequest(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     ARROW_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    RESENT_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The stream."""
     producer_id: _builtins.str
@@ -519,6 +521,12 @@ class IngestRequest(_message.Message):
     """An Arrow IPC stream: the schema, then one or more record batches, which are added atomically."""
     strict: _builtins.bool
     """Refuse the batch if tuples are too old or too far ahead, instead of dropping and counting them."""
+    epoch: _builtins.int
+    """Epoch of the producer, below 2^62. From the first batch of a higher one on, batches of lower ones are refused."""
+    resent: _builtins.bool
+    """Set on a batch that was sent before and not answered. Where too many producers have sent since to tell whether it
+    was added, it is refused.
+    """
     def __init__(
         self,
         *,
@@ -527,10 +535,12 @@ class IngestRequest(_message.Message):
         sequence: _builtins.int = ...,
         arrow: _builtins.bytes = ...,
         strict: _builtins.bool = ...,
+        epoch: _builtins.int = ...,
+        resent: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrow", b"arrow", "producer_id", b"producer_id", "sequence", b"sequence", "stream", b"stream", "strict", b"strict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrow", b"arrow", "epoch", b"epoch", "producer_id", b"producer_id", "resent", b"resent", "sequence", b"sequence", "stream", b"stream", "strict", b"strict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -265,7 +265,7 @@ class _Branch(Binder):
         kind = self.catalog.what(name)
         if kind == "table":
             # It has a name and a schema, as a stream does; nothing else is used under that type.
-            return Source(cast(Stream, self.catalog.tables[name]), alias)
+            return Source(cast(Stream, self.catalog.table(table.this, self.sql)), alias)
         if kind != "stream":
             known = [s.name for s in self.catalog.streams.values()] + [t.name for t in self.catalog.tables.values()]
             raise self.catalog.missing("stream or table", table.this, self.sql, known)

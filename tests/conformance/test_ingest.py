@@ -373,6 +373,22 @@ def test_a_number_that_nobody_remembers(session: Session, monkeypatch: pytest.Mo
     assert session.ingest("free", one, producer="till 7", sequence=10).duplicate
 
 
+def test_a_second_writer_is_fenced_by_an_epoch(session: Session):
+    one = {name: c[:1] for name, c in batch().items()}
+    assert not session.ingest("free", one, producer="till 7", sequence=1).duplicate
+    assert session.ingest("free", one, producer="till 7", sequence=1, epoch=2).duplicate
+    for sequence in (1, 2):
+        with pytest.raises(
+            e.ProducerFenced, match=r"batch \d of producer 'till 7' has epoch 1.*end the other with epoch 3"
+        ):
+            session.ingest("free", one, producer="till 7", sequence=sequence, epoch=1)
+    assert not session.ingest("free", one, producer="till 7", sequence=2, epoch=2).duplicate
+    wrong: tuple[tuple[Any, Any, Any], ...] = (("x", 1, -1), ("x", 1, True), (None, None, 1))
+    for producer, sequence, epoch in wrong:
+        with pytest.raises(e.BadSequence):
+            session.ingest("free", one, producer=producer, sequence=sequence, epoch=epoch)
+
+
 # --- large tables ------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ import random
 import sys
 import time
 
+from tests.crash import revocations
 from tests.crash.harness import Lost, run
 
 
@@ -16,6 +17,8 @@ def main() -> int:
     print(f"{given.kills} kills with --seed {given.seed}", flush=True)
     started = time.monotonic()
     try:
+        tokens = revocations.run(given.kills, given.seed)
+        print(tokens, flush=True)
         tally = run(given.kills, given.seed)
     except Lost:
         return 1

@@ -7,6 +7,8 @@ and never crash. After each kill the next worker says what it recovered, and the
 - one without acknowledgement is there once or not at all, and none is missing before one that is there;
 - every answer is the twin's, and from time to time the oracle's: tuples, probes, estimates, zones, sketches;
 - no invariant of a stream is broken, no file is damaged, no stream or summary that was made has to be made again.
+
+Some kills leave half a record behind the log's end. At last, logs are cut below what was synced: that is damage.
 """
 
 import json
@@ -24,6 +26,10 @@ from typing import Any
 
 import numpy as np
 
+from promising.index.storage.disk import Disk
+from promising.index.storage.segments import HEADER
+from promising.index.storage.store import Store
+from promising.index.storage.synced import SyncedMark
 from promising.testing import Oracle
 from tests.crash import feed
 from tests.crash.worker import DEATHS, Plan, Voice, work
@@ -31,6 +37,7 @@ from tests.index.storage.told import differences, digest, told
 
 PATIENCE = 180.0
 """Seconds after which a worker that has not spoken is taken to hang."""
+TORN = 0.25  # of the kills
 LOOKS = 25
 """Rounds between two looks at the oracle."""
 RECENT = 300
@@ -109,6 +116,27 @@ class Harness:
             raise Lost("the last worker did not say what it found")
         for name, twin in self.twins.items():
             self.ask_oracle(name, told(twin, feed.KEYS))
+        self.cut()
+
+    def cut(self) -> None:
+        """Every log that is cut below what was synced is missed."""
+        cut = 0
+        for folder in self.folder.glob("streams/*/wal"):
+            newest = max(folder.glob("*.wal"), default=None)
+            if newest is not None and SyncedMark(Disk(), folder).read() >= int(newest.stem, 16):
+                os.truncate(newest, HEADER)
+                cut += 1
+        with Store.open(self.folder) as store:
+            if len(store.damages) != cut:
+                raise Lost(f"{cut} logs were cut below what was synced, and these are missed: {store.damages}")
+
+    def tear(self, rng: np.random.Generator) -> None:
+        """Leave half a record behind the end of a log."""
+        newest = [max(folder.glob("*.wal"), default=None) for folder in sorted(self.folder.glob("streams/*/wal"))]
+        found = [path for path in newest if path is not None]
+        if found:
+            with found[int(rng.integers(len(found)))].open("ab") as file:
+                file.write(rng.bytes(int(rng.integers(1, 100))))
 
     def live(self, number: int, mode: str | None = None) -> Life:
         """One life, which ends in the given way or a random one."""
@@ -131,6 +159,8 @@ class Harness:
         finally:
             _, status = os.waitpid(pid, 0)
             os.close(hear)
+        if rng.random() < TORN:
+            self.tear(rng)
         return Life(mode, lines, status)
 
     # --- what the worker said ------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from promising.index import Options
+from promising.index.ledger import WEEK, Ledger
 from promising.index.regions import Appended
 from promising.index.schema import Column
 from promising.index.storage import records
@@ -32,11 +33,12 @@ TESTDATA = Path(__file__).parent / "testdata"
 
 SMALL = Options(buckets=4, depth=3, width=8, maxlength=256, filter_bits=256, coarse_bits=512)
 RATES = {"code": "string", "rate": "float", "day": "timestamp", "old": "bool"}
+NOW = 1_700_000_000_000_000
 BATCHES = (16_384, 3_000, 500)  # tuples; the first are as many as go cold together
 
 
 def segment(path: Path) -> None:
-    """A log of five records: a batch, the watermark, a summary made, one dropped, and the beginning of a stream."""
+    """A log of six records: a batch, the watermark, a summary made, one dropped, a stream begun, a producer opened."""
     with tempfile.TemporaryDirectory() as scratch:
         wal = Wal(Disk(), Path(scratch) / "wal", aside=Path(scratch))
         assert not list(wal.recover(1))
@@ -46,17 +48,22 @@ def segment(path: Path) -> None:
             "price": Column(np.array([0.5, 0.0, -1.25]), None, np.array([False, True, False])),
         }
         added = Appended(3, {"too_old": 2})
-        wal.append(records.APPEND, records.pack_append(columns, 3, added, "till 7", 41))
+        wal.append(records.APPEND, records.pack_append(columns, 3, added, "till 7", 41, None, 2, NOW))
         wal.append(records.ADVANCE, records.pack_json({"watermark": 4_000_000}))
         wal.append(records.CREATE_SUMMARY, records.pack_json({"name": "words", "key": "word"}))
         wal.append(records.DROP_SUMMARY, records.pack_json({"name": "words"}))
         wal.append(records.BEGIN, records.pack_json({"name": "sales"}))
+        wal.append(records.OPEN, records.pack_json({"producer": "till 7", "epoch": 3, "at": NOW + 1}))
         wal.close()
         shutil.copyfile(Path(scratch) / "wal" / "0000000000000001.wal", path)
 
 
 def image(path: Path) -> None:
-    """A tree with a value of every kind."""
+    """A tree with a value of every kind, and a ledger: a producer that opened an epoch, one that is only marked."""
+    ledger = Ledger()
+    ledger.note("till 1", 9, Appended(5), at=NOW - 2 * WEEK)
+    ledger.note("0123456789abcdef01234567", 1, Appended(4), at=NOW)
+    ledger.note("till 7", 41, Appended(3, {"too_old": 2}), epoch=2, at=NOW)
     write_image(
         Disk(),
         path,
@@ -74,6 +81,7 @@ def image(path: Path) -> None:
             "uint8": np.array([7, 8, 9], np.uint8),
             "float64": np.array([0.5, -0.0]),
             "empty": np.empty((0, 4), np.int32),
+            "ledger": ledger.image(),
         },
     )
 
@@ -157,13 +165,14 @@ def store(path: Path) -> None:
 
 
 KEPT = {
-    "wal-1.wal": segment,
-    "image-1.image": image,
+    "wal-2.wal": segment,
+    "image-2.image": image,
     "manifest-1.sqlite": manifest,
     "cold-1.parquet": cold,
     "table-1.arrow": table,
     "store-1.zip": store,
 }
+OLD = {"wal-1.wal", "image-1.image"}  # of previous versions
 
 
 def main() -> None:

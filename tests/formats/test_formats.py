@@ -9,11 +9,14 @@ import shutil
 import zipfile
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from promising.errors import ProducerFenced, SequenceTooOld
 from promising.index.check import check_stream, check_table
+from promising.index.ledger import Ledger
 from promising.index.regions import Appended
 from promising.index.storage import records
 from promising.index.storage.checksums import crc32c
@@ -27,12 +30,12 @@ from promising.index.storage.table_file import unpack
 from promising.index.storage.verify import verify
 from promising.index.storage.wal import Wal
 from promising.index.table import Table
-from tests.formats.make import BATCHES, KEPT, RATES, TESTDATA
+from tests.formats.make import BATCHES, KEPT, NOW, OLD, RATES, TESTDATA
 
 PAGES = Path(__file__).parents[2] / "docs" / "formats"
 SHOWN = {
-    "wal": "wal-1.wal",
-    "image": "image-1.image",
+    "wal": "wal-2.wal",
+    "image": "image-2.image",
     "manifest": "manifest-1.sqlite",
     "cold": "cold-1.parquet",
     "table": "table-1.arrow",
@@ -42,7 +45,7 @@ SPAN = re.compile(r"(\d+) to (\d+)")
 
 
 def test_there_is_a_file_of_every_format():
-    assert {path.name for path in TESTDATA.iterdir()} == {*KEPT, "cold-1.json"}
+    assert {path.name for path in TESTDATA.iterdir()} == {*KEPT, *OLD, "cold-1.json"}
 
 
 # --- the pages -----------------------------------------------------------------------------------------------------
@@ -78,17 +81,20 @@ def test_the_page_of_the_manifest_has_its_tables():
 # --- the files -----------------------------------------------------------------------------------------------------
 
 
-def test_log(tmp_path):
+@pytest.mark.parametrize("version", [1, 2])
+def test_log(tmp_path, version):
     (tmp_path / "wal").mkdir()
-    shutil.copyfile(TESTDATA / "wal-1.wal", tmp_path / "wal" / "0000000000000001.wal")
+    shutil.copyfile(TESTDATA / f"wal-{version}.wal", tmp_path / "wal" / "0000000000000001.wal")
     wal = Wal(Disk(), tmp_path / "wal", aside=tmp_path / "aside")
     found = list(wal.recover(1))
     wal.close()
-    assert (wal.damages, wal.cut, wal.last) == ([], None, 5)
-    assert [(record.lsn, record.kind) for record in found] == [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
+    assert (wal.damages, wal.cut, wal.last) == ([], None, 5 if version == 1 else 6)
+    kinds = [records.APPEND, records.ADVANCE, records.CREATE_SUMMARY, records.DROP_SUMMARY, records.BEGIN, records.OPEN]
+    assert [(record.lsn, record.kind) for record in found] == [*enumerate(kinds, 1)][: wal.last]
     batch = records.unpack_append(found[0].payload)
     assert (batch.tuples, batch.producer, batch.sequence) == (3, "till 7", 41)
     assert batch.added == Appended(3, {"too_old": 2})
+    assert (batch.epoch, batch.at) == ((0, None) if version == 1 else (2, NOW))
     ts, word, price = batch.columns["ts"], batch.columns["word"], batch.columns["price"]
     assert list(batch.columns) == ["ts", "word", "price"]
     assert ts.values is not None and ts.values.tolist() == [1_000_000, 2_000_000, 3_000_000]
@@ -97,11 +103,15 @@ def test_log(tmp_path):
     assert price.nulls is not None and price.nulls.tolist() == [False, True, False]
     others = [records.unpack_json(record.payload) for record in found[1:]]
     made, dropped = {"name": "words", "key": "word"}, {"name": "words"}
-    assert others == [{"watermark": 4_000_000}, made, dropped, {"name": "sales"}]
+    opened = [] if version == 1 else [{"producer": "till 7", "epoch": 3, "at": NOW + 1}]
+    assert others == [{"watermark": 4_000_000}, made, dropped, {"name": "sales"}, *opened]
 
 
-def test_image():
-    tree = read_image(Disk(), TESTDATA / "image-1.image")
+@pytest.mark.parametrize("version", [1, 2])
+def test_image(version):
+    tree = read_image(Disk(), TESTDATA / f"image-{version}.image")
+    if version == 2:
+        _check_ledger(tree.pop("ledger"))
     arrays = {name: value for name, value in tree.items() if isinstance(value, np.ndarray)}
     assert {name: value for name, value in tree.items() if name not in arrays} == {
         "none": None,
@@ -122,6 +132,19 @@ def test_image():
     }
     assert arrays["empty"].shape == (0, 4)
     assert np.signbit(arrays["float64"][1])
+
+
+def _check_ledger(image: Any):
+    ledger = Ledger()
+    ledger.restore(image)
+    assert ledger.find("till 7", 41, 2) == Appended(3, {"too_old": 2}, duplicate=True)
+    assert ledger.find("0123456789abcdef01234567", 1) == Appended(4, duplicate=True)
+    with pytest.raises(ProducerFenced):
+        ledger.find("till 7", 42, 1)
+    with pytest.raises(SequenceTooOld):
+        ledger.find("till 1", 9)
+    assert ledger.find("till 1", 10) is None
+    assert ledger.named.producers["till 7"].at == NOW
 
 
 def test_manifest(tmp_path):

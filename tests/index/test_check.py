@@ -319,14 +319,13 @@ def open_zone_of_key(stream):
 
 
 def ledger_many(stream):
-    known = stream._ledger._producers["till"]
+    known = stream._ledger.named.producers["till"]
     for number in range(1000, 1300):
         known.batches[number] = Appended(1)
 
 
-def ledger_producers(stream):
-    known = stream._ledger._producers["till"]
-    stream._ledger._producers.update({f"p{i}": known for i in range(1100)})
+def ledger_kind(stream):
+    stream._ledger.anonymous.add("till 2", stream._ledger.named.producers["till"])
 
 
 def free_twice(stream):
@@ -398,10 +397,12 @@ DAMAGES = {
     "geometries of the stream": (put(lambda s: s._summaries, "geometries", lambda g: set()), "granularities"),
     "refused": (lambda s: s._refused.update(too_old=-4), "refused -4"),
     "ledger: batches": (ledger_many, "ledger, producer 'till'"),
-    "ledger: producers": (ledger_producers, "producers"),
-    "ledger: forgotten": (put(lambda s: s._ledger._producers["till"], "forgotten", lambda n: 10**6), "forgotten"),
-    "ledger: number": (lambda s: s._ledger._producers["till"].batches.update({-2: Appended(1)}), "ledger"),
-    "ledger: answer": (lambda s: s._ledger._producers["till"].batches.update({600: Appended(-1)}), "answered"),
+    "ledger: kind": (ledger_kind, "producers of another kind"),
+    "ledger: held": (put(lambda s: s._ledger.named, "held", lambda n: n + 1), "the ledger has"),
+    "ledger: epoch": (put(lambda s: s._ledger.named.producers["till"], "epoch", lambda n: -1), "the epoch -1"),
+    "ledger: forgotten": (put(lambda s: s._ledger.named.producers["till"], "forgotten", lambda n: 10**6), "forgotten"),
+    "ledger: number": (lambda s: s._ledger.named.producers["till"].batches.update({-2: Appended(1)}), "ledger"),
+    "ledger: answer": (lambda s: s._ledger.named.producers["till"].batches.update({600: Appended(-1)}), "answered"),
     "chunk: free twice": (free_twice, "chunks in use and those free"),
     "chunk: lost": (chunk_lost, "chunks in use and those free"),
     "chunk: rows": (put(chunk, "used", lambda n: n - 1), "the log counts"),

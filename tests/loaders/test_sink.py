@@ -11,8 +11,7 @@ pytest.importorskip("pyspark.sql")
 
 from promising.errors import BatchError, BatchTooLarge, NullKey, NullTime
 from promising.index.ledger import BATCHES as REMEMBERED
-from promising.index.ledger import PRODUCERS as KNOWN
-from promising.index.ledger import check_number
+from promising.index.ledger import RESULTS, check_number
 from promising.loaders import sink
 from promising.loaders.sink import OtherRows, Place, Sent, Target, cut, digest, gathered, send, tell
 from promising.query.session import Session
@@ -155,7 +154,7 @@ def test_numbers_of_partitions_and_batches_never_meet():
 
 def test_a_service_remembers_all_that_may_come_again():
     assert sink.GROUP * sink.BATCHES <= REMEMBERED
-    assert sink.PRODUCERS <= KNOWN // 2
+    assert sink.PRODUCERS * sink.GROUP * sink.BATCHES <= RESULTS // 2
     with pytest.raises(BatchError, match=r"coalesce\(1024\)"):
         Place("job", 0, sink.GROUP * sink.PRODUCERS)
 

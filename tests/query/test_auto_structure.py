@@ -63,8 +63,8 @@ def test_an_answer_that_is_put_away_counts_the_postings_that_only_it_holds(by_ha
     change(made, "grid")
     sql = "SELECT a.id, b.id FROM a, b WHERE a.k = b.k"
     cut = made.session.query(sql, budget=0).run()
-    shelf = made.session._shelf._cursors
-    ((_, cursor),) = shelf.values()
+    (cursors,) = made.session._shelf._clients.values()
+    ((_, cursor),) = cursors.values()
     before = cursor.nbytes
     change(made, "none")
     assert cursor.nbytes > before

@@ -42,7 +42,7 @@ def test_what_was_cut_and_closed_cannot_be_resumed(session):
 
 
 def test_an_answer_closed_while_it_works_leaves_nothing_on_the_shelf(session):
-    before = len(session._shelf._cursors)
+    before = len(session._shelf)
     answer = session.query(JOIN)
     frames = answer.frames
     next(frames)
@@ -50,7 +50,7 @@ def test_an_answer_closed_while_it_works_leaves_nothing_on_the_shelf(session):
     last = list(frames)[-1]  # as a thread would that is in the middle of it
     assert last.progress.cut == "cancelled"
     assert last.progress.token is None
-    assert len(session._shelf._cursors) == before
+    assert len(session._shelf) == before
 
 
 def test_a_batch_comes_in_parts_that_make_its_tables(session):

@@ -25,6 +25,7 @@ import numpy as np
 from promising.errors import StorageError
 from promising.index.storage.store import MANIFEST, Store
 from tests.crash import feed
+from tests.fuzz import byte_mutations
 from tests.index.storage import lives
 from tests.index.storage.lives import abandon, opened, populate, small_and_quiet
 from tests.index.storage.told import digest, told
@@ -32,10 +33,18 @@ from tests.index.storage.told import digest, told
 BATCHES = 24  # of each stream before the last checkpoint
 TAIL = 4  # and after it
 SEED = 5
-PAGE = 512
 LIMITS = replace(lives.LIMITS, run_tuples=2 * feed.CHUNK)
 KINDS = ("wal", "checkpoint", "cold", "manifest")
-WAYS = {"flip": 0.85, "truncate": 0.05, "delete": 0.03, "zero": 0.07}
+WAYS = {
+    "flip": 0.6,
+    "number": 0.1,
+    "truncate": 0.05,
+    "delete": 0.03,
+    "zero": 0.07,
+    "remove": 0.05,
+    "repeat": 0.05,
+    "move": 0.05,
+}
 
 Answers = dict[str, str]
 
@@ -132,24 +141,14 @@ class Verdicts:
 
 
 def damage(path: Path, way: str, rng: random.Random) -> str:
-    """Do it; what was done, in words."""
+    """Do it; what was done, in words. Ways but `delete` are those of `tests.fuzz.byte_mutations`."""
     if way == "delete":
         path.unlink()
         return "deleted"
     data = bytearray(path.read_bytes())
-    at = rng.randrange(len(data))
-    if way == "truncate":
-        path.write_bytes(data[:at])
-        return f"cut off at byte {at} of {len(data)}"
-    if way == "zero":
-        start = at // PAGE * PAGE
-        data[start : start + PAGE] = bytes(len(data[start : start + PAGE]))
-        path.write_bytes(data)
-        return f"zeros from byte {start} on for {PAGE}"
-    bit = rng.randrange(8)
-    data[at] ^= 1 << bit
+    done = getattr(byte_mutations, way)(rng, data)
     path.write_bytes(data)
-    return f"bit {bit} of byte {at} of {len(data)} flipped"
+    return str(done)
 
 
 def try_one(whole: Pristine, seed: int, number: int, verdicts: Verdicts) -> None:
@@ -196,7 +195,7 @@ def look(whole: Pristine, folder: Path, path: Path, way: str) -> str:
                 continue
             if name != touched and touched is not None:
                 raise Silent(f"stream {name!r}, which is whole, answers otherwise")
-            if way in ("truncate", "delete") and whole.last_log(path) and answers in whole.earlier[name]:
+            if way in ("truncate", "delete", "remove") and whole.last_log(path) and answers in whole.earlier[name]:
                 if not said:
                     return "as if the power had gone earlier"
                 continue

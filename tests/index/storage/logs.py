@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from promising.index.storage.disk import Disk, Handle
+from promising.index.storage.synced import NAME
 from promising.index.storage.wal import Wal
 
 KIND = 7
@@ -45,4 +46,10 @@ def filled(folder: Path, count: int, *, segment_bytes: int = 1 << 20) -> dict[in
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted((folder / "wal").iterdir())
+    """All but the mark of what was synced."""
+    return sorted(path for path in (folder / "wal").iterdir() if path.name != NAME)
+
+
+def unmarked(folder: Path) -> None:
+    """As if nothing of the log were known to be synced: killed at its first sync, or of an older release."""
+    (folder / "wal" / NAME).unlink()

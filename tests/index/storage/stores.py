@@ -65,7 +65,7 @@ def crash(store: Store) -> None:
 
 
 def files(root: Path, kind: str) -> list[Path]:
-    return sorted(root.glob(f"streams/*/{kind}/*"))
+    return sorted(path for path in root.glob(f"streams/*/{kind}/*") if path.name != "synced")
 
 
 def spoil(path: Path, at: int = -100) -> None:

@@ -113,7 +113,7 @@ def test_files_that_go_meanwhile(folder, tmp_path):
     store.close()
     assert verify(tmp_path / "copy") == []  # nothing of the attempts before is left either
     copy = opened(tmp_path / "copy")
-    assert max(copy.streams["left"]._ledger._producers["till"].batches) >= BATCHES
+    assert max(copy.streams["left"]._ledger.named.producers["till"].batches) >= BATCHES
     abandon(copy)
 
 
@@ -172,7 +172,7 @@ def test_while_threads_send_and_checkpoints_go_by(tmp_path):
             copy = opened(tmp_path / f"copy {number}")
             assert copy.damages == {}
             stream = copy.streams["left"]
-            last = max(stream._ledger._producers["till"].batches)
+            last = max(stream._ledger.named.producers["till"].batches)
             assert last >= before
             assert stream.accepted == sum(a.accepted for a in _added(last))
             abandon(copy)
@@ -214,7 +214,7 @@ def test_of_a_store_in_another_process(tmp_path):
                 acknowledged = int(sender.stdout.readline())
             assert backup(tmp_path / "store", tmp_path / f"copy {number}").damages == []
             copy = opened(tmp_path / f"copy {number}")
-            assert max(copy.streams["left"]._ledger._producers["till"].batches) >= acknowledged
+            assert max(copy.streams["left"]._ledger.named.producers["till"].batches) >= acknowledged
             abandon(copy)
             assert errors(tmp_path / f"copy {number}") == []
     finally:

@@ -205,3 +205,28 @@ def test_the_header_is_plain_json():
     start = TOP.size + length + ALIGNMENT  # the byte strings come first
     assert start % ALIGNMENT == 0
     assert np.frombuffer(data, "<i2", 3, start).tolist() == [0, 1, 2]
+
+
+HEADERS = {
+    "no JSON": b"{",
+    "no UTF-8": b'{"tree": "\xff"}',
+    "a list": b"[]",
+    "no arrays": b'{"tree": {}, "bytes": [0, 0]}',
+    "an array of what is none": b'{"tree": {}, "bytes": [0, 0], "arrays": [["<", [1], 0]]}',
+    "an array of a comma": b'{"tree": {}, "bytes": [0, 0], "arrays": [[",", [1], 0]]}',
+    "an array of objects": b'{"tree": {}, "bytes": [0, 0], "arrays": [["|O", [1], 0]]}',
+    "an array of fewer than none": b'{"tree": {}, "bytes": [0, 0], "arrays": [["<i8", [-1], 0]]}',
+    "an array that is not there": b'{"tree": {"a": {"$array": 7}}, "bytes": [0, 0], "arrays": []}',
+    "a tree that is a number": b'{"tree": 1, "bytes": [0, 0], "arrays": []}',
+    "deep": b'{"tree": ' + b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_that_nobody_writes_is_damage_although_its_checksum_agrees(name):
+    """A package of a load has images, and is made elsewhere."""
+    header = HEADERS[name]
+    top = TOP.pack(b"ptimage\n", VERSION, len(header), TOP.size + len(header), 0)[:-4]
+    data = top + crc32c(top, header).to_bytes(4, "little") + header
+    with pytest.raises(DataDamaged, match="the header is not that of an image"):
+        read(data)

@@ -14,7 +14,11 @@ from promising.errors import DataDamaged
 from promising.index.progress import Progress
 from promising.index.regions import Appended
 from promising.index.schema import Column, Schema
+from promising.index.storage import records
 from promising.index.storage.records import KINDS, Batch, pack_append, pack_json, unpack_append, unpack_json
+from promising.index.storage.wal import Record
+from promising.index.storage.wal_journal import make_again
+from tests.crash import feed
 
 TYPES = {"t": "timestamp", "i": "int", "f": "float", "s": "string", "b": "bool"}
 SCHEMA = Schema(TYPES, "t")
@@ -41,8 +45,9 @@ def batches(draw: st.DrawFn) -> Batch:
     }
     added = Appended(draw(st.integers(0, 1 << 40)), draw(st.dictionaries(st.text(), st.integers(0, 99))), False)
     known = st.none() | NUMBERS
+    sent = draw(st.integers(0, 9)), draw(known)
     progress = draw(st.none() | st.builds(Progress, known, known, known, st.lists(NUMBERS, max_size=2).map(tuple)))
-    return Batch(columns, n, added, draw(st.none() | st.text()), draw(st.none() | NUMBERS), progress)
+    return Batch(columns, n, added, draw(st.none() | st.text()), draw(st.none() | NUMBERS), progress, *sent)
 
 
 def packed(batch: Batch) -> bytes:
@@ -128,7 +133,7 @@ def test_json_comes_back(content: dict[str, Any]):
 
 
 def test_kinds_do_not_change():
-    assert KINDS == (1, 2, 3, 4, 5, 6)
+    assert KINDS == (1, 2, 3, 4, 5, 6, 7)
 
 
 def test_the_bytes_do_not_change():
@@ -222,6 +227,8 @@ TWO = struct.pack("<2q", 0, 2)
         (made(duplicate=1), "who"),
         (made(sequence="7"), "number"),
         (made(sequence=True), "number"),
+        (made(epoch=-1), "no epoch or time"),
+        (made(at="noon"), "no epoch or time"),
         (made(columns=None), "which columns"),
         (made(columns=[["i", "int64", 0]]), "column that is none"),
         (made(columns=[["i", "int64", 0, 0]]), "column that is none"),
@@ -238,3 +245,31 @@ TWO = struct.pack("<2q", 0, 2)
 def test_a_head_that_does_not_fit_is_refused(payload: bytes, said: str):
     with pytest.raises(DataDamaged, match=said):
         unpack_append(payload)
+
+
+def of_other_columns() -> dict[str, Column]:
+    """Integers for the text that the stream has."""
+    ints = Column(np.arange(2), None, None)
+    return {"ts": ints, "k": ints, "s": ints, "id": ints, "x": Column(np.zeros(2), None, None)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        (records.APPEND, records.pack_append(of_other_columns(), 2, Appended(2, {}, False), None, None)),
+        (
+            records.APPEND,
+            records.pack_append({"ts": Column(np.arange(2), None, None)}, 2, Appended(2, {}, False), None, None),
+        ),
+        (records.CREATE_SUMMARY, records.pack_json({"nama": "bare"})),
+        (records.DROP_SUMMARY, records.pack_json({})),
+        (records.ADVANCE, records.pack_json({"watermark": "soon"})),
+    ],
+)
+def test_a_record_that_is_not_of_the_stream_is_damage(kind, parts):
+    """As when a segment was copied from another stream: the start reports it, and goes on."""
+    stream = feed.make("left", 7)
+    before = stream.accepted, stream.watermark, sorted(stream.summaries)
+    with pytest.raises(DataDamaged):
+        make_again(stream, Record(1, kind, memoryview(b"".join(bytes(part) for part in parts))))
+    assert (stream.accepted, stream.watermark, sorted(stream.summaries)) == before

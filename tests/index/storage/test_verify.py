@@ -103,10 +103,19 @@ def test_files_that_nobody_named(folder):
 
 def test_a_torn_tail_is_no_damage(folder):
     last = files(folder, "wal")[-1]
-    last.write_bytes(last.read_bytes()[:-3])
+    last.write_bytes(last.read_bytes() + bytes(20))
     before = contents(folder)
     found = verify(folder)
     assert [(finding.severity, finding.path) for finding in found] == [("warning", str(last))]
+    assert contents(folder) == before
+
+
+def test_an_end_that_was_synced_and_is_cut_is_damage(folder):
+    last = files(folder, "wal")[-1]
+    last.write_bytes(last.read_bytes()[:-3])
+    before = contents(folder)
+    [finding] = verify(folder)
+    assert (finding.severity, finding.path) == ("error", str(last))
     assert contents(folder) == before
 
 

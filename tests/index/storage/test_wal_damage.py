@@ -2,6 +2,7 @@
 
 import errno
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 
 from promising.errors import NewerFormat, StorageUnavailable
 from promising.index.storage.checksums import crc32c
+from promising.index.storage.disk import Handle
 from promising.index.storage.segments import HEADER, MAGIC, VERSION, Segment, name_of, record_header, segment_header
+from promising.index.storage.synced import NAME, pack
 from promising.index.storage.wal import Wal
 from tests.index.storage.flaky import FlakyDisk
-from tests.index.storage.logs import KIND, files, filled, opened, payload
+from tests.index.storage.logs import KIND, QuickDisk, files, filled, opened, payload, unmarked
 from tests.tiers import examples
 
 
@@ -147,8 +150,81 @@ def test_a_damaged_record_before_the_start_does_not_matter(tmp_path: Path):
     assert "record 4 is missing" in told(wal) and records == {lsn: there[lsn] for lsn in range(5, 11)}
 
 
+def test_an_end_that_was_synced_is_missed_whatever_was_cut_off(tmp_path: Path):
+    """By one byte or by whole records: of a log that was closed nothing may be missing."""
+    there = filled(tmp_path / "closed", 10)
+    paths = copied(tmp_path / "closed", tmp_path / "cut")
+    content, mark = paths[0].read_bytes(), (tmp_path / "closed" / "wal" / NAME).read_bytes()
+    for length in (*range(0, len(content), 7), len(content) - 1, *positions(paths[0])):
+        for path in files(tmp_path / "cut"):
+            path.unlink()
+        paths[0].write_bytes(content[:length])
+        (tmp_path / "cut" / "wal" / NAME).write_bytes(mark)
+        wal, records = checked(tmp_path / "cut", there)
+        first = max(records, default=0) + 1
+        assert f"{f'record {first} is' if first == 10 else f'records {first} to 10 are'} missing" in told(wal)
+        assert wal.cut is None and wal.last == 10 and paths[0].stat().st_size == length
+        assert wal.append(KIND, [b"more"]) == 11
+        wal.close()
+        again, found = opened(tmp_path / "cut")
+        assert (found, again.damages) == ({**records, 11: b"more"}, wal.damages)  # the same, in the same words
+
+
+def test_a_log_that_is_gone_is_missed(tmp_path: Path):
+    filled(tmp_path, 10)
+    files(tmp_path)[0].unlink()
+    wal, records = opened(tmp_path)
+    assert records == {} and "records 1 to 10 are missing: the file is gone" in told(wal)
+    assert wal.append(KIND, [b"more"]) == 11
+
+
+def test_what_was_synced_is_known_after_a_kill_and_only_that(tmp_path: Path):
+    wal, _ = opened(tmp_path)
+    for number in (1, 2, 3, 4):
+        wal.append(KIND, [payload(number)])
+        if number == 2:
+            wal.sync()
+    [path] = files(tmp_path)
+    starts, content = positions(path), path.read_bytes()
+    for length in range(starts[2], len(content)):  # within what no one was promised
+        path.write_bytes(content[:length])
+        killed, records = opened(tmp_path)
+        assert killed.damages == [] and list(records) == ([1, 2, 3] if length >= starts[3] else [1, 2])
+    path.write_bytes(content[: starts[2] - 1])
+    assert "record 2 is missing" in told(opened(tmp_path)[0])
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda c: b"", lambda c: c[:-1], lambda c: c[:16] + b"\xff" + c[17:], lambda c: c * 2]
+)
+def test_a_mark_that_cannot_be_read_says_nothing(tmp_path: Path, spoil: Callable[[bytes], bytes]):
+    there = filled(tmp_path, 3)
+    mark = tmp_path / "wal" / NAME
+    mark.write_bytes(spoil(mark.read_bytes()))
+    wal, records = opened(tmp_path)
+    assert records == there and wal.damages == []
+    files(tmp_path)[0].write_bytes(files(tmp_path)[0].read_bytes()[:-1])
+    assert opened(tmp_path)[0].damages == []
+
+
+def test_a_mark_that_cannot_be_written_stops_nothing(tmp_path: Path):
+    class Stubborn(QuickDisk):
+        def overwritable(self, path: Path) -> Handle:
+            raise StorageUnavailable(f"{path} cannot be written")
+
+    wal, _ = opened(tmp_path, Stubborn())
+    wal.wait(wal.append(KIND, [b"a"]))
+    wal.close()
+    assert not (tmp_path / "wal" / NAME).exists() and opened(tmp_path)[1] == {1: b"a"}
+
+
+def test_the_bytes_of_the_mark_do_not_change():
+    assert pack(5).hex() == "50524f4d53594e0a01000000000000000500000000000000" + "dcea7802"
+
+
 def test_a_torn_end_is_cut_and_told(tmp_path: Path):
     filled(tmp_path, 10)
+    unmarked(tmp_path)
     path = files(tmp_path)[0]
     last = positions(path)[-1]
     path.write_bytes(path.read_bytes()[: last + 20])
@@ -246,7 +322,7 @@ def test_an_empty_newest_segment_file(tmp_path: Path):
 def test_a_log_that_ends_before_the_checkpoint(tmp_path: Path):
     filled(tmp_path, 4)
     wal, records = opened(tmp_path, start=10)
-    assert records == {} and "records 5 to 9 are missing: the log ends before that" in told(wal)
+    assert records == {} and "records 5 to 9 are missing: the file ends before that" in told(wal)
     assert wal.append(KIND, [b"ten"]) == 10
     wal.close()
     wal, records = opened(tmp_path, start=10)
@@ -288,7 +364,7 @@ def test_a_newer_format_is_refused(tmp_path: Path):
 
 def test_the_bytes_do_not_change():
     """They are on disks: another layout needs another version."""
-    assert segment_header(5, 6).hex() == "50524f4d57414c0a0100000006000000050000000000000000000000" + "699b0055"
+    assert segment_header(5, 6).hex() == "50524f4d57414c0a0200000006000000050000000000000000000000" + "ae83c40c"
     assert (
         record_header(1, 2, 3, 4, 5).hex()
         == "010000000000000003000000000000000200000004000000" + "05000000" + "dce581e9"

@@ -25,7 +25,9 @@ from promising.errors import (
 from promising.server import access, logs
 from promising.server.access import METHODS, AccessInterceptor, Caller
 from promising.server.access_tokens import TokenStore
+from promising.server.authentication import Authentication
 from promising.server.metrics import Metrics
+from promising.server.open_calls import Calls
 from promising.settings import Auth, Settings, Tls
 from tests.promising.server.certificates import Authority
 
@@ -37,6 +39,8 @@ INGEST = "/promising.v1.StreamService/Ingest"
 CREATE = "/promising.v1.StreamService/CreateStream"
 EXECUTE = "/promising.v1.QueryService/Execute"
 CHECK = "/grpc.health.v1.Health/Check"
+WATCH = "/grpc.health.v1.Health/Watch"
+REFLECT = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 UNLISTED = "/promising.v1.StreamService/Backdoor"
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
 WAIT = 120  # seconds, so that a test that fails ends
@@ -102,7 +106,8 @@ def serve(told, methods, use, settings=None, credentials=None, channel_credentia
     """Run `use(channel)` against a server with these handlers, by full method; returns what it returns."""
 
     async def run():
-        interceptor = AccessInterceptor(settings or Settings(), told.metrics)
+        authentication = Authentication(settings or Settings())
+        interceptor = AccessInterceptor(authentication, told.metrics, Calls("health watches", 3, 2, WAIT), 100)
         server = grpc.aio.server(interceptors=(interceptor,))
         for full, found in methods.items():
             service, method = full[1:].split("/")
@@ -121,7 +126,7 @@ def serve(told, methods, use, settings=None, credentials=None, channel_credentia
                 return await asyncio.wait_for(use(channel), WAIT)
         finally:
             await server.stop(None)
-            interceptor.close()
+            authentication.close()
 
     return asyncio.run(run())
 
@@ -268,6 +273,38 @@ def test_a_revoked_token_is_refused_at_the_next_call(told, tokens):
     assert type(after) is Unauthenticated
 
 
+def test_a_token_revoked_before_the_request_has_come_is_refused(told, tokens, monkeypatch):
+    settings, secrets, store = tokens
+    known, open_, ran = asyncio.Event(), asyncio.Event(), []
+    before = Authentication.known
+
+    async def noted(self, metadata):
+        found = await before(self, metadata)
+        known.set()
+        return found
+
+    async def late():
+        await open_.wait()
+        yield TEXT(value="hello")
+
+    async def body(text, context):
+        ran.append(text)
+        return text
+
+    async def use(channel):
+        coming = refused(channel, CREATE, "stream_unary", requests=late(), metadata=bearer(secrets["admin"]))
+        task = asyncio.ensure_future(coming)
+        await known.wait()
+        store.revoke("the-admin")
+        open_.set()
+        return await task
+
+    monkeypatch.setattr(Authentication, "known", noted)
+    assert type(serve(told, {CREATE: answering("unary_unary", body)}, use, settings)) is Unauthenticated
+    assert ran == []
+    assert told.codes() == {(CREATE, "UNAUTHENTICATED"): 1}
+
+
 @pytest.mark.parametrize("role", ["admin", "ingest", "query"])
 def test_a_role_opens_its_calls_and_no_others(told, tokens, role):
     settings, secrets, _ = tokens
@@ -309,6 +346,55 @@ def test_health_needs_no_token(told, tokens):
     assert [event["level"] for event in told.events("rpc")] == ["debug"]
 
 
+def watching(channel, full, **options):
+    """An open call of a client that has the first response."""
+    return channel.unary_stream(full, TEXT.SerializeToString, TEXT.FromString)(TEXT(), **options)
+
+
+async def endless(request, context):
+    await context.write(TEXT(value=access.caller().name))
+    await asyncio.Event().wait()
+
+
+def test_health_watches_are_limited_for_each_address(told):
+    async def use(channel):
+        open_ = [watching(channel, WATCH) for _ in range(2)]
+        for found in open_:
+            assert (await found.read()).value == "anonymous"
+        problem = await refused(channel, WATCH, "unary_stream")
+        assert await call(channel, CHECK, "unary_unary") == "hello anonymous"
+        open_[0].cancel()
+        while isinstance(await _first(watching(channel, WATCH)), grpc.aio.AioRpcError):
+            await asyncio.sleep(0.01)
+        open_[1].cancel()
+        return problem
+
+    methods = {WATCH: handler("unary_stream", endless), CHECK: answering("unary_unary", name)}
+    problem = serve(told, methods, use)
+    assert type(problem) is LimitReached
+    assert str(problem) == "2 health watches of this client are open, which is all it may have"
+    assert problem.retry_seconds == 1.0
+
+
+async def _first(found):
+    try:
+        return await found.read()
+    except grpc.aio.AioRpcError as problem:
+        return problem
+
+
+def test_streams_of_grpcs_own_services_are_limited_in_all(told, tokens):
+    settings, secrets, _ = tokens
+
+    async def use(channel):
+        for role in ("admin", "query", "ingest"):
+            assert (await watching(channel, REFLECT, metadata=bearer(secrets[role])).read()).value == f"the-{role}"
+        return await refused(channel, REFLECT, "unary_stream", metadata=bearer(secrets["admin"]))
+
+    problem = serve(told, {REFLECT: handler("unary_stream", endless)}, use, settings)
+    assert str(problem) == "3 health watches are open, which is all this service takes"
+
+
 def test_a_method_that_nobody_listed_is_closed_to_all(told, tokens):
     settings, secrets, _ = tokens
 
@@ -330,9 +416,9 @@ def test_unknown_methods_share_one_label(told):
     assert "Method3" not in told.stream.getvalue()
 
 
-def test_a_missing_file_of_tokens_keeps_the_server_from_starting(told, tmp_path):
+def test_a_missing_file_of_tokens_keeps_the_server_from_starting(tmp_path):
     with pytest.raises(BadSettings, match=r"auth\.tokens"):
-        AccessInterceptor(Settings(auth=Auth(tokens=tmp_path / "none.db")), told.metrics)
+        Authentication(Settings(auth=Auth(tokens=tmp_path / "none.db")))
 
 
 # --- certificates ------------------------------------------------------------------------------------------------

@@ -210,6 +210,11 @@ EVERYWHERE = "0.0.0.0:50151"
         Settings(listen=EVERYWHERE, auth=Auth(tokens=TOKENS), tls=ENCRYPTED),
         Settings(listen=EVERYWHERE, auth=Auth(tokens=TOKENS, allow_plaintext=True)),
         Settings(listen=EVERYWHERE, tls=MUTUAL),
+        Settings(metrics_listen="127.0.0.1:9464"),
+        Settings(metrics_listen=EVERYWHERE, auth=Auth(anonymous_metrics=True)),
+        Settings(metrics_listen=EVERYWHERE, auth=Auth(tokens=TOKENS), tls=ENCRYPTED),
+        Settings(metrics_listen=EVERYWHERE, auth=Auth(tokens=TOKENS, allow_plaintext=True)),
+        Settings(metrics_listen=EVERYWHERE, tls=MUTUAL),
     ],
 )
 def test_what_is_safe_passes(settings):
@@ -225,6 +230,10 @@ def test_what_is_safe_passes(settings):
         (Settings(listen=EVERYWHERE, tls=ENCRYPTED), "nobody is asked"),
         (Settings(listen=EVERYWHERE, auth=Auth(allow_plaintext=True)), "nobody is asked"),
         (Settings(listen=EVERYWHERE, auth=Auth(tokens=TOKENS)), "plain text"),
+        (Settings(metrics_listen=EVERYWHERE), r"^metrics_listen is .*nobody is asked.* 127\.0\.0\.1:9464"),
+        (Settings(metrics_listen=EVERYWHERE, tls=ENCRYPTED), r"nobody is asked.*auth\.anonymous_metrics"),
+        (Settings(metrics_listen=EVERYWHERE, auth=Auth(tokens=TOKENS)), r"^metrics_listen is .*plain text"),
+        (Settings(listen=EVERYWHERE, auth=Auth(anonymous_metrics=True)), "^listen is .*nobody is asked"),
         (Settings(tls=Tls(certificate=CERTIFICATE)), r"tls\.key is not"),
         (Settings(tls=Tls(key=KEY)), r"tls\.certificate is not"),
         (Settings(tls=Tls(client_ca=AUTHORITY)), r"tls\.certificate is not"),

@@ -64,6 +64,39 @@ def test_a_number_is_taken_once_whatever_the_order(monkeypatch):
     run(body)
 
 
+def test_a_higher_epoch_ends_the_lower_ones():
+    async def body(remote):
+        told = await remote.ingest(
+            batch(1, producer_id="a", sequence=1),
+            batch(1, producer_id="a", sequence=2, epoch=2),
+            batch(1, producer_id="a", sequence=3),
+            batch(1, producer_id="a", sequence=2, epoch=1),
+            batch(1, producer_id="a", sequence=2, epoch=2),
+            batch(1, producer_id="a", sequence=3, epoch=1 << 62),
+            batch(1, epoch=1),
+        )
+        assert reasons(told) == [1, 1, *["PRODUCER_FENCED"] * 2, "DUPLICATE", *["BAD_SEQUENCE"] * 2]
+        await remote.well()
+
+    run(body)
+
+
+def test_a_flood_of_anonymous_producers(monkeypatch):
+    """It forgets none that is named; of its own, what was sent before and is no longer known is refused."""
+    for name, most in (("PASSING", 20), ("MARKS", 8)):
+        monkeypatch.setattr(ledger, name, most)
+
+    async def body(remote):
+        flood = [batch(1, producer_id=f"{number:024x}", sequence=1) for number in range(40)]
+        told = await remote.ingest(batch(1, producer_id="till", sequence=1), *flood)
+        assert reasons(told) == [1] * 41
+        again = [batch(1, producer_id=p, sequence=1, resent=True) for p in ("till", "0" * 24, f"{39:024x}")]
+        assert reasons(await remote.ingest(*again)) == ["DUPLICATE", "SEQUENCE_TOO_OLD", "DUPLICATE"]
+        assert remote.stream.count == 10 + 41
+
+    run(body)
+
+
 def test_half_closed_calls_end_well():
     async def body(remote):
         assert await remote.ingest() == []

@@ -2,11 +2,13 @@
 
 import base64
 import threading
+from dataclasses import replace
 
 import pytest
 
 import promising
 from promising.errors import BadToken, NoSuchName
+from promising.query.standing.feed_tokens import read_token, token_head, token_progress
 from tests.query.standing.sessions import SECOND, create, fill, items, put, rows
 
 
@@ -112,3 +114,28 @@ def test_whoever_waits_for_a_change_is_let_go_when_it_is_closed(session, monkeyp
     assert list(view) == []
     closing.join()
     assert looked.is_set()
+
+
+def test_a_token_in_which_a_digit_has_changed_is_no_other_position(session):
+    """It would silently skip changes."""
+    view = create(session, "q", "SELECT item FROM a WINDOW 10 SECONDS")
+    for at in range(12):
+        put(session, "a", (at / 10, at, 0))
+        view.poll()
+    raw = base64.urlsafe_b64decode(view.token)
+    for at in range(raw.rindex(b'",') + 2, len(raw)):
+        if raw[at : at + 1].isdigit():
+            changed = raw[:at] + (b"1" if raw[at : at + 1] != b"1" else b"2") + raw[at + 1 :]
+            with pytest.raises(BadToken):
+                session.subscribe("q", base64.urlsafe_b64encode(changed).decode())
+    assert session.subscribe("q", view.token).poll() is None
+
+
+@pytest.mark.parametrize("now", [1 << 63, -(1 << 70), 1.5, True, None, "1"])
+def test_a_token_with_a_number_out_of_range_is_refused(session, now):
+    view = create(session, "q", "SELECT item FROM a WINDOW 10 SECONDS")
+    put(session, "a", (0, 1, 0))
+    assert items(view) == [1]
+    epoch, number, seen = read_token(view.token)
+    with pytest.raises(BadToken, match="no token of a subscription"):
+        session.subscribe("q", token_head(epoch, number) + token_progress(replace(seen, now=now)))

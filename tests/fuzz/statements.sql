@@ -1,0 +1,53 @@
+SELECT * FROM s
+SELECT a, b + 1 AS c1, c * 2, NOT d, name || 'x' FROM s WHERE b > 1
+SELECT k, count(*) AS n, sum(b), avg(c), min(price), max(name) FROM s GROUP BY k ORDER BY n DESC, k LIMIT 3
+SELECT count(*), count(DISTINCT k), median(price), quantile(price, 0.9) FROM s WHERE k IN (1, 2, 3)
+SELECT x.k, y.name FROM s AS x JOIN t AS y ON x.k = y.k AND x.b < y.b WHERE x.price > 3
+SELECT s.k, count(*) FROM s, t WHERE s.k = t.k GROUP BY s.k HAVING count(*) > 10
+SELECT x.name, y.c FROM s x, t y WHERE x.name = y.name WINDOW 20 SECONDS
+SELECT x.ts, y.ts FROM s x, t y WHERE x.k = y.k WITH PREFERENCE DESC SUMMARY.Estimate.Count(x.k) WINDOW 30 SECONDS
+SELECT b FROM s WHERE k = 3 WITH PREFERENCE ASC price LIMIT 5
+SELECT k, price FROM s WITH PREFERENCE WEIGHTED SUMMARY.Estimate.Count(k) FADE FACTOR 0.8 BUDGET 50 MILLISECONDS LIMIT 10
+SELECT sum(price) AS total FROM s WITH ERROR 0.05 CONFIDENCE 0.95
+SELECT price FROM s WHERE price BETWEEN 2 AND 9 AND name LIKE 'n%' ORDER BY price DESC NULLS FIRST
+SELECT k, b FROM s LIMIT 2 BY k
+SELECT date_trunc('minute', ts) AS m, count(*) FROM s GROUP BY date_trunc('minute', ts) ORDER BY m
+SELECT CASE WHEN a > 0 THEN 'more' WHEN a IS NULL THEN 'none' ELSE 'less' END AS w, count(*) FROM s GROUP BY w
+SELECT CAST(price AS INT), CAST(k AS VARCHAR), CAST('1' AS INT), coalesce(a, -1), round(c, 1) FROM s
+SELECT abs(a), floor(c), ceil(c), sqrt(price), power(b, 2), least(a, b), greatest(a, b, k), sign(a) FROM s
+SELECT upper(name), length(name), substring(name, 2, 1), trim(name), starts_with(name, 'n1') FROM s
+SELECT ts + INTERVAL '5' SECOND, EXTRACT(MINUTE FROM ts), ts > TIMESTAMP '1970-01-01 00:00:30' FROM s
+SELECT b / a, b % a, b - a * k, -c FROM s WHERE a <> 0
+SELECT * FROM watch
+SELECT k, n FROM watch WHERE n > 2 ORDER BY n
+EXPLAIN SELECT x.k FROM s x, t y WHERE x.k = y.k WITH PREFERENCE DESC SUMMARY.Estimate.Count(x.k)
+EXPLAIN ANALYZE SELECT k, count(*) FROM s GROUP BY k
+EXPLAIN CREATE CONTINUOUS QUERY q AS SELECT k, count(*) FROM s GROUP BY k WINDOW 10 SECONDS
+EXPLAIN DROP STREAM s CASCADE
+CREATE STREAM u (ts TIMESTAMP, k INT, name VARCHAR) TIMESTAMP BY ts LATENESS 5 SECONDS KEEP 1 HOURS OPTIONS (max_tuples = 100)
+CREATE SUMMARY s_b ON s (b) WITH GRANULARITY 5 SECONDS AND COLLAPSE(2, 3) STRUCTURE grid OPTIONS (buckets = 4, width = 8)
+CREATE SUMMARY s_name ON s (name) WITH GRANULARITY 5 SECONDS AND COLLAPSE(4, 2) STRUCTURE auto
+CREATE CONTINUOUS QUERY q AS SELECT k, count(*) AS n, sum(price) FROM s WHERE b > 1 GROUP BY k WINDOW 30 SECONDS
+CREATE CONTINUOUS QUERY q AS SELECT DISTINCT k FROM s WINDOW 30 SECONDS UNION SELECT k FROM t WINDOW 10 SECONDS
+CREATE CONTINUOUS QUERY q AS SELECT k FROM s WHERE NOT EXISTS (SELECT k FROM t WHERE t.k = s.k AND t.b > 2) WINDOW 30 SECONDS
+CREATE CONTINUOUS QUERY q AS SELECT s.k, n.name FROM s, names AS n WHERE s.item_id = n.item_id WINDOW 30 SECONDS
+CREATE CONTINUOUS QUERY q AS SELECT s.k, s.b FROM s, t WHERE s.k = t.k WINDOW 20 SECONDS BUDGET 50 MILLISECONDS
+CREATE TABLE more (id BIGINT, word TEXT, PRIMARY KEY (id)) NON RETROACTIVE
+INSERT INTO names VALUES (3, 'three', 3.5), (4, 'fo' || 'ur', 2 * 2)
+INSERT INTO s (ts, k) VALUES (TIMESTAMP '1970-01-01 00:00:59', 3)
+UPSERT INTO names (item_id, name) VALUES (1, 'uno'), (9, NULL)
+UPDATE names SET name = 'x', price = -1.5 WHERE item_id = 1
+DELETE FROM names WHERE item_id IN (1, 2, -3)
+ALTER QUERY watch SET BUDGET 50 MILLISECONDS
+ALTER QUERY pairs DROP BUDGET
+ALTER STREAM s KEEP 2 MINUTES
+ALTER STREAM s MAX JUMP 5 MINUTES
+ALTER STREAM t WATERMARK '1970-01-01 00:00:59'
+DROP STREAM store1 CASCADE
+DROP SUMMARY t_k
+DROP QUERY pairs
+DROP TABLE names CASCADE
+DESCRIBE s
+DESCRIBE t_k
+DESCRIBE watch
+SHOW STREAMS
