@@ -1,12 +1,14 @@
-"""Entry: `python -m benchmarks.storage [--quick] [part ...]`. Parts are ingest, wire, restart, cold and memory."""
+"""Entry: `python -m benchmarks.storage [--quick] [part ...]`. Parts are ingest, wire, restart, standing, cold
+and memory."""
 
-from benchmarks import storage_cold, storage_ingest, storage_memory, storage_restart
+from benchmarks import storage_cold, storage_ingest, storage_memory, storage_restart, storage_standing
 from benchmarks.harness import run_parts
 
 PARTS = {
     "ingest": storage_ingest.run,
     "wire": storage_ingest.run_wire,
     "restart": storage_restart.run,
+    "standing": storage_standing.run,
     "cold": storage_cold.run,
     "memory": storage_memory.run,
 }

@@ -259,6 +259,22 @@ class TupleLog(Columns):
             parts.append(np.arange(first, chunk.start + chunk.used, dtype=np.int32))
         return np.concatenate(parts[::-1])
 
+    def next_rows(self, arrival: int, most: int) -> tuple[NDArray[np.int32], int]:
+        """Up to so many rows of the chunk with that arrival, or of the next one, and the arrival after them."""
+        for chunk in self._chunks:
+            if chunk.base + chunk.used > arrival:
+                skipped = max(arrival - chunk.base, 0)
+                first = chunk.start + skipped
+                last = min(first + most, chunk.start + chunk.used)
+                return np.arange(first, last, dtype=np.int32), chunk.base + last - chunk.start
+        return np.empty(0, np.int32), self.arrived
+
+    def unchanged(self, rows: NDArray[np.int32], bases: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these rows still have the tuple that they had when `bases` was copied."""
+        at = rows // CHUNK
+        found: NDArray[np.bool_] = (self.bases[at] == bases[at]) & (self._used[at] > 0)
+        return found
+
     def rows(self) -> NDArray[np.int32]:
         parts = [self._rows_of(c) for c in self._chunks]
         return np.concatenate(parts) if parts else np.empty(0, np.int32)

@@ -16,6 +16,7 @@ from promising.index.options import Sizes
 from promising.index.pyramid import descend
 from promising.index.regions import Matches, Region, Regions, Window, check_window
 from promising.index.summary import SummaryState
+from promising.index.unindexed import BareState
 from promising.index.zone import CoarseZone, buckets_of
 from promising.summaries.adt import BOUNDS, Estimates
 from promising.summaries.hashing import hash_checked
@@ -53,17 +54,8 @@ class Reader:
         self, asked: Keys, newest: NDArray[np.int32], counts: NDArray[np.int64], total: int, window: Window
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Rows of keys that the postings found: (index of the key, row), filtered by the window."""
-        start, end = check_window(window)
-        start = max(start, self.state.oldest)
-        probe, rows = self.state.postings.walk(newest, counts, total)
-        if not total:
-            return probe, rows
-        earliest, latest = self.state.log.time_range
-        if start > earliest or end <= latest:
-            inside = self.state.log.between(rows, start, end)
-            probe, rows = probe[inside], rows[inside]
-        same = self.state.log.same(self.state.identity.key, rows, asked, probe)
-        return (probe, rows) if same is None else (probe[same], rows[same])
+        edges = check_window(window)
+        return matching(self.state, asked, *self.state.postings.walk(newest, counts, total), *edges)
 
     def fetch(self, keys: Any, window: Window, columns: list[str] | None) -> tuple[NDArray[np.int32], pa.Table]:
         """`probe` with the columns. A key that is asked for repeatedly is read once and copied."""
@@ -174,6 +166,26 @@ class Reader:
         lower = np.clip(np.ceil(value - reach), 0.0, clipped)
         upper = np.clip(np.floor(value + reach), clipped, tuples)
         return clipped, lower, upper
+
+
+def matching(
+    state: SummaryState | BareState,
+    asked: Keys,
+    probe: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    start: int,
+    end: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Of candidates (index of the key, row), those that lie in the window and really have their key."""
+    if not len(rows):
+        return probe, rows
+    start = max(start, state.oldest)
+    earliest, latest = state.log.time_range
+    if start > earliest or end <= latest:
+        inside = state.log.between(rows, start, end)
+        probe, rows = probe[inside], rows[inside]
+    same = state.log.same(state.identity.key, rows, asked, probe)
+    return (probe, rows) if same is None else (probe[same], rows[same])
 
 
 class _Copies:

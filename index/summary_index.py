@@ -157,6 +157,16 @@ class SummaryIndex:
         with self.reading():
             return self._estimated(hashes, window, lambda: self._reader.estimate_hashed(hashes, window))
 
+    def cpu(self) -> int:
+        """The CPU time that `probed` is about, in nanoseconds."""
+        return self._home.cpu()
+
+    def probed(self, keys: int, tuples: int, window: Window, spent: int) -> None:
+        """Count tuples of so many keys that were read in slices."""
+        with self.reading():
+            if self.auto is not None and not self.auto.skips("probe"):
+                self.auto.probed(keys, tuples, *self._weight(window), spent)
+
     # --- STRUCTURE auto --------------------------------------------------------------------------------------------
 
     @property

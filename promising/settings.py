@@ -124,6 +124,7 @@ class Limits(_Group):
     max_message_bytes: int = Field(default=16 << 20, ge=1 << 10, le=1 << 30, description="Maximum message size.")
     max_batch_rows: int = Field(default=1 << 20, ge=1, description="Maximum rows per batch.")
     max_ingest_streams_per_client: int = Field(default=16, ge=1, description="Concurrent Ingest calls per client.")
+    max_calls: int = Field(default=8192, ge=1, description="Concurrent calls of all kinds.")
     max_queries: int = Field(default=1024, ge=1, description="Concurrent queries.")
     max_queries_per_client: int = Field(default=256, ge=1, description="Concurrent queries per client.")
     max_budget_seconds: float = Field(

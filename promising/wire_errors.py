@@ -139,10 +139,21 @@ def from_rpc_error(problem: grpc.RpcError) -> PromisingError:
     call: Any = problem
     for key, value in call.trailing_metadata() or ():
         if key == DETAILS:
-            found = from_status(status_pb2.Status.FromString(value))
-            if found is not None:
-                return found
+            status = status_pb2.Status.FromString(value)
+            found = from_status(status) or _plain(call.code(), call.details() or "")
+            if isinstance(found, errors.LimitReached) and (delay := _delay(status)) is not None:
+                found.retry_seconds = delay
+            return found
     return _plain(call.code(), call.details() or "")
+
+
+def _delay(status: status_pb2.Status) -> float | None:
+    """The seconds after which to retry, if that helps."""
+    for detail in status.details:
+        info = error_details_pb2.RetryInfo()
+        if detail.Unpack(info):
+            return float(info.retry_delay.seconds + info.retry_delay.nanos / 1e9)
+    return None
 
 
 def was_told(problem: grpc.RpcError) -> bool:

@@ -1,8 +1,9 @@
 """Statements that define and describe: CREATE, ALTER, DROP, SHOW, DESCRIBE."""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import suggest
 from promising.query.scalar.types import kind_of_type
 from promising.query.sql import generate, nodes, parse
-from promising.query.standing.engine import Engine
+from promising.query.standing.engine import Engine, Stored
 from promising.query.standing.plan import Standing
 from promising.query.standing.standing_binder import bind_standing, budgeted, standing_budget
 from promising.query.table_statements import Tables
@@ -194,19 +195,31 @@ class Definitions:
         return Done("; ".join([f"query {name} created", *made.warnings]), True)
 
     def stand_again(self) -> None:
-        """Restart the queries of a store. One that fails to start raises its error when used."""
-        self._start(self.catalog.queries.values())
+        """Restart the queries of a store: those with a WINDOW when they are needed, the others begin now.
 
-    def _start(self, queries: Iterable[ContinuousQuery]) -> None:
-        for query in queries:
-            try:
-                made = bind_standing(parse(query.statement), query.statement, self.catalog, stored=True)
-                self.standing.create(query.name, made, query.number)
-            except PromisingError as problem:
-                self.standing.broken(query.name, query.statement, problem)
-            except (OSError, MemoryError) as problem:
-                told = StorageUnavailable(f"its window cannot be read: {problem}")
-                self.standing.broken(query.name, query.statement, told)
+        One that fails to start raises its error when used.
+        """
+        later = [query for query in self.catalog.queries.values() if " WINDOW " in query.statement]
+        streams = self.catalog.streams
+        read = {name for query in later for name in query.reads if name in streams}
+        stored = [
+            Stored(query.name, query.statement, query.number, query.reads, partial(self._start, query))
+            for query in later
+        ]
+        self.standing.stored(stored, (streams[name] for name in sorted(read)), self.catalog.lock)
+        for query in self.catalog.queries.values():
+            if " WINDOW " not in query.statement:
+                self._start(query)
+
+    def _start(self, query: ContinuousQuery) -> None:
+        try:
+            made = bind_standing(parse(query.statement), query.statement, self.catalog, stored=True)
+            self.standing.create(query.name, made, query.number)
+        except PromisingError as problem:
+            self.standing.broken(query.name, query.statement, problem)
+        except (OSError, MemoryError) as problem:
+            told = StorageUnavailable(f"its window cannot be read: {problem}")
+            self.standing.broken(query.name, query.statement, told)
 
     def _alter_query(self, node: nodes.AlterQuery, sql: str) -> Done:
         name, span = node.this.name, node.args.get("budget")
@@ -276,7 +289,8 @@ class Definitions:
         with self.standing.lock:
             for name in names:
                 self.standing.drop(name)
-            self._start(self.catalog.queries[name.lower()] for name in names)
+            for name in names:
+                self._start(self.catalog.queries[name.lower()])
 
     def _keep_of(self, node: nodes.AlterStream, sql: str) -> tuple[Stream, int | None]:
         """The stream, and how long it is to keep tuples: at least as long as the windows of continuous queries."""

@@ -19,6 +19,7 @@ from promising.index.frames import batches_of, is_reader, total
 from promising.index.load_plan import LoadPlan
 from promising.index.memory import Memory
 from promising.index.prepared_load import Attached
+from promising.index.probing import probing
 from promising.index.scan_plan import ScanPlan
 from promising.index.schema import Batch
 from promising.index.storage.package import attach, read_manifest
@@ -495,6 +496,14 @@ class Session:
             raise BadQuestion("no columns are asked for; leave them out to have all of them")
         place, found = self.summary(summary).index.fetch(keys, window, columns)
         return found.add_column(0, pa.field("probe", pa.int32()), pa.array(place))
+
+    def probing(
+        self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None
+    ) -> Iterator[pa.Table | None]:
+        """`probe` incrementally: slices, at least one; None after work without tuples. See `index.probing`."""
+        if columns is not None and not columns:
+            raise BadQuestion("no columns are asked for; leave them out to have all of them")
+        return probing(self.summary(summary).index, keys, window, columns)
 
     def describe(self, summary: str, *, cells: bool = False) -> Description:
         """Granularities, zones with the reason for each, counts and bytes; with `cells`, the tuples of every cell."""

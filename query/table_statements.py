@@ -74,10 +74,12 @@ class Tables:
             return done
 
     def _trim(self, table: Table) -> None:
-        """Delete row versions that no tuple can be joined with any more.
+        """Delete row versions that no tuple can be joined with any more, once all that read the table have started.
 
         If there are very many, only tuples now in the windows of continuous queries count.
         """
+        if self.standing.waits(table.name):
+            return
         oldest = {}
         if not table.retroactive:
             crowded = table.versions > 2 * len(table) + CROWDED

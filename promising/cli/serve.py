@@ -75,6 +75,9 @@ def serve(
 
     settings = Settings.load(config, overrides)
     check_safe(settings)
+    from promising.server.starting import end_at_once  # noqa: PLC0415  # as above
+
+    end_at_once()  # what follows takes a second to load
     # We report errors ourselves; gRPC's own messages would break the JSON lines.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from promising.server.service import serve as run  # noqa: PLC0415  # as above

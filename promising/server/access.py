@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import grpc
 
 from promising import wire_errors
-from promising.errors import BadRequest, Forbidden, InternalError, PromisingError, Unauthenticated, Unavailable
+from promising.errors import (
+    BadRequest,
+    Forbidden,
+    InternalError,
+    LimitReached,
+    PromisingError,
+    Unauthenticated,
+    Unavailable,
+)
 from promising.server import logs
 from promising.server.access_tokens import Caller
 from promising.server.authentication import Authentication, Known
 from promising.server.metrics import Metrics
-from promising.server.open_calls import Calls
+from promising.server.open_calls import RETRY, Calls
 
 __all__ = ["METHODS", "AccessInterceptor", "Caller", "caller", "fault", "require"]
 
@@ -114,11 +122,13 @@ class AccessInterceptor(Interceptor):
     any other exception is an internal error, with an id to find it in the log.
 
     watches: limits the streams of gRPC's own services, such as health watches, which need no token.
+    most: calls of our own services at one time; with more, gRPC would drop some without a reason.
     """
 
-    def __init__(self, authentication: Authentication, metrics: Metrics, watches: Calls) -> None:
+    def __init__(self, authentication: Authentication, metrics: Metrics, watches: Calls, most: int) -> None:
         self._authentication = authentication
         self._metrics = metrics
+        self._most = most
         self._watches = watches
         self.under_way = 0
         """Calls of our own services whose end, with all responses, has not reached the client."""
@@ -148,6 +158,8 @@ class AccessInterceptor(Interceptor):
                     _require(known.caller or self._authentication.by_certificate, allowed)
             if self.closed and method.startswith(OURS):
                 raise Unavailable("the service is shutting down; ask again in a moment")
+            if self.under_way >= self._most and method.startswith(OURS):
+                raise LimitReached(f"{self._most:,} calls are open, which is all this service takes", RETRY)
         except PromisingError as problem:
             return self._refusing(method, known, problem)
         return self._watched(method, found, known)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
 from promising import wire, wire_times
@@ -24,7 +23,6 @@ from promising.server.subscriptions import Subscriptions
 from promising.v1 import queries_pb2
 
 Context = Any  # grpc.aio.ServicerContext, whose stubs are not generic
-CHUNK = 1 << 20  # approximate tuples that a probe fetches at once
 READS = (exp.Query, nodes.Show, nodes.Describe, nodes.Explain)
 
 
@@ -232,18 +230,21 @@ class QueryService(Subscriptions):
             await self._gone_through(call, context, self._probe(call, request, context))
 
     async def _probe(self, call: Call, request: queries_pb2.ProbeRequest, context: Context) -> None:
-        keys = await self._work.query(self._parts.keys, request.keys)
         window = wire.window_from(request.window) if request.HasField("window") else None
         columns = list(request.columns) or None
+
+        def begun() -> Iterator[pa.Table | None]:
+            return self._session.probing(request.summary, self._parts.keys(request.keys), window, columns)
+
         rows = 0
-        for first, last in await self._work.query(self._chunks, request.summary, keys, window):
-            found = await self._work.query(self._session.probe, request.summary, keys[first:last], window, columns)
-            rows = self._count(rows, found)
-            place = pc.add(found["probe"], pa.scalar(first, pa.int32()))
-            found = found.set_column(0, found.schema.field(0), place)
-            for start, count in wire.slices(found):
-                message = queries_pb2.ProbeResponse(rows=wire.ipc(found.slice(start, count)))
-                await self._write(call, context, message)
+        with self._steps(await self._work.query(begun)) as steps:
+            async for found in steps:
+                if found is None:
+                    continue
+                rows = self._count(rows, found)
+                for start, count in wire.slices(found):
+                    message = queries_pb2.ProbeResponse(rows=wire.ipc(found.slice(start, count)))
+                    await self._write(call, context, message)
 
     # --- external readers ----------------------------------------------------------------------------------------
 
@@ -293,18 +294,6 @@ class QueryService(Subscriptions):
         except asyncio.CancelledError:
             pass
         await self._parts.queries.give_up(call, context)
-
-    def _chunks(self, summary: str, keys: Any, window: tuple[int, int] | None) -> list[tuple[int, int]]:
-        """Ranges of the keys with about `CHUNK` tuples each, by estimate; a single key may have more."""
-        sizes = self._session.estimate(summary, keys, window).upper
-        out = []
-        first, held = 0, 0.0
-        for at, size in enumerate(sizes.tolist()):
-            if at > first and held + size > CHUNK:
-                out.append((first, at))
-                first, held = at, 0.0
-            held += size
-        return [*out, (first, len(sizes))]
 
     def _count(self, rows: int, more: pa.Table) -> int:
         rows += more.num_rows

@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-import os
 import resource
-import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +25,7 @@ from promising.server.metrics_guard import guard_of
 from promising.server.open_calls import Calls
 from promising.server.queries import QueryService
 from promising.server.query_limits import query_limits
+from promising.server.starting import SIGNALS, Ended, end_at_once
 from promising.server.streams import StreamService
 from promising.server.summaries import SummaryService
 from promising.server.tls import server_credentials
@@ -39,6 +39,7 @@ TICK = 0.25  # seconds between two checks for slow consumers
 KEEPALIVE = 30_000  # milliseconds of silence before a keepalive ping
 HANDSHAKE = 20_000  # milliseconds for the HTTP/2 handshake
 LOOK = 0.05  # seconds between two checks for open calls at shutdown
+PENDING = 1 << 16  # calls of a connection, and calls that wait to be looked at
 LAST_FRAMES = 2.0  # seconds of the drain, half of it at most, for the last frames of queries
 
 
@@ -118,16 +119,19 @@ class Service:
         for metric, name in metrics.stored():
             metric.set_function(partial(stored, parts, name))
 
-    async def start(self) -> int:
-        """Open the data and accept calls; returns the port. If it fails, everything is released."""
+    async def start(self, ending: threading.Event | None = None) -> int:
+        """Open the data and accept calls; returns the port. If it fails, everything is released.
+
+        ending: may be set by then, which raises Ended at the next safe point.
+        """
         try:
-            await self._start()
+            await self._start(threading.Event() if ending is None else ending)
         except BaseException:
             await self._let_go()
             raise
         return self.port
 
-    async def _start(self) -> None:
+    async def _start(self, ending: threading.Event) -> None:
         settings = self.settings
         credentials = server_credentials(settings)
         authentication = self._authentication = Authentication(settings)
@@ -137,9 +141,13 @@ class Service:
                 lambda: self._ready and not self._parts.draining,
                 guard_of(settings, authentication),
             )
-        access = self._access = AccessInterceptor(authentication, self.metrics, self._watches)
+        access = self._access = AccessInterceptor(
+            authentication, self.metrics, self._watches, settings.limits.max_calls
+        )
         if self._keeps:
-            self.session = self._parts.session = await store_lifecycle.opened(settings)
+            self.session = self._parts.session = await store_lifecycle.opened(settings, ending)
+        if ending.is_set():
+            raise Ended
         server = self._server = grpc.aio.server(interceptors=(access,), options=self._options())
         streams_pb2_grpc.add_StreamServiceServicer_to_server(StreamService(self._parts), server)
         summaries_pb2_grpc.add_SummaryServiceServicer_to_server(SummaryService(self._parts), server)
@@ -167,13 +175,11 @@ class Service:
             ("grpc.max_receive_message_length", limits.max_message_bytes),
             ("grpc.max_send_message_length", -1),  # our own messages are split to size, and never refused
             ("grpc.max_metadata_size", 16 << 10),
-            (
-                "grpc.max_concurrent_streams",
-                limits.max_queries_per_client
-                + limits.max_ingest_streams_per_client
-                + limits.max_subscriptions_per_client
-                + 64,
-            ),
+            # gRPC refuses what is beyond these without a reason or a delay: the interceptor refuses before.
+            ("grpc.max_concurrent_streams", PENDING),
+            ("grpc.server.max_pending_requests", PENDING),
+            ("grpc.server.max_pending_requests_hard_limit", PENDING),
+            ("grpc.server_max_unrequested_time_in_server", int(limits.max_deadline_seconds)),
             ("grpc.max_allowed_incoming_connections", limits.max_connections),
             ("grpc.max_connection_idle_ms", int(limits.idle_seconds * 1000)),
             ("grpc.server_handshake_timeout_ms", HANDSHAKE),
@@ -274,18 +280,28 @@ class Service:
 def serve(settings: Settings, ready: Callable[[int], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT, then drain. `ready` is called with the port when calls are accepted."""
     logs.setup(settings.log_level, sys.stderr)
-    # Before calls are accepted, SIGTERM ends the process at once: the first process of a container needs a handler.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    if missing := sum(not kernel.stored for kernel in every_kernel()):
-        logs.event("compiling", kernels=missing)
-    load_all()  # no call waits for a kernel
-    asyncio.run(_serve(settings, ready))
+    end_at_once()
+    try:
+        if missing := sum(not kernel.stored for kernel in every_kernel()):
+            logs.event("compiling", kernels=missing)
+        load_all()  # no call waits for a kernel
+        asyncio.run(_serve(settings, ready))
+    except (Ended, SystemExit):
+        logs.event("stopped")
 
 
 async def _serve(settings: Settings, ready: Callable[[int], None] | None) -> None:
     _raise_file_limit(settings)
+    ended, ending = asyncio.Event(), threading.Event()
+
+    def end() -> None:
+        ended.set()
+        ending.set()
+
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, end)
     service = Service(settings)
-    port = await service.start()
+    port = await service.start(ending)
     memory.keep_loaded()
     host, _ = address(settings.listen)
     logs.event(
@@ -294,10 +310,6 @@ async def _serve(settings: Settings, ready: Callable[[int], None] | None) -> Non
         tls=settings.tls.certificate is not None,
         data=None if settings.data is None else str(settings.data),
     )
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
     supervisor.ready()
     if ready is not None:
         ready(port)

@@ -493,7 +493,7 @@ class StandingQuery(_message.Message):
     subscribers: _builtins.int
     """Subscriptions to it."""
     label: _builtins.str
-    """How its view changes: MON, WKS, WK or STR."""
+    """How its view changes: MON, WKS, WK or STR; "starting" if it has not started since the service did."""
     store: _builtins.str
     """Storage structure of its view."""
     mode: _builtins.str

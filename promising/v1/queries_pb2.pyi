@@ -424,7 +424,9 @@ class ProbeResponse(_message.Message):
 
     ROWS_FIELD_NUMBER: _builtins.int
     rows: _builtins.bytes
-    """An Arrow IPC stream: a column `probe`, the index of the key in the request, then the requested columns."""
+    """An Arrow IPC stream: a column `probe`, the index of the key in the request, then the requested columns. Keys that are
+    in the request repeatedly are not in order.
+    """
     def __init__(
         self,
         *,

@@ -5,11 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from promising.errors import NoSuchName, PromisingError
+from promising.index import Stream
+from promising.index.instants import BEGINNING
 from promising.index.table import Table
 from promising.query.standing import plan
 from promising.query.standing.aggregate_view import view_of
@@ -24,6 +27,7 @@ from promising.summaries.kernels.clock import work_ns
 Key: TypeAlias = tuple[str, int | None, str | None]  # text and budget: queries with equal ones share a view
 
 LEAST_SHARE = 0.1  # fraction of a tick reserved for queries that may defer work, however long the others take
+CATCH_UP = 100_000_000  # nanoseconds of CPU per tick to start queries of a store
 SILENCE = 1_000_000  # microseconds without arrivals after which a stream's time follows the wall clock
 
 
@@ -55,6 +59,19 @@ class QueryStatus:
     subscribers: int
     problem: str | None
     """The error that stopped it, if any."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A query of a store that has not started yet: it needs a scan of its windows, and nobody has asked for it."""
+
+    name: str
+    statement: str
+    number: str
+    reads: frozenset[str]
+    """Lower-case names of streams and tables."""
+    start: Callable[[], None]
+    """Creates it, or registers what it is broken by."""
 
 
 class Feed:
@@ -110,6 +127,50 @@ class Engine:
         self._names: dict[str, str] = {}
         self._heads: dict[str, str] = {}  # the prefix of each token of a query
         self._feeds: set[Feed] = set()
+        self._stored: dict[str, Stored] = {}
+        self._starting = threading.RLock()  # acquired before `lock`
+
+    # --- queries of a store --------------------------------------------------------------------------------------
+
+    def stored(self, queries: Iterable[Stored], streams: Iterable[Stream], starting: threading.RLock) -> None:
+        """Register queries that start when they are asked for, or one by one with the ticks.
+
+        A view depends on the content of its windows only, so it does not matter when it starts. streams: that they
+        read, whose arrivals count from now. starting: held while a query starts, and when queries are changed.
+        """
+        with self.lock:
+            self._starting = starting
+            self._stored |= {query.name.lower(): query for query in queries}
+            for stream in streams:
+                self._sources.setdefault(stream.name.lower(), StreamSource(stream, self.number))
+
+    def start(self, name: str) -> None:
+        """Start a query of the store unless it has."""
+        if name.lower() in self._stored:
+            with self._starting:
+                self._start(name.lower())
+
+    def _start(self, key: str) -> None:
+        found = self._stored.get(key)
+        if found is not None:
+            found.start()
+            self._stored.pop(key, None)
+
+    def _catch_up(self) -> None:
+        """Start queries for a slice of CPU time, unless queries are being changed."""
+        until = work_ns() + CATCH_UP
+        while self._stored and self._starting.acquire(blocking=False):
+            try:
+                for key in list(islice(self._stored, 1)):
+                    self._start(key)
+            finally:
+                self._starting.release()
+            if work_ns() >= until:
+                break
+
+    def waits(self, name: str) -> bool:
+        """Whether a query that reads this stream or table has not started yet."""
+        return any(name.lower() in query.reads for query in list(self._stored.values()))
 
     # --- queries -------------------------------------------------------------------------------------------------
 
@@ -147,6 +208,7 @@ class Engine:
     def drop(self, name: str) -> None:
         """Drop a query; its subscribers are notified at their next poll."""
         with self.lock:
+            self._stored.pop(name.lower(), None)
             view = self._queries.pop(name.lower(), None)
             self._ids.pop(name.lower(), None)
             self._names.pop(name.lower(), None)
@@ -169,10 +231,11 @@ class Engine:
         return source
 
     def _let_go(self) -> None:
-        for key in [key for key, source in self._sources.items() if not source.used]:
+        for key in [key for key, source in self._sources.items() if not source.used and not self.waits(key)]:
             del self._sources[key]
 
     def view(self, name: str) -> View:
+        self.start(name)
         with self.lock:
             found = self._queries.get(name.lower())
             if found is None:
@@ -182,7 +245,7 @@ class Engine:
             return found
 
     def __len__(self) -> int:
-        return len(self._queries)
+        return len(self._queries) + len(self._stored)
 
     def oldest(self, stream: str) -> int | None:
         """The first arrival of a stream that a view may still show; None if no view reads it."""
@@ -221,7 +284,9 @@ class Engine:
             share_out(patient, left, elapsed, self.number)
             for source in self._sources.values():
                 source.settle(forget=self.mode is not Mode.ITA)  # in ITA, views may still show expired tuples
-            return self.number
+            number = self.number
+        self._catch_up()
+        return number
 
     def _since_last(self) -> float:
         now = self._elapsed()
@@ -232,6 +297,7 @@ class Engine:
 
     def subscribe(self, name: str, token: str | None = None) -> Feed:
         """Subscribe to a query. With a token, resume there: incrementally if possible, else with a reset."""
+        self.start(name)
         with self.lock:
             view = self.view(name)
             seen, same = None, True
@@ -345,9 +411,13 @@ class Engine:
             watched: dict[str, int] = {}
             for feed in self._feeds:
                 watched[feed.name.lower()] = watched.get(feed.name.lower(), 0) + 1
-            return [self._status(name, watched.get(name, 0)) for name in sorted(self._queries)]
+            return [self._status(name, watched.get(name, 0)) for name in sorted({*self._queries, *self._stored})]
 
     def _status(self, name: str, subscribers: int) -> QueryStatus:
+        if (stored := self._stored.get(name)) is not None and name not in self._queries:
+            return QueryStatus(
+                stored.name, stored.statement, BEGINNING, 0, 0, 0, 0, 0, 0.0, 0.0, None, "starting", "", "", 0, 0, None
+            )
         view = self._queries[name]
         shown = self._names[name]
         if not isinstance(view, View):
@@ -387,6 +457,7 @@ class Engine:
 
     def close(self) -> None:
         with self.lock:
+            self._stored.clear()
             self._views.clear()
             self._planned.clear()
             self._queries.clear()

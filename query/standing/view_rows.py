@@ -12,6 +12,7 @@ def view_stream(engine: Engine, name: str) -> Stream:
 
     A stream needs a time: its last column is one, always 0. Raises Unsupported for a query without WINDOW.
     """
+    engine.start(name)
     with engine.lock:
         if not engine.driven:
             engine.tick()

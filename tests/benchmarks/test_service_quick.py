@@ -53,6 +53,12 @@ def test_estimates_are_timed_while_tuples_come_in_at_half_the_rate_they_can():
     assert all(f["opponent"] == "on an idle server" and f["ours"] and f["theirs"] for f in times)
 
 
+def test_callers_are_answered_or_told_when_to_ask_again():
+    found = figures("callers")
+    assert {f["sizes"]["connections"] for f in found} == {1, 100}  # type: ignore[index]  # JSON
+    assert all(f["met"] is True for f in found if f["metric"] == "neither")
+
+
 def test_an_unknown_part_is_refused_by_name():
     done = run("benchmarks.service", "endurance")
     assert done.returncode == 2

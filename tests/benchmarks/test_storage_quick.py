@@ -36,6 +36,11 @@ def test_a_start_is_compared_with_reading_its_files_dropped_and_warm_after_a_clo
     }
 
 
+def test_a_start_with_queries_is_compared_with_one_without():
+    found = figures("standing")
+    assert [f["opponent"] for f in found] == ["without queries", "without queries", ""]
+
+
 def test_a_cold_window_is_read_and_little_else():
     found = figures("cold")
     windows = [f for f in found if str(f["metric"]).startswith("window")]

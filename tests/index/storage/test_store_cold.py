@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -197,6 +198,6 @@ def test_a_damaged_cold_file_is_no_reason_not_to_start_or_to_tell_of_streams(tmp
         assert isinstance(shown, pa.Table)
         assert shown["name"].to_pylist() == ["a"]
         assert shown["tuples"][0].as_py() >= store.streams["a"]._log.warm
-    session = asyncio.run(served.opened(Settings(data=tmp_path)))
+    session = asyncio.run(served.opened(Settings(data=tmp_path), threading.Event()))
     assert list(session.catalog.streams) == ["a"]
     session.close()

@@ -107,7 +107,7 @@ def serve(told, methods, use, settings=None, credentials=None, channel_credentia
 
     async def run():
         authentication = Authentication(settings or Settings())
-        interceptor = AccessInterceptor(authentication, told.metrics, Calls("health watches", 3, 2, WAIT))
+        interceptor = AccessInterceptor(authentication, told.metrics, Calls("health watches", 3, 2, WAIT), 100)
         server = grpc.aio.server(interceptors=(interceptor,))
         for full, found in methods.items():
             service, method = full[1:].split("/")

@@ -8,8 +8,10 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from promising import wire, wire_times
+from promising.index import probing
 from promising.server import summaries
 from promising.server.queries import QueryService
+from promising.server.worker_threads import Work
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2
 from tests.promising.server.serving import MANY, NONE, WAIT, batch, details, failed, idle, much, run, stocked, until
 
@@ -231,6 +233,47 @@ def test_rows_of_probes_and_batches():
         await remote.well()
 
     run(body, max_rows=9)
+
+
+def test_copies_of_a_hot_key_do_not_hold_up_others(monkeypatch):
+    """A probe of them takes turns: a query beside it needs as many turns of its own as alone, and no more between."""
+    monkeypatch.setattr(probing, "SLICE", 1 << 10)
+    turns = []
+
+    async def body(remote):
+        step = Work.query
+
+        async def noted(self, do, *given, **named):
+            turns.append(asyncio.current_task())
+            return await step(self, do, *given, **named)
+
+        monkeypatch.setattr(Work, "query", noted)
+        assert await remote.query("SELECT count(*) AS n FROM s")
+        alone = len(turns)
+        call = remote.queries.Probe(
+            queries_pb2.ProbeRequest(summary="items", keys=common_pb2.Keys(ints=[0] * 100_000)), timeout=WAIT
+        )
+        first = wire.table((await call.read()).rows)
+        assert first.num_rows <= 1 << 10 and len(set(first["probe"].to_pylist())) > 1
+        turns.clear()
+        (frame,) = await remote.query("SELECT count(*) AS n FROM s")
+        assert frame.rows.to_pylist() == [{"n": 60_000}]
+        assert len(turns) <= 2 * alone + 2, "the probe had more than one turn between two of the query"
+        assert not call.done()
+        call.cancel()
+        await idle(remote)
+        await remote.well()
+
+    run(body, session=much(), max_rows=1 << 40, workers=1)
+
+
+def test_copies_of_a_hot_key_are_within_the_limits_of_rows_and_cpu_time():
+    async def body(remote):
+        await refused(probe(remote, common_pb2.Keys(ints=[0] * 100_000)), "more than 1,000,000 rows")
+        await idle(remote)
+        await remote.well()
+
+    run(body, session=much(), max_rows=1_000_000)
 
 
 def test_cpu_time_of_a_batch():

@@ -23,13 +23,6 @@ from promising.server.service import serve
 from promising.settings import Settings
 serve(Settings(listen="127.0.0.1:0", drain_seconds=7.5), lambda port: print(port, flush=True))
 """
-SLOW_START = """
-import time
-from promising.server import service
-from promising.settings import Settings
-service.load_all = lambda: [print("loading", flush=True), time.sleep(1000)]
-service.serve(Settings(listen="127.0.0.1:0"))
-"""
 
 
 @contextmanager
@@ -114,17 +107,3 @@ def test_a_service_is_ready_when_it_accepts_calls_and_stopping_before_it_ends(pl
             process.kill()
         events = [json.loads(line)["event"] for line in process.stderr if line.startswith(b"{")]
     assert events[-2:] == ["draining", "stopped"]
-
-
-def test_sigterm_during_the_start_ends_the_process():
-    """By a handler: the first process of a container ignores signals that have none."""
-    process: Any
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW_START], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        try:
-            assert process.stdout.readline() == b"loading\n"
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(WAIT) == 0
-        finally:
-            process.kill()
