@@ -71,9 +71,9 @@ def shared_by(session: Session, statements: list[str]) -> int:
     asked: list[str] = []
     alone = session._answer
 
-    def counted(node: exp.Expression, sql: str, *how: Any) -> Iterator[Answer | None]:
+    def counted(node: exp.Expression, sql: str, *how: Any, **more: Any) -> Iterator[Answer | None]:
         asked.append(sql)
-        return alone(node, sql, *how)
+        return alone(node, sql, *how, **more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "_answer", counted)
