@@ -172,7 +172,7 @@ def test_it_says_when_something_it_needs_has_aged(monkeypatch):
         if GEOMETRY.oldest(now) <= 60:
             world.check(snapshot)
         else:
-            said = r"'store' has let go of tuples from before 80, .* ask again"
+            said = r"'store' has removed the tuples before 1970-01-01 00:00:00.000080, .* ask again"
             with pytest.raises(TokenExpired, match=said), snapshot.holding():
                 pass
             break

@@ -54,7 +54,17 @@ def test_it_has_the_methods_of_the_other():
     assert there >= {name for name in vars(Session) if not name.startswith("_")} - NOT_OFFERED
 
 
-NOT_OFFERED = {"query_each", "execute_parsed", "explaining", "stream", "summary", "probing"}
+NOT_OFFERED = {
+    "asking",
+    "query_each",
+    "execute_parsed",
+    "explaining",
+    "stream",
+    "summary",
+    "probing",
+    "query_bytes",
+    "tidy",
+}
 """Steps of a session in process, for the service itself."""
 
 

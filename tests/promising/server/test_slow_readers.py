@@ -70,14 +70,15 @@ async def rest(call):
 def test_a_query_that_nobody_reads_is_cut_and_given_back(monkeypatch, clock):
     answers = []
     session = much()
-    ask = session.query
+    ask = session.asking
 
     def noted(*given, **named):
-        answer = ask(*given, **named)
-        answers.append(weakref.ref(answer))
-        return answer
+        for answer in ask(*given, **named):
+            if answer is not None:
+                answers.append(weakref.ref(answer))
+            yield answer
 
-    monkeypatch.setattr(session, "query", noted)
+    monkeypatch.setattr(session, "asking", noted)
 
     async def body(remote):
         call = remote.queries.Query(query(), timeout=WAIT)
