@@ -279,7 +279,7 @@ def test_loading_stops_when_something_needed_has_gone(monkeypatch):
     for working in (keys.load(world.hashes([7])), keys.load(world.hashes([8, 9, 10, 11, 7]))):
         next(working)
     world.append([100], [1])
-    with pytest.raises(TokenExpired, match="before 1970-01-01 00:00:00.000060"):
+    with pytest.raises(TokenExpired, match=r"before 1970-01-01 00:00:00\.000060"):
         next(working)
     with pytest.raises(TokenExpired):
         next(keys.listed())
