@@ -302,8 +302,11 @@ class Cursor:
             cut = "cancelled"  # the last frame waits for the next time
         frame = self._frame(cut, last=True)
         self._meter()
+        suspended = keep is not None and cut in ("budget", "cancelled")
+        if not suspended and self._plan is not None:
+            self._plan.result.close()  # its rows are those of the frame
         self._hold(frame)
-        token = keep(self) if keep is not None and cut in ("budget", "cancelled") else None
+        token = keep(self) if keep is not None and suspended else None
         if token is not None:  # from here on the cursor belongs to whoever has the token
             yield replace(frame, progress=replace(frame.progress, token=token))
             return

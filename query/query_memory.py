@@ -9,7 +9,8 @@ from promising.errors import LimitReached
 
 PRESSED = 0.75  # share of a limit of several queries from which on those that can spill do so
 OWN = 0.5  # the same for the limit of one query: spilling itself takes some
-SMALL, RESERVED = 8, 4  # queries with at most 1/2^8 of a limit of several may exceed it by 1/2^4; others end as early
+SMALL, EXCESS = 8, 4  # queries with at most 1/2^8 of a limit of several may exceed it by 1/2^4
+SPARE = 3  # others end 1/2^3 before it: slices that run and last frames are still to come
 FRAME = 10  # a frame may have 1/2^10 of the limit of all
 STEP = 4  # a slice may add 1/2^4 of the limit of one query
 RETRY = 1.0  # seconds after which other queries may have ended
@@ -109,12 +110,12 @@ class Account:
             (limits.client, "max_query_bytes_per_client", self.client),
             (limits.total, "max_query_bytes_total", None),
         ):
-            room = limit + (limit >> RESERVED) * (1 if self.size <= limit >> SMALL else -1)
+            room = limit + (limit >> EXCESS) if self.size <= limit >> SMALL else limit - (limit >> SPARE)
             while (used := self._memory.add(self.client, 0)[client is None]) > room:
                 if not self._memory.evict(client):
                     whose = "all queries" if client is None else "the queries of this client"
                     raise LimitReached(
-                        f"{whose} have {used:,} bytes, and limits.{setting} allows {limit:,}, with a sixteenth left to"
+                        f"{whose} have {used:,} bytes, and limits.{setting} allows {limit:,}, with an eighth left to"
                         f" small ones: this one ends with {self.size:,}; ask again when others have ended, or for less",
                         RETRY,
                     )

@@ -54,10 +54,10 @@ def test_a_client_ends_past_its_limit_and_leaves_others_alone():
     memory = QueryMemory(ALL)
     mine = [memory.open("mine") for _ in range(4)]
     for account in mine[:2]:
-        account.hold(7 * MB)
+        account.hold(13 * MB // 2)
     other = memory.open("other")
     assert mine[2].hold(MB)
-    assert ends(mine[2]) is None  # fifteen sixteenths
+    assert ends(mine[2]) is None  # seven eighths
     mine[2].hold(MB + 1)
     assert ends(mine[2]) == "limits.max_query_bytes_per_client"
     mine[3].hold(ALL.client >> 8)
