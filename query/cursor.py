@@ -95,6 +95,7 @@ class Cursor:
         self._hits = 0  # sampled candidates that did
         self._sizes: Guess | None = None
         self._limit: int | None = None
+        self._excused = 0  # nanoseconds that the last frame may take beyond it
         self._left: Callable[[], float] = lambda: math.inf
         self._mark = began
         self._looking = 0.0  # nanoseconds per draw to compute an estimate
@@ -255,6 +256,7 @@ class Cursor:
         left: seconds until the last frame is due. One that would take longer is left for later, with its rows.
         """
         limit = self._limit = None if budget is None else self.spent + budget
+        self._excused = 0 if budget is None else max(GLANCE, budget // 20)
         told = self.spent
         first = True
         self._left = left
@@ -327,7 +329,8 @@ class Cursor:
         reserve = self._reserve()
         if reserve <= GLANCE:
             return False
-        late = self._limit is not None and self.spent + reserve > self._limit + GLANCE
+        sure = reserve - self._drawn  # the pace of sampling leaves time for its estimate
+        late = self._limit is not None and self.spent + sure > self._limit + self._excused
         return cut == "cancelled" or (cut == "budget" and late)
 
     def _late(self, reserve: int) -> bool:
@@ -370,13 +373,19 @@ class Cursor:
         if isinstance(result, Plain) or result.spilled:
             return 20_000
         if isinstance(result, Aggregated):
-            drawn = 0 if self.plan.sampler is None else int(2.5 * self._looking * self.plan.sampler.done)
             kept = SORTING * self._matched if any(a.function in HOLDING for a in self.bound.aggregates) else 0
             aggregates = len(self.bound.aggregates)
             wide = len(self.bound.group_keys) // 4
             values = result.groups.size * (1 + aggregates + wide) + self._hits * wide
-            return MS // 2 + drawn + kept + CLOSING * values + ESTIMATE * self._width
+            return MS // 2 + self._drawn + kept + CLOSING * values + ESTIMATE * self._width
         return 400 * result.held * (1 + len(self.bound.order))
+
+    @property
+    def _drawn(self) -> int:
+        """CPU time to reserve for an estimate from the sample."""
+        return (
+            0 if self._plan is None or self.plan.sampler is None else int(2.5 * self._looking * self.plan.sampler.done)
+        )
 
     def _step(self, limit: int | None) -> bool:
         """Run one slice and size the next by its duration; returns whether it was the last."""

@@ -135,6 +135,7 @@ def test_nothing_is_left_of_a_checkpoint_that_is_damaged(tmp_path, at):
     shutil.copytree(tmp_path / "store", tmp_path / "without")
     files(tmp_path / "without", "image")[-1].unlink()
     with opened(tmp_path / "without") as store:
+        assert answers(store) == wanted
         size = store.streams["left"].nbytes
     flip(files(tmp_path / "store", "image")[-1], at)
     with opened(tmp_path / "store") as store:

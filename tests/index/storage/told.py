@@ -146,6 +146,8 @@ def _listed(answer: Any) -> Any:
         return answer.tolist()
     if isinstance(answer, list | tuple):
         return [_listed(a) for a in answer]
+    if isinstance(answer, dict):
+        return {name: _listed(a) for name, a in answer.items()}
     return answer
 
 

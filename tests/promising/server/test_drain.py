@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from promising import wire_times
 from promising.query.answers import Answer
 from promising.server import service
+from promising.server.authentication import LOCAL
 from promising.v1 import (
     common_pb2,
     queries_pb2,
@@ -171,7 +172,7 @@ def test_a_query_that_does_not_sends_what_it_has_and_can_go_on(sql, monkeypatch)
         assert last.cut == "cancelled"
         assert last.rows == sum(frame.rows.num_rows for frame in got)
         # The session outlives its service.
-        rest = remote.session.resume(last.token, budget=0.05).run()
+        rest = remote.session.resume(last.token, budget=0.05, client=LOCAL.client).run()
         assert rest.progress.cpu_seconds > last.cpu_seconds
 
     run(body, session=much())
