@@ -80,7 +80,7 @@ class Snapshot:
             oldest = self.stream.oldest
             if oldest is not None and oldest > max(self.start, self._earliest):
                 raise TokenExpired(
-                    f"stream {self.stream.name!r} has removed the tuples before {instant(oldest)}, which this answer"
+                    f"stream {self.stream.name!r} has removed the tuples before {instant(int(oldest))}, which this answer"
                     " still needs; ask again"
                 )
             yield
