@@ -80,8 +80,8 @@ class Snapshot:
             oldest = self.stream.oldest
             if oldest is not None and oldest > max(self.start, self._earliest):
                 raise TokenExpired(
-                    f"stream {self.stream.name!r} has removed the tuples before {instant(int(oldest))}, which this answer"
-                    " still needs; ask again"
+                    f"stream {self.stream.name!r} has removed the tuples before {instant(int(oldest))}, which this"
+                    " answer still needs; ask again"
                 )
             yield
 
