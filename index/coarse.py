@@ -8,6 +8,7 @@ from sortedcontainers import SortedDict
 
 from promising.index.geometry import Geometry
 from promising.index.log import TupleLog
+from promising.index.measures import Measures
 from promising.index.options import Sizes
 from promising.index.zone import CoarseZone
 
@@ -15,8 +16,10 @@ from promising.index.zone import CoarseZone
 class Coarse:
     """All granularities but the first. `levels[i]` has the zones of `G_i` by number, floor(time / length)."""
 
-    def __init__(self, geometry: Geometry, sizes: Sizes) -> None:
+    def __init__(self, geometry: Geometry, sizes: Sizes, log: TupleLog, measures: Measures) -> None:
         self.geometry = geometry
+        self.measures = measures
+        self._log = log
         self.sizes = sizes
         self.levels: dict[int, SortedDict[int, CoarseZone]] = {i: SortedDict() for i in range(2, geometry.levels + 1)}
 
@@ -26,7 +29,7 @@ class Coarse:
         number = time // length
         zone = zones.get(number)
         if zone is None:
-            zone = zones[number] = CoarseZone.empty(number, number * length, self.sizes)
+            zone = zones[number] = CoarseZone.empty(number, number * length, self.sizes, self.measures)
         return zone
 
     def insert(
@@ -42,7 +45,7 @@ class Coarse:
             where = homes == home
             first = int(times[where][0])
             zone = self._home(granularity, first)
-            zone.insert(hashes[where], rows[where], times[where], self.sizes)
+            zone.insert(hashes[where], rows[where], times[where], self.sizes, self._log)
             zone.take("late", 0, int(where.sum()))
 
     def add(self, granularity: int, zone: CoarseZone) -> None:
@@ -79,7 +82,7 @@ class Coarse:
 
     def restore(self, image: list[dict[str, Any]]) -> None:
         for saved in image:
-            self.levels[saved["granularity"]][saved["number"]] = CoarseZone.restored(saved)
+            self.levels[saved["granularity"]][saved["number"]] = CoarseZone.restored(saved, self.measures)
 
     @property
     def deepest(self) -> int:

@@ -17,6 +17,7 @@ from promising.index.instants import END
 from promising.index.kernels import open_zone as kernels
 from promising.index.kernels.seal import extent, filter_keys, filter_sliced, pour, sketch_keys
 from promising.index.log import TupleLog
+from promising.index.measures import Measures, logged
 from promising.index.options import GROUP, Options, Sizes
 from promising.index.postings import Postings
 from promising.index.reserved import Reserved, longer
@@ -156,8 +157,11 @@ class Block:
 
 
 class Fine:
-    def __init__(self, sizes: Sizes, options: Options, length: int, log: TupleLog, postings: Postings) -> None:
+    def __init__(
+        self, sizes: Sizes, options: Options, length: int, log: TupleLog, postings: Postings, measures: Measures
+    ) -> None:
         self.sizes = sizes
+        self.measures = measures
         self.length = length
         self.pool = ZonePool(sizes)
         self.blocks: SortedDict[int, Block] = SortedDict()
@@ -172,6 +176,7 @@ class Fine:
         self._recent = np.empty(kernels.WINDOW, np.int64)
         self._rows = np.empty(sizes.maxlength, np.int32)
         self._times = np.empty(sizes.maxlength, np.int64)  # of these rows: sealing a zone reads nothing
+        self._hashes = np.empty(sizes.maxlength, np.int64)  # of their keys, if anything is measured
         self._signed = np.zeros((3, kernels.ROW), np.int32)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._keys = np.empty(sizes.maxlength, np.int64)
@@ -278,7 +283,7 @@ class Fine:
     ) -> None:
         block = self.blocks.get(home)
         if block is None:
-            block = self.blocks[home] = Block(CoarseZone.empty(home, home * self.length, self.sizes))
+            block = self.blocks[home] = Block(CoarseZone.empty(home, home * self.length, self.sizes, self.measures))
             if home == self.blocks.keys()[-1]:
                 self._close_block()
                 self.open_block = block
@@ -300,6 +305,8 @@ class Fine:
                 self._recent, self._rows, self._signed, self._state, self._limits, hashes, rows, start, stop
             )
             self._times[count : count + until - start] = times[start:until]
+            if self.measures.any:
+                self._hashes[count : count + until - start] = hashes[start:until]
             if posted:
                 self._postings.note(hashes[start:until], self.number, self._keys, self._counts)
             else:
@@ -319,7 +326,8 @@ class Fine:
             keys, counts = keys[counts > 0], counts[counts > 0]
         sealed = int(self._state[kernels.COUNT]) - kept
         if sealed:
-            self._seal(block, self.number, keys, counts, self._rows[:sealed].copy(), self._times[:sealed], reason)
+            rows, hashes = self._rows[:sealed].copy(), self._hashes[:sealed]
+            self._seal(block, self.number, keys, counts, rows, self._times[:sealed], hashes, reason)
         elif block.zones:  # the previous cut is where behaviour changed: a better reason for it
             self.cuts[block.zones[-1].reason] -= 1
             self.cuts[reason] = self.cuts.get(reason, 0) + 1
@@ -329,7 +337,8 @@ class Fine:
         self._postings.begin_zone()
         self.number = self._issue()
         kernels.restart(self._rows, self._signed, self._state, changed)
-        self._times[:kept] = self._times[sealed : sealed + kept].copy()
+        for array in (self._times, self._hashes):
+            array[:kept] = array[sealed : sealed + kept].copy()
         if kept:
             self._postings.note(self._recent[:kept], self.number, self._keys, self._counts)
         self._watch()
@@ -342,6 +351,7 @@ class Fine:
         counts: NDArray[np.int32],
         rows: NDArray[np.int32],
         times: NDArray[np.int64],
+        hashes: NDArray[np.int64],
         reason: str,
         late: bool = False,
     ) -> None:
@@ -349,8 +359,10 @@ class Fine:
         if at == 0:
             block.groups.append(self.pool.take_group())
         first, last = extent(times)
-        zone = FineZone(number, block.groups[-1] * GROUP + at, Tuples(rows), first, last, reason, late)
+        measured = self.measures.built(logged(self._log, rows, hashes))
+        zone = FineZone(number, block.groups[-1] * GROUP + at, Tuples(rows), first, last, reason, measured, late)
         whole = block.whole
+        whole.measured.absorb_states(measured)
         self.pool.fill(zone, keys, counts, whole.bits)
         block.zones.append(zone)
         self._zones += 1
@@ -376,7 +388,9 @@ class Fine:
             if block.aside == self.sizes.maxlength:
                 waiting, waiting_rows = block.waiting()
                 times_of = block.aside_times[: block.aside]
-                self._seal(block, block.late, *distinct(waiting), waiting_rows.copy(), times_of, "maxlength", late=True)
+                keys, counts = distinct(waiting)
+                late = (waiting_rows.copy(), times_of, waiting)
+                self._seal(block, block.late, keys, counts, *late, "maxlength", late=True)
                 block.aside = 0
 
     def _close_block(self) -> None:
@@ -394,9 +408,11 @@ class Fine:
             whole = block.whole
             hashes, rows = block.waiting()
             if block.aside:
-                whole.insert(hashes, rows, block.aside_times[: block.aside], self.sizes)
+                whole.insert(hashes, rows, block.aside_times[: block.aside], self.sizes, self._log)
                 whole.take("late", 1, block.aside)
             whole.tuples.extend(*(zone.tuples for zone in block.zones))
+            for zone in block.zones:
+                whole.measured.absorb_drafts(zone.measured)
             for group in block.groups:
                 self.pool.give_group(group)
             self._zones -= len(block.zones)
@@ -435,6 +451,7 @@ class Fine:
             "numbers": np.array([[z.number, z.first, z.last, z.late] for z in block.zones], np.int64),
             "reasons": [zone.reason for zone in block.zones],
             "tuples": [in_order(zone.tuples, self._log) for zone in block.zones],
+            "measures": [zone.measured.image() for zone in block.zones],
             "counters": pool.counters[slots],
             "cells": pool.cells[slots],
             "groups": list(block.groups),
@@ -474,12 +491,16 @@ class Fine:
 
     def _restore_block(self, saved: dict[str, Any]) -> None:
         pool = self.pool
-        block = self.blocks[saved["home"]] = Block(CoarseZone.restored(saved["whole"]), groups=saved["groups"])
+        block = self.blocks[saved["home"]] = Block(
+            CoarseZone.restored(saved["whole"], self.measures), groups=saved["groups"]
+        )
         pool.sliced[block.groups] = saved["sliced"]
+        measures = saved.get("measures") or [{}] * len(saved["reasons"])
         for i, (number, first, last, late) in enumerate(saved["numbers"].tolist()):
             slot = block.groups[i // GROUP] * GROUP + i % GROUP
             tuples = Tuples.of(saved["tuples"][i].copy())
-            zone = FineZone(number, slot, tuples, first, last, saved["reasons"][i], bool(late))
+            measured = self.measures.restored(measures[i])
+            zone = FineZone(number, slot, tuples, first, last, saved["reasons"][i], measured, bool(late))
             block.zones.append(zone)
             pool.counters[slot], pool.cells[slot] = saved["counters"][i], saved["cells"][i]
             pool.seal(zone)
@@ -492,6 +513,10 @@ class Fine:
     def watched(self) -> bool:
         """Whether the open zone may be cut for error and behaviour."""
         return bool(self._limits[kernels.L_WATCHED])
+
+    def know(self, hashes: NDArray[np.int64]) -> None:
+        """The hashes of the open zone's keys; needed where measures begin in the middle of a zone."""
+        self._hashes[: len(hashes)] = hashes
 
     @property
     def open_rows(self) -> NDArray[np.int32]:
@@ -507,9 +532,9 @@ class Fine:
 
     @property
     def nbytes(self) -> int:
-        own = (self._recent, self._rows, self._times, self._signed, self._keys, self._counts)
+        own = (self._recent, self._rows, self._times, self._hashes, self._signed, self._keys, self._counts)
         blocks = self.blocks.values()
         whole = sum(b.whole.nbytes + b.aside_hashes.nbytes + b.aside_rows.nbytes + b.aside_times.nbytes for b in blocks)
-        zones = sum(z.tuples.nbytes + 200 for b in blocks for z in b.zones)
+        zones = sum(z.tuples.nbytes + z.measured.nbytes + 200 for b in blocks for z in b.zones)
         pyramids = sum(int(node.nbytes) for b in blocks for node in b.pyramid.values())
         return self.pool.nbytes + self.ahead.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids

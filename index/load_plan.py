@@ -8,6 +8,7 @@ from typing import Any
 from promising.index.admission import Retention
 from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, END
+from promising.index.measures import Measures, kinds_of
 from promising.index.options import Options, Sizes
 
 
@@ -99,6 +100,7 @@ class Summed:
     geometry: Geometry
     sizes: Sizes
     definition: dict[str, Any]
+    measures: Measures
 
     @classmethod
     def of(cls, definition: dict[str, Any], plan: LoadPlan) -> "Summed":
@@ -106,7 +108,8 @@ class Summed:
         geometry = Geometry(definition["granularity"], rate, depth, definition.get("keep"))
         options = Options(**{**definition["options"], "ceiling": None})  # the stream has checked it
         sizes = Sizes.of(definition["structure"], options, geometry, None, plan.lateness)
-        return cls(definition["name"], definition["key"], geometry, sizes, definition)
+        kinds = kinds_of(definition.get("measures", ()), plan.types, plan.seed)
+        return cls(definition["name"], definition["key"], geometry, sizes, definition, Measures(kinds, sizes.buckets))
 
     @property
     def structured(self) -> bool:

@@ -73,7 +73,7 @@ def take_in(load: Load, log: TupleLog, summaries: Mapping[str, SummaryIndex], se
     summed = {
         made["name"]
         for made in definitions(summaries.values(), now=True)
-        if {"keep": None, **load.summaries.get(made["name"], {})} == made
+        if {"keep": None, "measures": [], **load.summaries.get(made["name"], {})} == made
     }
     for part in sorted(load.parts, key=lambda part: part.run is not None):
         if part.run is not None:

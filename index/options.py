@@ -1,10 +1,13 @@
 """The sizes of a summary, and their maximum memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from promising.errors import BadOptions, BadStructure, CeilingTooLow
 from promising.index.geometry import Geometry
 from promising.index.kernels.open_zone import ROW, WINDOW
+from promising.summaries.cells import CellKind
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
 AUTO = "auto"  # the cheapest of them: index/auto_structure.py
@@ -69,7 +72,7 @@ class Sizes:
     The ceiling is the sum of everything that can be held at once. In a stream without a limit it covers the first four
     lines, with up to `TUPLES` tuples in `G_1`; what more tuples add is stated per tuple and per key:
 
-        zones of G_1       zones * (counters + bucket borders, tuples and F2) + groups * filter words
+        zones of G_1       zones * (counters + bucket borders, tuples, F2 and measures) + groups * filter words
         the open zone      rows, keys, sizes; and per block of G_1 a future zone of G_2 and its late tuples
         G_2 .. G_m         at most 2 * rate + 2 zones each; with KEEP, as many more as it has of the last
         pyramids           a third as many nodes as zones, none larger than a zone with wide counters
@@ -88,12 +91,21 @@ class Sizes:
     groups: int  # filter groups of 64 zones in G_1
     zones: int  # zones of G_1 before cutting for error and behaviour stops
     tuples: int  # that the zones of G_1 are for
-    sketches: int  # bytes of the ceiling for sketches and filters
+    measures: int  # bytes of a zone's measures at most
+    sketches: int  # bytes of the ceiling for sketches, filters and measures
     ceiling: int
 
     @classmethod
-    def of(cls, structure: str, options: Options, geometry: Geometry, max_tuples: int | None, lateness: int) -> "Sizes":
-        """max_tuples: the limit of the stream, if it has one."""
+    def of(
+        cls,
+        structure: str,
+        options: Options,
+        geometry: Geometry,
+        max_tuples: int | None,
+        lateness: int,
+        kinds: Sequence[CellKind[Any]] = (),
+    ) -> "Sizes":
+        """max_tuples: the limit of the stream, if it has one. kinds: what its zones measure."""
         if structure not in STRUCTURES:
             raise BadStructure(f"unknown STRUCTURE {structure!r}; it is one of {', '.join((*STRUCTURES, AUTO))}")
         buckets = 1 if structure in ("none", "time") else options.buckets
@@ -115,9 +127,10 @@ class Sizes:
         groups = -(-zones // GROUP) + blocks
         cells = buckets * options.depth * options.width
         coarse_zones = geometry.most_zones
-        fine = groups * GROUP * (cells * 2 + (buckets + 1) * 24 + 256) + groups * options.filter_bits * 8
-        coarse_zone = cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 24 + 512
-        opened = options.maxlength * 24 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 40)
+        measures = sum(kind.ceiling(buckets if kind.grain == "cell" else 1) + 64 for kind in kinds)
+        fine = groups * GROUP * (cells * 2 + (buckets + 1) * 24 + 256 + measures) + groups * options.filter_bits * 8
+        coarse_zone = cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 24 + 512 + measures
+        opened = options.maxlength * 32 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 40)
         coarse = coarse_zones * coarse_zone
         pyramids = groups * GROUP * (cells * 4 + options.filter_bits // 8) // 3
         tuples = 0 if max_tuples is None else max_tuples * 8 + (1 << (max_tuples * 2 + 256).bit_length()) * 50
@@ -143,14 +156,23 @@ class Sizes:
             groups=groups,
             zones=zones,
             tuples=covered,
+            measures=measures,
             sketches=sketches,
             ceiling=ceiling,
         )
 
     @classmethod
-    def auto(cls, now: str, options: Options, geometry: Geometry, max_tuples: int | None, lateness: int) -> "Sizes":
+    def auto(
+        cls,
+        now: str,
+        options: Options,
+        geometry: Geometry,
+        max_tuples: int | None,
+        lateness: int,
+        kinds: Sequence[CellKind[Any]] = (),
+    ) -> "Sizes":
         """Sizes of an `auto` summary with the structure `now`: the ceiling is the largest of all structures."""
-        every = {name: cls.of(name, options, geometry, max_tuples, lateness) for name in STRUCTURES}
+        every = {name: cls.of(name, options, geometry, max_tuples, lateness, kinds) for name in STRUCTURES}
         return replace(
             every[now],
             sketches=max(sizes.sketches for sizes in every.values()),
@@ -160,7 +182,7 @@ class Sizes:
     @property
     def tuple_bytes(self) -> int:
         """What a tuple adds: its posting, its place in a cell and, beyond `tuples` in `G_1`, its part of two zones."""
-        zone = self.counters * 2 + (self.buckets + 1) * 24 + 256 + self.buckets * self.slots // 8
+        zone = self.counters * 2 + (self.buckets + 1) * 24 + 256 + self.buckets * self.slots // 8 + self.measures
         node = (self.counters * 4 + self.buckets * self.slots // 8) // 3
         return 8 + -(-2 * (zone + node) // self.maxlength) if self.structure != "none" else 0
 

@@ -1,12 +1,14 @@
 """A load that was prepared elsewhere, as a stream attaches it: its tuples, and what they add to zones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.index.log import TupleLog
+from promising.index.measures import Measures, logged
 from promising.index.schema import Column
 from promising.index.zone import CoarseZone, Tuples
 
@@ -30,8 +32,9 @@ class Sum:
     cells: NDArray[np.int64]
     first: int
     last: int
+    measures: Mapping[str, Any] = field(default_factory=dict)
 
-    def zone(self, rows: NDArray[np.int32]) -> CoarseZone:
+    def zone(self, rows: NDArray[np.int32], hashes: NDArray[np.int64], log: TupleLog, measures: Measures) -> CoarseZone:
         """The zone to absorb; `rows` are its tuples."""
         zone = CoarseZone(
             self.start // self.length,
@@ -40,6 +43,7 @@ class Sum:
             self.bits,
             self.cells,
             Tuples(rows),
+            measures.completed(self.measures, logged(log, rows, hashes)),
             self.first,
             self.last,
         )

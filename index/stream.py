@@ -153,10 +153,13 @@ class Stream:
         collapse: tuple[int, int] = (4, 5),
         structure: str = "adaptive",
         options: Options | None = None,
+        measures: Iterable[str] = (),
     ) -> SummaryIndex:
         """Summarise one attribute, including tuples that the stream already has.
 
         granularity: `T_1`, in microseconds; collapse: (rate, depth). The memory ceiling is fixed here.
+        measures: what its zones store beside counts of the key, for example "quantiles(price)"; see
+        `summaries/cells.py`.
         """
         with self._lock:
             if name in self._summaries.by_name:
@@ -168,7 +171,8 @@ class Stream:
             if not isinstance(collapse, tuple | list) or len(collapse) != 2:
                 raise BadCollapse(f"COLLAPSE is (rate, depth), not {collapse!r}")
             builder = self._summaries.builder
-            identity = builder.identity(name, key, Geometry(granularity, *collapse, self.keep), structure, options)
+            geometry, kinds = Geometry(granularity, *collapse, self.keep), builder.kinds(measures)
+            identity = builder.identity(name, key, geometry, structure, options, kinds=kinds)
             state = builder.filled(identity, options, self.watermark, self.oldest)
             with self._told(lambda j: j.created(definition(identity, options))):
                 summary = self._summaries.add(state, options)

@@ -25,6 +25,7 @@ def definition(identity: Identity, options: Options, now: bool = False) -> dict[
         "structure": AUTO if identity.auto and not now else identity.sizes.structure,
         "options": asdict(options),
         "keep": geometry.keep,
+        "measures": [str(kind.measure) for kind in identity.kinds],
     }
 
 
@@ -35,7 +36,8 @@ def definitions(summaries: Iterable[SummaryIndex], now: bool = False) -> list[di
 def creation(made: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `Stream.create_summary` for a definition."""
     given = {name: made[name] for name in ("name", "key", "granularity", "structure")}
-    return {**given, "collapse": tuple(made["collapse"]), "options": Options(**made["options"])}
+    measures = tuple(made.get("measures", ()))  # absent in old definitions
+    return {**given, "collapse": tuple(made["collapse"]), "options": Options(**made["options"]), "measures": measures}
 
 
 def stream_image(figures: Image, ledger: Ledger, log: TupleLog, summaries: Iterable[SummaryIndex]) -> Image:

@@ -114,7 +114,7 @@ class StreamSummaries:
         for name, summary in self.by_name.copy().items():
             old, options = summary.state.identity, summary.options
             identity = self.builder.identity(
-                name, old.key, old.geometry, AUTO if old.auto else old.sizes.structure, options
+                name, old.key, old.geometry, AUTO if old.auto else old.sizes.structure, options, kinds=old.kinds
             )
             self.add(self.builder.filled(identity, options, watermark, oldest), options)
             summary.dropped = True

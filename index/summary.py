@@ -12,6 +12,7 @@ from promising.index.fine import Fine
 from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING
 from promising.index.log import TupleLog
+from promising.index.measures import Kinds, Measures
 from promising.index.options import Options, Sizes
 from promising.index.postings import Postings
 from promising.index.prepared_load import Sum
@@ -24,6 +25,7 @@ class Identity:
     geometry: Geometry
     sizes: Sizes
     auto: bool = False  # whether its structure may change
+    kinds: Kinds = ()  # what its zones measure
 
 
 class SummaryState:
@@ -42,8 +44,9 @@ class SummaryState:
         self.expired = 0
         self.postings = Postings(log.capacity)
         geometry, sizes = identity.geometry, identity.sizes
-        self.fine = Fine(sizes, options, geometry.granularity, log, self.postings)
-        self.coarse = Coarse(geometry, sizes)
+        self.measures = Measures(identity.kinds, sizes.buckets)
+        self.fine = Fine(sizes, options, geometry.granularity, log, self.postings, self.measures)
+        self.coarse = Coarse(geometry, sizes, log, self.measures)
 
     @property
     def oldest(self) -> int:
@@ -136,7 +139,7 @@ class SummaryState:
                 continue  # some of its tuples had aged out before the summary was created
             inside = (times >= part.start) & (times < part.start + part.length)
             one_by_one &= ~inside
-            zone = part.zone(rows[inside])
+            zone = part.zone(rows[inside], hashes[inside], self.log, self.measures)
             granularity = 1 + sum(part.start < horizon for horizon in self.horizons)
             if granularity > len(self.horizons):
                 self.expired += zone.count
@@ -146,6 +149,10 @@ class SummaryState:
         if len(rest):
             times = times[rest]
             self._place(hashes[rest], rows[rest], times, int(times.max()))
+
+    def hashes(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The hashes of the key at these rows."""
+        return self.log.hashes(self.identity.key, rows, self.seed)
 
     def forget(self, rows: NDArray[np.int32]) -> None:
         """The log is about to release these rows, a chunk of its oldest arrivals."""
@@ -171,6 +178,7 @@ class SummaryState:
         self.postings.reserve(self.log.capacity)
         self.postings.restore(image["postings"], self.log.stretches())
         self.fine.restore(image["fine"])
+        self.fine.know(self.hashes(self.fine.open_rows))
         self.coarse.restore(image["coarse"])
 
     @property

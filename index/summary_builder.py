@@ -1,5 +1,6 @@
 """Builds the state of a summary: empty, from stored tuples, or from an image."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +9,7 @@ from promising.index.auto_structure import FIRST
 from promising.index.geometry import Geometry
 from promising.index.kernels.seal import extent
 from promising.index.log import TupleLog
+from promising.index.measures import Kinds, kinds_of
 from promising.index.options import AUTO, Options, Sizes
 from promising.index.summary import Identity, SummaryState
 from promising.index.unindexed import BareState
@@ -25,16 +27,27 @@ class SummaryBuilder:
     max_tuples: int | None  # the limit of the stream, in whole chunks
 
     def identity(
-        self, name: str, key: str, geometry: Geometry, structure: str, options: Options, now: str = FIRST
+        self,
+        name: str,
+        key: str,
+        geometry: Geometry,
+        structure: str,
+        options: Options,
+        now: str = FIRST,
+        kinds: Kinds = (),
     ) -> Identity:
         """The identity of a summary; `now` is its current structure if it may change."""
-        given = (options, geometry, self.max_tuples, self.lateness)
+        given = (options, geometry, self.max_tuples, self.lateness, kinds)
         sizes = Sizes.auto(now, *given) if structure == AUTO else Sizes.of(structure, *given)
-        return Identity(name, key, geometry, sizes, structure == AUTO)
+        return Identity(name, key, geometry, sizes, structure == AUTO, kinds)
+
+    def kinds(self, measures: Iterable[str]) -> Kinds:
+        """The kinds of measures of this stream; `BadMeasure` says what is wrong."""
+        return kinds_of(measures, self.log.schema.types, self.seed)
 
     def restructured(self, identity: Identity, structure: str, options: Options) -> Identity:
         """The identity of an auto summary with another structure."""
-        return self.identity(identity.name, identity.key, identity.geometry, AUTO, options, structure)
+        return self.identity(identity.name, identity.key, identity.geometry, AUTO, options, structure, identity.kinds)
 
     def kept(self, identity: Identity, keep: int | None, options: Options) -> Identity:
         """The identity of a summary whose stream keeps this long; raises `BadGranularity` if that is too short."""
@@ -44,14 +57,15 @@ class SummaryBuilder:
         except BadGranularity as problem:
             raise BadGranularity(f"summary {identity.name!r}: {problem}") from None
         structure = AUTO if identity.auto else now
-        return self.identity(identity.name, identity.key, geometry, structure, options, now)
+        return self.identity(identity.name, identity.key, geometry, structure, options, now, identity.kinds)
 
     def defined(self, made: dict[str, Any]) -> tuple[Identity, Options]:
         options = Options(**made["options"])
         rate, depth = made["collapse"]
         geometry = Geometry(made["granularity"], rate, depth, made.get("keep"))
         now = made.get("now", FIRST)
-        return self.identity(made["name"], made["key"], geometry, made["structure"], options, now), options
+        kinds = self.kinds(made.get("measures", ()))
+        return self.identity(made["name"], made["key"], geometry, made["structure"], options, now, kinds), options
 
     def empty(self, identity: Identity, options: Options) -> SummaryState | BareState:
         """A state without tuples. Raises `CeilingTooLow` if the machine lacks the memory it may need."""

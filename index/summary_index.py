@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from promising.errors import BadQuestion, CeilingTooLow, StorageError, UnknownName
 from promising.index.auto_structure import Auto
 from promising.index.kernels.seal import extent
+from promising.index.measures import Kinds
 from promising.index.options import AUTO, Options, Sizes
 from promising.index.reader import Reader
 from promising.index.regions import (
@@ -82,6 +83,15 @@ class SummaryIndex:
     @property
     def key(self) -> str:
         return self.state.identity.key
+
+    @property
+    def kinds(self) -> Kinds:
+        """What its zones measure."""
+        return self.state.identity.kinds
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return tuple(str(kind.measure) for kind in self.kinds)
 
     @property
     def structure(self) -> str:

@@ -43,6 +43,10 @@ class BareState:
     def expired(self) -> int:
         return self.accepted - self.count
 
+    def hashes(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The hashes of the key at these rows."""
+        return self.log.hashes(self.identity.key, rows, self.seed)
+
     def extended_by(self, watermark: int, least: int, greatest: int) -> bool:
         """Whatever there is: tuples are only counted, and horizons follow from the watermark."""
         return True

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from promising.index.instants import BEGINNING, END
 from promising.index.kernels.seal import extent, filter_keys, order_by_bucket, sketch_keys
 from promising.index.log import TupleLog
+from promising.index.measures import Measured, Measures, logged
 from promising.index.options import Sizes
 
 Hasher = Callable[[NDArray[np.int32]], NDArray[np.int64]]
@@ -135,6 +136,7 @@ class FineZone:
     first: int
     last: int
     reason: str
+    measured: Measured
     late: bool = False
 
     @property
@@ -167,13 +169,14 @@ class CoarseZone:
     bits: NDArray[np.uint8]
     cells: NDArray[np.int64]
     tuples: Tuples
+    measured: Measured
     first: int = END
     last: int = BEGINNING
     f2: NDArray[np.float64] | None = field(default=None, compare=False)
     taken: NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(TAKEN), 2), np.int64), compare=False)
 
     @classmethod
-    def empty(cls, number: int, start: int, sizes: Sizes) -> "CoarseZone":
+    def empty(cls, number: int, start: int, sizes: Sizes, measures: Measures) -> "CoarseZone":
         return cls(
             number,
             start,
@@ -181,6 +184,7 @@ class CoarseZone:
             np.zeros(sizes.buckets * sizes.coarse_slots // 8, np.uint8),
             np.zeros(sizes.buckets, np.int64),
             Tuples(np.empty(0, np.int32)),
+            measures.empty(),
         )
 
     @property
@@ -202,9 +206,11 @@ class CoarseZone:
         self.taken[TAKEN.index(reason)] += (zones, tuples)
 
     def insert(
-        self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], sizes: Sizes
+        self, hashes: NDArray[np.int64], rows: NDArray[np.int32], times: NDArray[np.int64], sizes: Sizes, log: TupleLog
     ) -> None:
+        """Add tuples in the log."""
         self.summarize(*distinct(hashes), sizes)
+        self.measured.add(logged(log, rows, hashes))
         self.tuples.extend(Tuples(rows))
         self.spread(*extent(times))
 
@@ -214,6 +220,7 @@ class CoarseZone:
         self.bits |= other.bits
         self.cells += other.cells
         self.tuples.extend(other.tuples)
+        self.measured.absorb(other.measured)
         self.spread(other.first, other.last)
         self.taken += other.taken
         self.f2 = None
@@ -235,10 +242,11 @@ class CoarseZone:
             "first": self.first,
             "last": self.last,
             "taken": self.taken.copy(),
+            "measures": self.measured.image(),
         }
 
     @classmethod
-    def restored(cls, image: dict[str, Any]) -> "CoarseZone":
+    def restored(cls, image: dict[str, Any], measures: Measures) -> "CoarseZone":
         return cls(
             image["number"],
             image["start"],
@@ -246,6 +254,7 @@ class CoarseZone:
             image["bits"].copy(),
             image["cells"].copy(),
             Tuples.of(image["tuples"].copy()),
+            measures.restored(image.get("measures", {})),
             image["first"],
             image["last"],
             taken=image["taken"].copy(),
@@ -254,7 +263,15 @@ class CoarseZone:
     @property
     def nbytes(self) -> int:
         f2 = 0 if self.f2 is None else self.f2.nbytes
-        return self.counters.nbytes + self.bits.nbytes + self.cells.nbytes + f2 + self.tuples.nbytes + 512
+        return (
+            self.counters.nbytes
+            + self.bits.nbytes
+            + self.cells.nbytes
+            + f2
+            + self.tuples.nbytes
+            + self.measured.nbytes
+            + 512
+        )
 
 
 def cell_f2(counters: NDArray[np.int16] | NDArray[np.int32], sizes: Sizes) -> NDArray[np.float64]:

@@ -204,6 +204,14 @@ class BadOptions(DefinitionError):
     """Options out of range or contradictory."""
 
 
+class BadMeasure(DefinitionError):
+    """A measure that is unknown, given twice, or of a column that it cannot measure."""
+
+
+class UnknownMeasure(DefinitionError):
+    """A summary has no such measure."""
+
+
 class CeilingTooLow(DefinitionError):
     """The requested sizes need more memory than the ceiling."""
 

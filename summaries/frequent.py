@@ -4,9 +4,11 @@ from typing import Any, Self
 
 import datasketches
 import numpy as np
+import pyarrow.compute as pc
 
 from promising.errors import BadQuestion, BadSize, CorruptSummary, MixedKeys
 from promising.summaries.adt import TOLERANCE, Estimate, Estimates, FrequencySummary, empty_like, read_total
+from promising.summaries.cells import Held, Part, SummaryCells, keys
 from promising.summaries.frame import Reader, block, integers
 from promising.summaries.keys import Key, Keys, as_counts, as_keys, distinct_keys, key_list
 
@@ -46,12 +48,12 @@ class Frequent(FrequencySummary):
 
     def summarize(self, values: Any, counts: Any = None) -> None:
         """Count keys: integers or strings, not both."""
-        keys = as_keys(values)
-        weights = as_counts(counts, len(keys), self.total)
-        unique, sums = distinct_keys(keys, weights)
+        given = as_keys(values)
+        weights = as_counts(counts, len(given), self.total)
+        unique, sums = distinct_keys(given, weights)
         if not unique:
             return
-        self._settle(not isinstance(keys, np.ndarray))
+        self._settle(not isinstance(given, np.ndarray))
         for key, count in zip(unique, sums.tolist(), strict=True):
             self._sketch.update(key, count)
         self.total += int(weights.sum())
@@ -90,6 +92,11 @@ class Frequent(FrequencySummary):
             bounds = (value + self._lost, lower, upper + self._lost)
             made.append((key, Estimate(*(float(min(number, self.total)) for number in bounds))))
         return made
+
+    @property
+    def stored(self) -> int:
+        """The keys it stores."""
+        return 0 if self._sketch is None else int(self._sketch.num_active_items)
 
     def confidence(self) -> float:
         return float(self._error() <= TOLERANCE * self.total)
@@ -149,3 +156,42 @@ class Frequent(FrequencySummary):
         if summary._sketch.total_weight + summary._lost_total != total:
             raise CorruptSummary(f"a sketch of {summary._sketch.total_weight} tuples, not of {summary!r}")
         return summary
+
+
+LONGEST = 256  # bytes of a string that is stored
+
+
+class FrequentCells(SummaryCells):
+    """FREQUENT(column): the frequent items of a zone. Strings of more than `LONGEST` bytes are counted apart: they
+    are never listed, and any of them may be as frequent as all of them."""
+
+    types = frozenset({"int", "string", "timestamp"})
+
+    def make(self) -> Frequent:
+        return Frequent()
+
+    def column(self, part: Part) -> tuple[Any, int]:
+        found = keys(part)
+        if part.values is None and part.text.nbytes > LONGEST:
+            short = pc.less_equal(pc.binary_length(found), LONGEST)
+            if not pc.all(short).as_py():
+                stored = found.filter(short)
+                return stored, len(found) - len(stored)
+        return found, 0
+
+    def bytes_of(self, summary: Frequent) -> int:
+        return 512 + summary.stored * (128 if self.type == "string" else 32)
+
+    def ceiling(self, cells: int) -> int:
+        return cells * (512 + 1024 * (LONGEST + 128 if self.type == "string" else 32))
+
+    def estimate(self, state: Held, cell: int, *question: Any) -> Estimate:
+        """The count of a value."""
+        found: Estimate = state.summaries[cell].estimate(*question)
+        long = isinstance(question[0], str) and len(question[0].encode()) > LONGEST
+        return Estimate(0.0, 0.0, float(state.apart[cell])) if long else found
+
+    def top(self, state: Held, n: int) -> list[tuple[Key, Estimate]]:
+        """The `n` stored values with the greatest upper bounds in the first cell."""
+        found: list[tuple[Key, Estimate]] = state.summaries[0].top(n)
+        return found

@@ -1,13 +1,15 @@
 """The equi-width histogram: the number of values in a range."""
 
 import math
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from promising.errors import BadQuestion, BadSize, CorruptSummary, NotContained
+from promising.errors import BadMeasure, BadQuestion, BadSize, CorruptSummary, NotContained
 from promising.summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
+from promising.summaries.cells import Held, Measure, Part, SummaryCells, real_numbers
 from promising.summaries.frame import Reader, integers, numbers
 from promising.summaries.keys import as_counts, as_numbers
 
@@ -106,3 +108,42 @@ class Histogram(Summary):
             raise CorruptSummary(f"bins that do not make {total} tuples")
         histogram.counters, histogram.total = counters, total
         return histogram
+
+
+class HistogramCells(SummaryCells):
+    """HISTOGRAM(column, low, high [, bins]): an equi-width histogram a zone, of 64 bins by default. NaN is outside."""
+
+    arguments = "low, high [, bins]"
+    exact = True
+    subtracts = True
+
+    def __init__(self, measure: Measure, type_: str | None, seed: int) -> None:
+        if len(measure.arguments) not in (2, 3):
+            raise BadMeasure(f"{measure} needs the range of its bins; for example HISTOGRAM({measure.column}, 0, 100)")
+        super().__init__(replace(measure, arguments=()), type_, seed)
+        self.measure = measure
+        low, high, *bins = measure.arguments
+        if bins and not isinstance(bins[0], int):
+            raise BadMeasure(f"{measure}: {bins[0]} bins; a whole number is wanted")
+        self._range = float(low), float(high), int(bins[0]) if bins else 64
+        try:
+            self.make()
+        except BadSize as problem:
+            raise BadMeasure(f"{measure}: {problem}") from None
+
+    def make(self) -> Histogram:
+        return Histogram(*self._range)
+
+    def column(self, part: Part) -> tuple[Any, int]:
+        return real_numbers(part)
+
+    def bytes_of(self, summary: Histogram) -> int:
+        return summary.counters.nbytes + summary.edges.nbytes + 256
+
+    def ceiling(self, cells: int) -> int:
+        return cells * (16 * (self._range[2] + 3) + 264)
+
+    def subtract(self, state: Held, other: Held) -> None:
+        for mine, less in zip(state.summaries, other.summaries, strict=True):
+            mine.subtract(less)
+        state.apart -= other.apart

@@ -4,9 +4,11 @@ import math
 from typing import Any, Self
 
 import datasketches
+import numpy as np
 
 from promising.errors import BadQuestion, BadSize, CorruptSummary
 from promising.summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
+from promising.summaries.cells import Held, Part, SummaryCells, real_numbers
 from promising.summaries.frame import Reader, block, integers
 from promising.summaries.keys import as_counts, as_numbers, spread
 
@@ -53,7 +55,7 @@ class Quantile(Summary):
             raise BadQuestion(f"rank {rank} is outside [0, 1]")
         if self.total == 0:
             raise BadQuestion("no values, no quantile")
-        error = self._rank_error()
+        error = self.rank_error
         value = self._at(rank)
         return Estimate(value, min(self._at(rank - error), value), max(self._at(rank + error), value))
 
@@ -62,12 +64,18 @@ class Quantile(Summary):
             return float(self._sketch.get_min_value())
         return float(self._sketch.get_max_value() if rank >= 1 else self._sketch.get_quantile(rank, True))
 
-    def _rank_error(self) -> float:
+    @property
+    def retained(self) -> int:
+        """The numbers it stores."""
+        return int(self._sketch.num_retained)
+
+    @property
+    def rank_error(self) -> float:
         return float(self._sketch.normalized_rank_error(False)) if self._sketch.is_estimation_mode() else 0.0
 
     def confidence(self) -> float:
         """The probability that the rank of an answer is within `TOLERANCE`."""
-        error = self._rank_error()
+        error = self.rank_error
         return 1.0 if error == 0 else max(0.0, 1 - 2 * math.exp(-math.log(200) * (TOLERANCE / error) ** 2))
 
     def _sizes(self) -> str:
@@ -91,3 +99,42 @@ class Quantile(Summary):
         if summary._sketch.k != k or summary._sketch.n != total or summary._sketch.serialize() != data:
             raise CorruptSummary(f"a KLL sketch of k={summary._sketch.k}, n={summary._sketch.n}, not of {summary!r}")
         return summary
+
+
+class QuantileCells(SummaryCells):
+    """QUANTILES(column): a KLL sketch a zone.
+
+    NaN is counted apart, and is greater than every number, as in `ORDER BY`. Integers beyond 2**53 are rounded to a
+    float, so bounds are widened by one unit in the last place.
+    """
+
+    def make(self) -> Quantile:
+        return Quantile()
+
+    def column(self, part: Part) -> tuple[Any, int]:
+        return real_numbers(part)
+
+    def bytes_of(self, summary: Quantile) -> int:
+        return 512 + 8 * summary.retained
+
+    def ceiling(self, cells: int) -> int:
+        return cells * 8192  # 5.2 kB after ten million values, which grows with the logarithm
+
+    def estimate(self, state: Held, cell: int, *question: Any) -> Estimate:
+        """The value at a rank."""
+        summary, apart, (rank,) = state.summaries[cell], int(state.apart[cell]), question
+        if not apart or not 0 <= rank <= 1:
+            return self._widened(summary.estimate(rank))
+        place = max(math.ceil(rank * (summary.total + apart) - 1e-9), 1)
+        if place > summary.total:
+            lower = summary.estimate(1.0).value if summary.total else math.nan
+            return Estimate(math.nan, self._widened(Estimate(lower, lower, lower)).lower, math.nan)
+        among = (place - 0.5) / summary.total  # in the middle of its step: rounding does not matter
+        found = self._widened(summary.estimate(among))
+        beyond = among + summary.rank_error > 1
+        return Estimate(found.value, found.lower, math.nan if beyond else found.upper)
+
+    def _widened(self, found: Estimate) -> Estimate:
+        if self.type == "float" or max(abs(found.lower), abs(found.upper)) < 1 << 53:
+            return found
+        return Estimate(found.value, np.nextafter(found.lower, -np.inf), np.nextafter(found.upper, np.inf))

@@ -11,6 +11,7 @@ from promising.index.check.open_zone import check_open
 from promising.index.fine import Block
 from promising.index.instants import BEGINNING, END
 from promising.index.kernels.seal import extent, filter_keys, sketch_keys
+from promising.index.measures import Measured, Measures, logged
 from promising.index.options import GROUP, Sizes
 from promising.index.pyramid import FANOUT, build
 from promising.index.summary import SummaryState
@@ -47,14 +48,17 @@ def parts(tuples: Tuples, most: int) -> Iterator[Rows]:
 class Rebuilt:
     """The expected summary of tuples: counters, cells, first and last, and a filter of each given size."""
 
-    def __init__(self, sizes: Sizes, *filters: int) -> None:
-        self.sizes = sizes
+    def __init__(self, state: SummaryState, *filters: int) -> None:
+        self.state = state
+        self.sizes = sizes = state.identity.sizes
+        self.measured = Measures(state.measures.kinds, sizes.buckets).empty()
         self.counters = np.zeros(sizes.counters, np.int32)
         self.cells = np.zeros(sizes.buckets, np.int64)
         self.bits = {slots: np.zeros(sizes.buckets * slots // 8, np.uint8) for slots in filters}
         self.first, self.last = END, BEGINNING
 
-    def add(self, hashes: NDArray[np.int64], times: NDArray[np.int64]) -> None:
+    def add(self, rows: Rows, hashes: NDArray[np.int64], times: NDArray[np.int64]) -> None:
+        self.measured.add(logged(self.state.log, rows, hashes))
         keys, counts = distinct(hashes)
         s = self.sizes
         sketch_keys(keys, counts, s.shift, s.depth, Sizes.lg(s.width), self.counters, self.cells)
@@ -66,6 +70,7 @@ class Rebuilt:
     def absorb(self, other: "Rebuilt") -> None:
         self.counters += other.counters
         self.cells += other.cells
+        self.measured.absorb(other.measured)
         for slots in self.bits:
             self.bits[slots] |= other.bits[slots]
         self._spread(other.first, other.last)
@@ -97,7 +102,7 @@ class ZoneCheck:
         open_block, rows = self.state.fine.open_block, self.state.fine.open_rows
         if len(rows) and open_block is not None:
             where = f", G_1, zone {self.state.fine.number} (open)"
-            yield from self._members(where, Tuples(rows), Rebuilt(self.sizes), open_block.whole.start, self._length(1))
+            yield from self._members(where, Tuples(rows), Rebuilt(self.state), open_block.whole.start, self._length(1))
         for granularity, zones in self.state.coarse.levels.items():
             for number, zone in zones.items():
                 yield from self._coarse(granularity, number, zone)
@@ -142,7 +147,7 @@ class ZoneCheck:
                 places = np.flatnonzero(known != ABSENT) + first
                 expected = np.searchsorted(borders, places, side="right") - 1
                 problems["tuples in the wrong cell"] += int((buckets_of(hashes, self.sizes) != expected).sum())
-            rebuilt.add(hashes, times)
+            rebuilt.add(there, hashes, times)
             first += len(part)
         if first != len(tuples):
             yield f"{where}: it names {first:,} tuples and counts {len(tuples):,}"
@@ -160,7 +165,12 @@ class ZoneCheck:
         cells: NDArray[np.int64],
         bits: NDArray[np.uint8],
         edges: tuple[int, int],
+        measured: Measured,
     ) -> Iterator[str]:
+        for kind, state, right in zip(measured.of.kinds, measured.states, rebuilt.measured.states, strict=True):
+            wrong_how = kind.differs(state, right)
+            if wrong_how is not None:
+                yield f"{where}: {kind.measure} {wrong_how}"
         wrong = int((counters != rebuilt.counters).sum())
         if wrong:
             yield f"{where}: {wrong:,} of {len(counters):,} counters are not those of its tuples"
@@ -207,13 +217,15 @@ class ZoneCheck:
         if len(block.groups) != -(-len(block.zones) // GROUP):
             yield f"{where}: {len(block.zones):,} zones do not take {len(block.groups):,} groups"
             return
-        total = Rebuilt(self.sizes, self.sizes.coarse_slots)
+        total = Rebuilt(self.state, self.sizes.coarse_slots)
         for place, zone in enumerate(block.zones):
             if zone.slot != block.groups[place // GROUP] * GROUP + place % GROUP:
                 yield f", G_1, zone {zone.number}: its slot is {zone.slot}, which is not its block's"
                 return
             yield from self._fine(zone, total, number * length)
-        yield from self._differences(where, total, whole.counters, whole.cells, whole.bits, (whole.first, whole.last))
+        yield from self._differences(
+            where, total, whole.counters, whole.cells, whole.bits, (whole.first, whole.last), whole.measured
+        )
         yield from self._history(where, whole)
         if len(whole.tuples) or not self._f2(whole.f2, whole.counters):
             yield f"{where}: what it will be in G_2 has tuples of its own, or another F2 than its counters"
@@ -227,7 +239,7 @@ class ZoneCheck:
     def _fine(self, zone: FineZone, total: Rebuilt, start: int) -> Iterator[str]:
         where = f", G_1, zone {zone.number}"
         pool, slot = self.state.fine.pool, zone.slot
-        both = Rebuilt(self.sizes, self.sizes.slots, self.sizes.coarse_slots)
+        both = Rebuilt(self.state, self.sizes.slots, self.sizes.coarse_slots)
         try:
             yield from self._members(where, zone.tuples, both, start, self._length(1))
         except DataDamaged as problem:
@@ -237,7 +249,7 @@ class ZoneCheck:
         column = (pool.sliced[slot // GROUP] >> np.uint64(slot % GROUP)) & np.uint64(1)
         bits = np.packbits(column.astype(np.uint8), bitorder="little")
         edges = (zone.first, zone.last)
-        yield from self._differences(where, both, pool.counters[slot], pool.cells[slot], bits, edges)
+        yield from self._differences(where, both, pool.counters[slot], pool.cells[slot], bits, edges, zone.measured)
         if (int(pool.first[slot]), int(pool.last[slot])) != edges or pool.zones[slot] is not zone:
             yield f"{where}: its slot is taken for another zone's"
         if not 0 < zone.count <= self.sizes.maxlength:
@@ -288,7 +300,7 @@ class ZoneCheck:
         self, where: str, hashes: NDArray[np.int64], rows: Rows, times: NDArray[np.int64], start: int, length: int
     ) -> Iterator[str]:
         try:
-            yield from self._members(where, Tuples(rows), Rebuilt(self.sizes), start, length)
+            yield from self._members(where, Tuples(rows), Rebuilt(self.state), start, length)
             there = (rows >= 0) & (rows < len(self.marks))
             wrong = int((hashes[there] != self._hashes(rows[there])).sum())
             misdated = int((times[there] != self.state.log.when(rows[there])).sum())
@@ -314,13 +326,15 @@ class ZoneCheck:
             yield f"{where}: it calls itself zone {zone.number} from {zone.start} on"
         if number * length < horizons[granularity - 1] or (number + 1) * length > horizons[granularity - 2]:
             yield f"{where}: it is of another granularity at this watermark"
-        rebuilt = Rebuilt(self.sizes, self.sizes.coarse_slots)
+        rebuilt = Rebuilt(self.state, self.sizes.coarse_slots)
         try:
             yield from self._members(where, zone.tuples, rebuilt, number * length, length)
         except DataDamaged as problem:
             yield self._lost(where, problem)
             return
-        yield from self._differences(where, rebuilt, zone.counters, zone.cells, zone.bits, (zone.first, zone.last))
+        yield from self._differences(
+            where, rebuilt, zone.counters, zone.cells, zone.bits, (zone.first, zone.last), zone.measured
+        )
         yield from self._history(where, zone)
         if not self._f2(zone.f2, zone.counters):
             yield f"{where}: the F2 of its cells is not that of its counters"

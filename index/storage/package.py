@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from promising.errors import BadPackage, DataDamaged, NewerFormat
 from promising.index.geometry import zone_starts
 from promising.index.load_plan import LoadPlan, Shape, Summed
+from promising.index.measures import Chosen, Source
 from promising.index.prepared_load import Attached, Load, LoadPart, Sum
 from promising.index.schema import Column, Schema
 from promising.index.storage.checksums import crc32c
@@ -59,7 +60,7 @@ def write_part(url: str, name: str, plan: LoadPlan, shape: Shape, table: pa.Tabl
     order, heat = arranged(columns[shape.key or plan.time], zone, bucket)
     arrays = {column: in_order(columns[column], kind, order) for column, kind in plan.types.items()}
     data, entry = pack_arranged(plan.types, arrays, zone[order], bucket[order], heat, np.arange(len(order)))
-    sums = pa.compress(b"".join(pack_image({"sums": _sums(plan, shape, hashes, times)})), "zstd", asbytes=True)
+    sums = pa.compress(b"".join(pack_image({"sums": _sums(plan, shape, hashes, times, columns)})), "zstd", asbytes=True)
     to = place(StagingDisk(), url)
     to.write(f"{name}.parquet", data)
     to.write(f"{name}.sums", sums)
@@ -82,7 +83,11 @@ def _hashes(column: Column, seed: int) -> NDArray[np.int64]:
 
 
 def _sums(
-    plan: LoadPlan, shape: Shape, hashes: dict[str, NDArray[np.int64]], times: NDArray[np.int64]
+    plan: LoadPlan,
+    shape: Shape,
+    hashes: dict[str, NDArray[np.int64]],
+    times: NDArray[np.int64],
+    columns: dict[str, Column],
 ) -> dict[str, Any]:
     """By summary, what the tuples add to each zone of `G_2..G_m`."""
     out: dict[str, Any] = {}
@@ -100,14 +105,19 @@ def _sums(
                     "cells": zone.cells,
                     "first": zone.first,
                     "last": zone.last,
+                    "measures": zone.measured.image(),
                 }
-                for zone, length in _zones(summed, shape.watermark, hashes[summed.key], times)
+                for zone, length in _zones(summed, shape.watermark, hashes[summed.key], times, columns)
             ]
     return out
 
 
 def _zones(
-    summed: Summed, watermark: int, hashes: NDArray[np.int64], times: NDArray[np.int64]
+    summed: Summed,
+    watermark: int,
+    hashes: NDArray[np.int64],
+    times: NDArray[np.int64],
+    columns: dict[str, Column],
 ) -> Iterator[tuple[CoarseZone, int]]:
     zones = summed.zones(watermark)
     above = zones[0][0]
@@ -116,8 +126,9 @@ def _zones(
         numbers = times[inside] // length
         for number in np.unique(numbers).tolist():
             these = inside[numbers == number]
-            zone = CoarseZone.empty(number, number * length, summed.sizes)
+            zone = CoarseZone.empty(number, number * length, summed.sizes, summed.measures)
             zone.summarize(*distinct(hashes[these]), summed.sizes)
+            zone.measured.add(Source(hashes[these], Chosen(columns, these)))
             zone.spread(int(times[these].min()), int(times[these].max()))
             yield zone, length
         above = horizon

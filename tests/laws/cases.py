@@ -159,7 +159,8 @@ CASES = [
         lambda values: [()],
         lambda values, question: float(np.unique(values).size),
         lambda values, bounds: float(bounds.upper - bounds.lower) / np.unique(values).size,
-        widest=0.3,  # four deviations of 0.59 / sqrt(64)
+        widest=0.6,  # four deviations of 1.04 / sqrt(64)
+        linear=True,
         size_change=lambda: Distinct(lg_k=7),
     ),
     Case(
