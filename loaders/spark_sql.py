@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from promising.errors import Unsupported
 from promising.loaders.spark_expressions import TYPES, Writer, quoted
+from promising.query.aggregate.aggregates import QUANTILES
 from promising.query.bound import RESULT, Bound
 from promising.query.scalar.scope import Input
 from promising.query.sql import offset_of
@@ -84,8 +85,15 @@ class _Query:
             argument = call.this.expressions[0] if isinstance(call.this, exp.Distinct) else call.this
             if aggregate.kind is not None:
                 made = self.rows.write(argument, "int")
-                wide = aggregate.function in ("avg", "median", "quantile") and made.kind != "float"
+                wide = aggregate.function in ("avg", "median", *QUANTILES) and made.kind != "float"
                 inner.append(f"{f'CAST({made.sql} AS DOUBLE)' if wide else made.sql} AS `x{number}`")
+            if aggregate.function == "approx_top_k":
+                raise Unsupported(
+                    "approx_top_k is not offered on Spark: SELECT the column and count(*) with GROUP BY, or ask the"
+                    " service",
+                    bound.scope.sql,
+                    offset_of(call),
+                )
             outer.append(f"{_call(aggregate.function, f'`x{number}`', aggregate.at, aggregate.kind)} AS `a{number}`")
         where = self._where()
         rows = f"SELECT {', '.join(inner) or '1 AS `x`'} FROM {self._from()}{' ' + where if where else ''}"
@@ -124,4 +132,6 @@ def _call(function: str, argument: str, at: float | None, kind: str | None) -> s
         return f"count(DISTINCT {argument})"
     if function == "quantile":
         return f"percentile({argument}, {at!r}D)"
+    if function == "approx_quantile":
+        return f"approx_percentile({argument}, {at!r}D)"
     return f"{function}({argument})"

@@ -9,7 +9,8 @@ from sqlglot import exp
 from promising.errors import BadClause, NoSuchName, NoSummary, StatementError, TypeMismatch, Unsupported
 from promising.index.schema import KEY_TYPES
 from promising.index.summary_index import SummaryIndex, best_summary
-from promising.query.aggregate.aggregates import Aggregate, check
+from promising.query.aggregate.aggregates import QUANTILES, Aggregate, check
+from promising.query.aggregate.most_frequent import LONGEST
 from promising.query.bound import Bound, Constants, JoinKey, LimitBy, Order, Source, Target
 from promising.query.budgets import LONGEST_BUDGET
 from promising.query.catalog import Catalog
@@ -20,7 +21,7 @@ from promising.query.scalar.compiled import Compiled, column
 from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import Input, Scope, StreamScope, suggest
-from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
+from promising.query.scalar.types import ARROW, NAMES, NUMBERS, TOP, Kind
 from promising.query.sql import generate, nodes
 from promising.query.summary_advice import suggested_summary
 
@@ -29,6 +30,8 @@ T = TypeVar("T")
 MOST_STREAMS = 2
 MOST_COLUMNS = 1 << 14  # per answer
 CONFIDENCE = 0.95
+UNPROMISED = ("min", "max", "count_distinct", "approx_count_distinct", "approx_top_k")  # by WITH ERROR
+LISTS = "approx_top_k gives a list, which stands alone in the select list: no expression, HAVING or order takes it"
 LONG = 1 << 11  # characters of a statement whose conditions may take long to bind
 SLICE = 64  # expressions between two pauses: about a millisecond
 
@@ -260,6 +263,8 @@ class Binder:
                 yield
                 continue
             expression, name = item
+            if not isinstance(expression, Input | exp.ApproxTopK):
+                self._refuse_lists(expression)
             made = column(expression) if isinstance(expression, Input) else compile_expression(expression, scope)
             if made.kind == "null":
                 made = self._untyped(made)
@@ -275,6 +280,7 @@ class Binder:
         assert scope is not None
         having, order = self.node.args.get("having"), self.node.args.get("order")
         if having is not None:
+            self._refuse_lists(having.this)
             bound.having = compile_predicate(having.this, scope)
         for term in paused(order.expressions if order is not None else []):
             if term is None:
@@ -342,7 +348,9 @@ class Binder:
         elif isinstance(value, exp.Column) and not value.table:
             made = named.get(value.name.lower())
         if made is None:
+            self._refuse_lists(value)
             made = compile_expression(value, scope)
+        self._refuse_list(made, value)
         return Order(made, bool(term.args.get("desc")), bool(term.args.get("nulls_first")))
 
     def _limit_by(self, scope: Scope, named: dict[str, Compiled]) -> LimitBy | None:
@@ -360,11 +368,21 @@ class Binder:
             except NoSuchName as problem:
                 hint = suggest(term.name, named) if not term.table and "did you mean" not in problem.problem else ""
                 raise self.error(NoSuchName, f"LIMIT n BY: {problem.problem}{hint}", term) from None
+            self._refuse_list(columns[-1], term)
         return LimitBy(min(most, 1 << 62), tuple(columns), tuple(node.expressions))
 
     def _refuse_aggregates(self, node: exp.Expression, where: str) -> None:
         for found in aggregates_in(node):
             raise self.error(BadClause, f"an aggregate cannot stand in {where}", found)
+
+    def _refuse_lists(self, node: exp.Expression) -> None:
+        for found in aggregates_in(node):
+            if isinstance(found, exp.ApproxTopK):
+                raise self.error(Unsupported, LISTS, found)
+
+    def _refuse_list(self, made: Compiled, node: exp.Expression) -> None:
+        if made.kind in TOP.values():
+            raise self.error(Unsupported, LISTS, node)
 
     def aggregate(self, node: exp.Expression) -> tuple[Aggregate, Compiled | None]:
         function = AGGREGATES[type(node)]
@@ -380,10 +398,14 @@ class Binder:
             return Aggregate("count", None, None), None
         if argument is None or (isinstance(node, exp.Count | exp.Min | exp.Max) and node.expressions):
             raise self.error(TypeMismatch, f"{function} takes one argument", node)
-        if function == "quantile":
+        if function in QUANTILES:
             at = _number(node.args.get("quantile"))
             if at is None or not 0 <= at <= 1:
-                raise self.error(BadClause, "quantile(x, q) takes a q from 0 to 1", node)
+                raise self.error(BadClause, f"{function}(x, q) takes a q from 0 to 1", node)
+        if function == "approx_top_k":
+            at = _whole(node.args["expression"])
+            if at is None or not 1 <= at <= LONGEST:
+                raise self.error(BadClause, f"approx_top_k(x, k) takes a whole k from 1 to {LONGEST:,}", node)
         self._refuse_aggregates(argument, "another aggregate")
         made = compile_expression(argument, self.scope)
         problem = check(function, made.kind)  # type: ignore[arg-type]  # one of the functions
@@ -454,7 +476,7 @@ class Binder:
         if not bound.aggregates:
             raise self.error(BadClause, "WITH ERROR is about aggregates; this query has none", node)
         for aggregate in bound.aggregates:
-            if aggregate.function in ("min", "max", "count_distinct"):
+            if aggregate.function in UNPROMISED:
                 raise self.error(
                     BadClause,
                     f"WITH ERROR cannot be promised for {aggregate.function}: no sample bounds what was not seen",

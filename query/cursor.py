@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from promising.errors import LimitReached, PromisingError, StorageError
 from promising.query import cardinality
+from promising.query.aggregate.aggregates import APPROXIMATE
 from promising.query.aggregate.estimators import Estimated
 from promising.query.answers import Cut, Frame, Progress
 from promising.query.bound import Bound
@@ -40,7 +41,7 @@ EXPRESSION = 25_000  # rough nanoseconds for an expression in a slice, however f
 ESTIMATE = 50_000  # and in the last frame of groups, however few
 CONTENTION = 2  # other threads may take the processor while a frame is assembled
 SENDING = 10  # rough nanoseconds to send a byte
-HOLDING = ("median", "quantile", "count_distinct")
+HOLDING = ("median", "quantile", "count_distinct", *APPROXIMATE)
 FEWEST = 30  # sampled rows of a group before its error estimate is trusted
 KNOWN = 2.0  # upper / lower up to which the size of a join is reported as a number
 SAMPLED = 16  # sampling ends when one in this many candidates is drawn

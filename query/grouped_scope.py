@@ -20,6 +20,9 @@ AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Max: "max",
     exp.Median: "median",
     exp.Quantile: "quantile",
+    exp.ApproxQuantile: "approx_quantile",
+    exp.ApproxDistinct: "approx_count_distinct",
+    exp.ApproxTopK: "approx_top_k",
 }
 _LEAVES = (exp.Column, exp.Literal)
 

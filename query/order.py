@@ -1,7 +1,7 @@
 """ORDER BY."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,13 @@ class Direction(Protocol):
 
     @property
     def nulls_first(self) -> bool: ...
+
+
+class Term(NamedTuple):
+    """The direction of a sort key that no statement names."""
+
+    descending: bool = False
+    nulls_first: bool = False
 
 
 def sorted_places(keys: Sequence[pa.Array], orders: Sequence[Direction]) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from promising.query.limit_by import RowLimit, first_places
 from promising.query.merge_sort import RUN, MergeSort, Parts
 from promising.query.operators.key_limit import KeyLimit
 from promising.query.operators.operator import Batch, Operator, Sampler
-from promising.query.order import Direction, sorted_places
+from promising.query.order import Direction, Term, sorted_places
 from promising.query.pipeline import Pipeline
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import Input
@@ -35,12 +35,7 @@ CROWDED, CROWDED_BYTES = 1 << 14, 1 << 22  # retained beyond a LIMIT before the 
 WORTH = 1 << 18  # bytes from which on spilling is worth its files
 
 
-class _Ascending(NamedTuple):
-    descending: bool = False
-    nulls_first: bool = False
-
-
-APPEARANCE = _Ascending()  # the order of groups that are otherwise equal
+APPEARANCE = Term()  # the order of groups that are otherwise equal
 
 
 class Shown(NamedTuple):

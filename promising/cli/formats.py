@@ -1,5 +1,6 @@
 """Data on stdout: a table, or JSON lines, CSV or an Arrow stream for programs."""
 
+import json
 import sys
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from rich.text import Text
 from promising.cli.console import clean, out
 from promising.cli.context import Output
 from promising.cli.durations import short
-from promising.cli.text_output import print_columns, print_json, rich_columns
+from promising.cli.text_output import jsonable, print_columns, print_json, rich_columns
 from promising.index.time_text import LEAST_TEXT, iso
 
 ZERO = timedelta(0)
@@ -99,12 +100,37 @@ def _with_texts(rows: pa.Table) -> pa.Table:
     for place, field in enumerate(rows.schema):
         if pa.types.is_timestamp(field.type):
             rows = rows.set_column(place, field.name, _iso(rows.column(place)))
+        elif is_top(field.type) and pa.types.is_timestamp(field.type.value_type.field("value").type):
+            rows = rows.set_column(place, field.name, pa.chunked_array([_iso_list(rows.column(place))]))
     return rows
 
 
+def is_top(kind: pa.DataType) -> bool:
+    """Whether it is the type of `approx_top_k`: values with their counts."""
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
+
+
+def _iso_list(column: pa.ChunkedArray) -> pa.Array:
+    """The same lists, with instants as text."""
+    lists = column.combine_chunks()
+    entries = lists.flatten()
+    texts = _iso(pa.chunked_array([entries.field("value")]))
+    parts = [texts, *(entries.field(at) for at in range(1, entries.type.num_fields))]
+    named = [entries.type.field(at).name for at in range(entries.type.num_fields)]
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(parts, named), mask=lists.is_null())
+
+
 def _plain(table: pa.Table) -> pa.Table:
-    """The table with durations as seconds: Arrow's CSV writer does not support them."""
+    """The table with durations as seconds, and lists as JSON: Arrow's CSV writer does not support them."""
     for place, field in enumerate(table.schema):
+        if is_top(field.type):
+            texts = [
+                None if v is None else json.dumps(jsonable(v), ensure_ascii=False)
+                for v in _with_texts(table).column(place).to_pylist()
+            ]
+            table = table.set_column(place, field.name, pa.array(texts, pa.string()))
         if pa.types.is_duration(field.type):
             micros = table.column(place).cast(pa.duration("us")).cast(pa.int64())
             table = table.set_column(place, field.name, pc.divide(micros.cast(pa.float64()), 1e6))
@@ -144,6 +170,8 @@ def cells(table: pa.Table, place: int, bounds: tuple[pa.Table, pa.Table] | None 
 
 
 def _pylist(column: pa.ChunkedArray) -> list[Any]:
+    if is_top(column.type):
+        return list(_with_texts(pa.table({"": column})).column(0).to_pylist())
     if pa.types.is_timestamp(column.type):
         return [None if v is None else Micros(v) for v in column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()]
     return list(column.to_pylist())
@@ -165,10 +193,17 @@ def cell(value: Any) -> str:
         return time_text(value)
     if isinstance(value, float):
         return f"{value:.10g}"
+    if isinstance(value, list):
+        return ", ".join(_counted(**one) for one in value)
     if isinstance(value, timedelta):
         sign = "-" if value < ZERO else ""
         return sign + short(round(abs(value) / timedelta(microseconds=1)))
     return clean(str(value), "")
+
+
+def _counted(value: Any, count: int, lower: int, upper: int) -> str:
+    """A value of `approx_top_k` with its count, and with the bounds if these differ."""
+    return f"{cell(value)}: {count:,}" + ("" if lower == upper else f" ({lower:,} to {upper:,})")
 
 
 def rough(value: Any) -> str:

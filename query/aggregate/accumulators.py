@@ -5,14 +5,14 @@
 which retains all values, and `Distinct`, which retains the distinct ones.
 """
 
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from promising.errors import Overflow
-from promising.query.aggregate.arrow_memory import Column, Ids, Numbers, text, words
+from promising.query.aggregate.arrow_memory import Column, Ids, Numbers, text, widened, words
 from promising.query.aggregate.grouping import GroupTable, Strings
 from promising.query.kernels.folds import (
     add_floats,
@@ -30,8 +30,6 @@ from promising.query.kernels.folds import (
 )
 from promising.query.scalar.types import ARROW, Kind
 
-A = TypeVar("A", bound=np.generic)
-
 MOST_LOOSE = 1 << 30  # values whose low words sum to less than 2^63, with room for a slice
 NO_IDS = np.empty(0, np.int32)  # for values of a single group
 CROWDED = 1 << 16  # bytes of discarded strings before the rest is compacted
@@ -46,15 +44,6 @@ class Accumulator(Protocol):
 
     def values(self, groups: int) -> pa.Array:
         """The aggregate of each group."""
-
-
-def widened(state: NDArray[A], groups: int) -> NDArray[A]:
-    """`state` with room for at least `groups`, new ones zero. Grows by doubling, so O(1) per group."""
-    if len(state) >= groups:
-        return state
-    wider = np.zeros((max(groups, 2 * len(state)), *state.shape[1:]), state.dtype)
-    wider[: len(state)] = state
-    return wider
 
 
 class Count:

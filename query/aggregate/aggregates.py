@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +20,16 @@ from promising.query.aggregate.accumulators import (
 )
 from promising.query.aggregate.arrow_memory import Column, Ids
 from promising.query.aggregate.grouping import GroupKeys, GroupTable
-from promising.query.scalar.types import ARROW, NAMES, NUMBERS, Kind
+from promising.query.aggregate.most_frequent import MostFrequent
+from promising.query.scalar.types import ARROW, NAMES, NUMBERS, TOP, Kind
 
-Function = Literal["count", "sum", "avg", "min", "max", "median", "quantile", "count_distinct"]
+Approximate = Literal["approx_quantile", "approx_count_distinct", "approx_top_k"]
+Function = Literal["count", "sum", "avg", "min", "max", "median", "quantile", "count_distinct"] | Approximate
 
-OF_NUMBERS: Final[frozenset[Function]] = frozenset({"sum", "avg", "median", "quantile"})
+APPROXIMATE: Final[tuple[Approximate, ...]] = get_args(Approximate)
+"""Functions that may be answered from sketches. Over tuples they are exact."""
+QUANTILES: Final[frozenset[Function]] = frozenset({"quantile", "approx_quantile"})
+OF_NUMBERS: Final[frozenset[Function]] = frozenset({"sum", "avg", "median", *QUANTILES})
 
 
 def check(function: Function, kind: Kind | None) -> str | None:
@@ -38,7 +43,10 @@ def check(function: Function, kind: Kind | None) -> str | None:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate call. `kind` is the type of its argument, None for count(*); `at` is the rank of a quantile."""
+    """An aggregate call. `kind` is the type of its argument, None for count(*).
+
+    `at` is the rank of a quantile, from 0 to 1, or the length of a list of the most frequent values, from 1 on.
+    """
 
     function: Function
     kind: Kind | None = None
@@ -46,8 +54,11 @@ class Aggregate:
 
     @property
     def result_kind(self) -> Kind:
-        if self.function in ("count", "count_distinct"):
+        if self.function in ("count", "count_distinct", "approx_count_distinct"):
             return "int"
+        if self.function == "approx_top_k":
+            assert self.kind is not None
+            return TOP[self.kind]
         if self.function in ("min", "max"):
             assert self.kind is not None
             return self.kind
@@ -70,8 +81,11 @@ class Aggregate:
         if self.function in ("min", "max"):
             least = self.function == "min"
             return ExtremeString(least) if self.kind == "string" else Extreme(self.kind, least)
-        if self.function == "count_distinct":
+        if self.function in ("count_distinct", "approx_count_distinct"):
             return Distinct(self.kind, keyed)
+        if self.function == "approx_top_k":
+            assert self.at is not None
+            return MostFrequent(self.kind, int(self.at))
         return Ordered(self.rank)
 
 

@@ -1,6 +1,6 @@
-"""The memory of Arrow arrays, for kernels."""
+"""The memory of Arrow arrays, for kernels, and of states that grow with the number of groups."""
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,18 @@ from promising.query.scalar.types import Kind
 Ids: TypeAlias = NDArray[np.int32]  # the group of each row
 Numbers: TypeAlias = NDArray[Any]  # int64 or float64
 
+A = TypeVar("A", bound=np.generic)
+
 NAN = np.float64("nan")
+
+
+def widened(state: NDArray[A], groups: int) -> NDArray[A]:
+    """`state` with room for at least `groups`, new ones zero. Grows by doubling, so O(1) per group."""
+    if len(state) >= groups:
+        return state
+    wider = np.zeros((max(groups, 2 * len(state)), *state.shape[1:]), state.dtype)
+    wider[: len(state)] = state
+    return wider
 
 
 def bits(buffer: pa.Buffer, offset: int, rows: int) -> NDArray[np.uint8]:

@@ -11,6 +11,7 @@ count and sum of the sample's rows in a group (draws that are not rows of the an
                which (from below, from above) the weight is at most p C - m, (1 - p) C - m, where C = c + N h / n and
                m = z N sqrt((1 - f) / (n - 1) var(e)), e = 1[value <= quantile] - p with zeros
     min, max   the best seen; the far bound is unknown
+    top k      c + N h / n of each value, with the limits of a count, in the list; a value not seen is not in it
     distinct   D seen, plus Chao's f1^2 / (2 f2 + f1 f / (1 - f)) with f1, f2 the number of values outside the exact
                part that the sample has once and twice; at least D, at most D and all rows of the group that may be left
 
@@ -40,6 +41,7 @@ from promising.query.aggregate.aggregates import Aggregate, Groups
 from promising.query.aggregate.arrow_memory import Column, Ids
 from promising.query.aggregate.confidence import Counts, Floats, count_bounds, mean_margins, normal_quantile
 from promising.query.aggregate.grouping import GroupTable
+from promising.query.aggregate.most_frequent import MostFrequent
 from promising.query.kernels.samples import quantiles
 
 LIMIT = 2.0**63  # one more than the largest integer; a sum beyond it is an error, so bounds end here
@@ -133,6 +135,8 @@ class _View:
             return self._quantile(state, column, aggregate.rank)
         if isinstance(state, Distinct):
             return self._distinct(state, column)
+        if isinstance(state, MostFrequent):
+            return self._most_frequent(state, column)
         seen = copy.deepcopy(state)
         seen.add(self.groups, self.ids, column)
         value = seen.values(self.groups)
@@ -213,6 +217,17 @@ class _View:
         unseen = once**2 / np.maximum(2 * twice + odds * once, np.finfo(float).tiny)
         value = seen + np.minimum(np.rint(unseen), left).astype(np.int64)
         return pa.array(value), pa.array(seen), pa.array(seen + left)
+
+    def _most_frequent(self, state: MostFrequent, column: Column) -> Bounds:
+        seen = copy.deepcopy(state)
+        places = seen.enter(self.ids, column)
+        known = seen.counts
+        hits = np.bincount(places, minlength=len(known))
+        lower, upper = count_bounds(hits, self.draws, self.population, self.confidence)
+        value = known + np.rint(hits * self.weight).astype(np.int64)
+        listed = seen.lists(self.groups, value, known + lower, known + upper)
+        unknown = pa.nulls(self.groups, listed.type)
+        return listed, unknown, unknown
 
 
 def _known(bound: Floats) -> pa.Array:

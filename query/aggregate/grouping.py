@@ -184,11 +184,20 @@ class GroupKeys:
         if kind == "null":
             return pa.nulls(len(words))
         if kind == "bool":
-            return pa.array(words == 1, mask=words == 2)
+            return values_of(kind, words, words == 2)
         if kind == "float":
-            return pa.array(words.view(np.float64), mask=words == NULL_FLOAT.view(np.int64))
+            return values_of(kind, words, words == NULL_FLOAT.view(np.int64))
         word, bit = self._flags[place]
-        return pa.array(words, mask=(stored[:, word] >> bit & 1).astype(bool)).view(ARROW[kind])
+        return values_of(kind, words, (stored[:, word] >> bit & 1).astype(bool))
+
+
+def values_of(kind: Kind, words: NDArray[np.int64], missing: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The numbers, booleans or times that words encode; NULL where `missing`."""
+    if kind == "bool":
+        return pa.array(words == 1, mask=missing)
+    if kind == "float":
+        return pa.array(words.view(np.float64), mask=missing)
+    return pa.array(words, mask=missing).view(ARROW["int" if kind == "null" else kind])
 
 
 def row_hashes(kinds: Sequence[Kind], arrays: Sequence[pa.Array], rows: int) -> NDArray[np.uint64]:

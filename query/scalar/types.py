@@ -8,9 +8,10 @@ from sqlglot import exp
 from promising.errors import Unsupported
 from promising.query.sql import offset_of
 
-Kind = Literal["int", "float", "string", "bool", "timestamp", "interval", "null"]
+Top = Literal["top int", "top float", "top string", "top bool", "top timestamp", "top interval"]
+Kind = Literal["int", "float", "string", "bool", "timestamp", "interval", "null"] | Top
 
-ARROW: Final[dict[Kind, pa.DataType]] = {
+_PLAIN: Final[dict[Kind, pa.DataType]] = {
     "int": pa.int64(),
     "float": pa.float64(),
     "string": pa.large_string(),
@@ -19,11 +20,31 @@ ARROW: Final[dict[Kind, pa.DataType]] = {
     "interval": pa.duration("us"),
     "null": pa.null(),
 }
+TOP: Final[dict[Kind, Top]] = {
+    "int": "top int",
+    "float": "top float",
+    "string": "top string",
+    "bool": "top bool",
+    "timestamp": "top timestamp",
+    "interval": "top interval",
+    "null": "top int",
+}
+"""Values of a type with their counts, a list: only `approx_top_k` gives it, and no expression takes it."""
+
+
+def _listed(element: pa.DataType) -> pa.DataType:
+    """The Arrow type of a `Top`: the count may lie anywhere from `lower` to `upper`."""
+    count = pa.int64()
+    return pa.list_(pa.struct([("value", element), ("count", count), ("lower", count), ("upper", count)]))
+
+
+ARROW: Final[dict[Kind, pa.DataType]] = _PLAIN | {TOP[kind]: _listed(_PLAIN[kind]) for kind in TOP if kind != "null"}
 
 NUMBERS: Final[frozenset[Kind]] = frozenset({"int", "float"})
 
 # As shown in messages.
 NAMES: Final[dict[Kind, str]] = {
+    **dict.fromkeys(TOP.values(), "a list"),
     "int": "an integer",
     "float": "a float",
     "string": "a string",

@@ -104,6 +104,9 @@ CALLS: tuple[CallForm, ...] = (
     CallForm("max", exp.Max),
     CallForm("median", exp.Median),
     CallForm("quantile", exp.Quantile, ("this", "quantile"), 2),
+    CallForm("approx_quantile", exp.ApproxQuantile, ("this", "quantile"), 2),
+    CallForm("approx_count_distinct", exp.ApproxDistinct),
+    CallForm("approx_top_k", exp.ApproxTopK, ("this", "expression"), 2),
     # Numbers.
     CallForm("abs", exp.Abs),
     CallForm("floor", exp.Floor),
@@ -142,6 +145,13 @@ CALLS: tuple[CallForm, ...] = (
 
 CALL_BY_NAME: dict[str, CallForm] = {call.name.upper(): call for call in CALLS} | {
     other: next(call for call in CALLS if call.name == name)
-    for other, name in {"CEILING": "ceil", "POW": "power", "SUBSTR": "substring", "MEAN": "avg"}.items()
+    for other, name in {
+        "CEILING": "ceil",
+        "POW": "power",
+        "SUBSTR": "substring",
+        "MEAN": "avg",
+        "APPROX_PERCENTILE": "approx_quantile",
+        "PERCENTILE_APPROX": "approx_quantile",
+    }.items()
 }
 CALL_BY_NODE: dict[type[exp.Expression], CallForm] = {call.node: call for call in CALLS}

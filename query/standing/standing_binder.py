@@ -10,6 +10,7 @@ from promising.errors import BadClause, NoSuchName, StatementError, TypeMismatch
 from promising.index import Stream
 from promising.index.table import Table
 from promising.index.time_text import readable
+from promising.query.aggregate.aggregates import Aggregate
 from promising.query.binder import Binder, typed_null
 from promising.query.bound import Bound, JoinKey, Source
 from promising.query.catalog import Catalog
@@ -236,6 +237,16 @@ class _Branch(Binder):
     def _untyped(self, made: Compiled) -> Compiled:
         """Leaves NULL untyped until the kind of the matching column in another SELECT is known."""
         return made
+
+    def aggregate(self, node: exp.Expression) -> tuple[Aggregate, Compiled | None]:
+        if isinstance(node, exp.ApproxTopK):
+            raise self.error(
+                Unsupported,
+                "approx_top_k in a continuous query, whose view has no lists: SELECT the column and count(*) with GROUP"
+                " BY, and read the view with ORDER BY and LIMIT",
+                node,
+            )
+        return super().aggregate(node)
 
     # --- FROM ----------------------------------------------------------------------------------------------------
 

@@ -98,6 +98,19 @@ def test_an_empty_answer_has_its_columns(sql: str, large: Session):
     assert answer.progress.complete and answer.progress.token is None
 
 
+def test_lists_of_the_most_frequent(large: Session):
+    """Values with their counts, of groups and of nothing; in one frame, and in many."""
+    sql = "SELECT k, approx_top_k(text, 2) AS top, approx_count_distinct(text) AS n FROM big WHERE k < 3 GROUP BY k"
+    found = large.query(sql + " ORDER BY k").to_arrow().to_pylist()
+    first = [{"value": f"tuple number {t} of many", "count": 1, "lower": 1, "upper": 1} for t in (1, 100001)]
+    assert (found[1]["top"], found[1]["n"], len(found)) == (first, 300, 3)
+    (nothing,) = large.query("SELECT approx_top_k(k, 3) AS top FROM big WHERE k < 0").to_arrow().to_pylist()
+    assert nothing == {"top": None}
+    many = large.query("SELECT text, approx_top_k(k, 1) AS top FROM big WHERE k < 100 GROUP BY text").to_arrow()
+    assert many.num_rows == LARGE // 10
+    assert all(one["top"][0]["value"] < 100 for one in many.slice(0, 1000).to_pylist())
+
+
 def test_a_stream_without_tuples(opened: Opened):
     session = opened(seed=1)
     session.execute("CREATE STREAM s (ts TIMESTAMP, k INT) TIMESTAMP BY ts")

@@ -97,7 +97,7 @@ STATEMENTS = [
     'SELECT a.id, z.id AS other FROM a JOIN a z ON a."#w" = z."#w" AND a.id < z.id WHERE a.k = 7',
     # Aggregates: all of them, by nulls and NaN, over nothing.
     """SELECT "#w" AS word, count(*) AS n, count(ok), count(DISTINCT k) AS d, sum(k), avg("a price"), min("#w"),
-              max("a price"), median(k), quantile(k, 0.9)
+              max("a price"), median(k), quantile(k, 0.9), approx_count_distinct(ok), approx_quantile(k, 1)
        FROM a GROUP BY word HAVING count(*) > 1 ORDER BY word NULLS FIRST""",
     'SELECT "a price" AS p, count(*) FROM a GROUP BY 1 ORDER BY p DESC',
     "SELECT a.k % 5 AS slot, count(*) AS n, sum(b.k) FROM a JOIN b ON a.k = b.k WHERE a.k > 2 GROUP BY 1 ORDER BY 2, 1",

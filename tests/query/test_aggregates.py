@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from promising.errors import Overflow
-from promising.query.aggregate.aggregates import Aggregate, Function, Groups, check
+from promising.query.aggregate.aggregates import OF_NUMBERS, QUANTILES, Aggregate, Function, Groups, check
 from promising.query.aggregate.grouping import SEED, GroupTable, Strings
 from promising.query.kernels.intern_table import hash_text
 from promising.query.scalar.types import ARROW, Kind
@@ -18,13 +18,16 @@ from promising.summaries.kernels.hashing import P1, P2, remix
 from tests.conftest import NO_JIT
 
 KINDS: tuple[Kind, ...] = ("int", "float", "string", "bool", "timestamp", "interval")
-FUNCTIONS: tuple[Function, ...] = ("count", "sum", "avg", "min", "max", "median", "quantile", "count_distinct")
+FUNCTIONS: tuple[Function, ...] = (
+    *("count", "sum", "avg", "min", "max", "median", "quantile", "count_distinct"),
+    *("approx_quantile", "approx_count_distinct"),
+)
 ROWS = 60 if NO_JIT else 3000
 
 CALLS = [Aggregate("count")]
 for _function, _kind in itertools.product(FUNCTIONS, KINDS):
     if check(_function, _kind) is None:
-        CALLS.append(Aggregate(_function, _kind, 0.3 if _function == "quantile" else None))
+        CALLS.append(Aggregate(_function, _kind, 0.3 if _function in QUANTILES else None))
 
 Row = tuple[Any, ...]
 
@@ -70,9 +73,9 @@ def sql_of(call: Aggregate, place: int) -> str:
     match call.function:
         case "count":
             return "count(*)" if call.kind is None else f"count({name})"
-        case "count_distinct":
+        case "count_distinct" | "approx_count_distinct":
             return f"count(DISTINCT {name})"
-        case "quantile":
+        case "quantile" | "approx_quantile":
             return f"quantile_cont({name}, {call.at})"
         case "min" | "max" if call.kind == "interval":
             return f"to_microseconds({call.function}(epoch_us({name})))"
@@ -157,7 +160,7 @@ def test_each_call_as_duckdb(call: Aggregate, keyed: bool):
 def test_without_rows():
     calls = [call for call in CALLS if call.kind != "interval"]
     arguments = [None if call.kind is None else pa.array([], ARROW[call.kind]) for call in calls]
-    expected = [0 if call.function in ("count", "count_distinct") else None for call in calls]
+    expected = [0 if "count" in call.function else None for call in calls]
     one = Groups([], calls)
     assert rows_of(one) == [tuple(expected)]
     one.add([], arguments, 0)
@@ -174,7 +177,7 @@ def test_null_literals():
     calls = [Aggregate(function, "null", 0.5) for function in FUNCTIONS]
     groups = Groups(["null", "int"], calls)
     groups.add([pa.nulls(3), pa.array([1, None, 1])], [pa.nulls(3)] * len(calls), 3)
-    expected = (0, None, None, None, None, None, None, 0)
+    expected = (0, None, None, None, None, None, None, 0, None, 0)
     assert rows_of(groups) == [(None, 1, *expected), (None, None, *expected)]
     assert [array.type for array in groups.result().values] == [ARROW[call.result_kind] for call in calls]
 
@@ -402,7 +405,7 @@ def test_which_arguments_a_function_takes():
     assert check("avg", "string") == "avg wants a number, not a string"
     assert check("median", "timestamp") == "median wants a number, not a timestamp"
     assert [kind for kind in KINDS if check("sum", kind) is None] == ["int", "float"]
-    for function in set(FUNCTIONS) - {"sum", "avg", "median", "quantile"}:
+    for function in set(FUNCTIONS) - OF_NUMBERS:
         assert all(check(function, kind) is None for kind in KINDS)
     assert Aggregate("sum", "int").result_kind == "int"
     assert Aggregate("avg", "int").result_kind == "float"

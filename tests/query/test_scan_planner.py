@@ -303,4 +303,5 @@ def test_what_is_refused():
     told(Unsupported, "a preference that has a FADE FACTOR ranks parts of them", f"{ranked} FADE FACTOR 0.5", 0.5)
     told(Unsupported, "order of the preference", "SELECT k FROM a WITH PREFERENCE SUMMARY.Estimate.Count(k) LIMIT 3")
     told(Unsupported, "LIMIT n BY is not offered on Spark", "SELECT k FROM a LIMIT 3 BY k")
+    told(Unsupported, "approx_top_k is not offered on Spark", "SELECT approx_top_k(k, 2) FROM a")
     told(Unsupported, "cast of a float to a string", "SELECT price::TEXT FROM a")

@@ -39,6 +39,7 @@ GROUPS = (
     "SELECT i, count(*), sum(k), avg(f), min(w), max(f) FROM s GROUP BY i",
     "SELECT w, i, count(f), median(k), count(DISTINCT w), max(w), min(t) FROM s GROUP BY w, i",
     "SELECT f, b, sum(f), count(DISTINCT i), quantile(f, 0.3) FROM s GROUP BY f, b",
+    "SELECT i, approx_top_k(w, 2), approx_top_k(t, 3) AS times, approx_count_distinct(k) FROM s GROUP BY i ORDER BY 4",
     "SELECT t, sum(f) AS total FROM s GROUP BY t HAVING count(*) > 1 ORDER BY total DESC NULLS LAST LIMIT 20",
     "SELECT id, min(f) FROM s GROUP BY id ORDER BY 2",
     "SELECT id, k, avg(i) FROM s GROUP BY id, k ORDER BY 3 DESC LIMIT 2 BY k LIMIT 70",

@@ -311,3 +311,4 @@ SHOW TABLES
 DROP TABLE names
 DROP TABLE IF EXISTS names CASCADE
 SELECT insert, update, upsert, delete, alter, set, into, primary, key, retroactive, non, tables FROM s
+SELECT approx_quantile(price, 0.5), approx_count_distinct(city), approx_top_k(city, 3) FROM s GROUP BY shop

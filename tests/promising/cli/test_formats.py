@@ -13,6 +13,7 @@ from promising.cli import console, formats, text_output
 from promising.cli.context import Output
 from promising.cli.formats import Writer, cells, print_table, rich_table, write_table
 from promising.cli.text_output import write_facts
+from promising.query.scalar.types import ARROW
 
 TABLE = pa.table(
     {
@@ -117,3 +118,24 @@ def test_no_colour_without_a_terminal(monkeypatch):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     assert console.out().color_system is None
     assert console.err().color_system is None
+
+
+def test_lists_of_values_and_counts(capfd):
+    """What approx_top_k gives: as text in a table, as JSON in CSV, and with instants that Python has no year for."""
+    of = [
+        [{"value": 5, "count": 3, "lower": 3, "upper": 3}, {"value": -(1 << 60), "count": 1, "lower": 0, "upper": 2}],
+        None,
+    ]
+    table = pa.table({"top": pa.array(of, ARROW["top timestamp"]), "n": [1, 2]})
+    assert cells(table, 0)[1] == "NULL"
+    assert cells(table, 0)[0].startswith("1970-01-01T00:00:00.000005: 3, -")
+    assert cells(table, 0)[0].endswith(": 1 (0 to 2)")
+    write_table(Output.JSON, table)
+    first, second = map(json.loads, capfd.readouterr().out.splitlines())
+    assert first["top"][0] == {"value": "1970-01-01T00:00:00.000005", "count": 3, "lower": 3, "upper": 3}
+    assert second == {"top": None, "n": 2}
+    write_table(Output.CSV, table.slice(0, 1))
+    (row,) = csv.DictReader(io.StringIO(capfd.readouterr().out))
+    assert json.loads(row["top"]) == first["top"]
+    strings = pa.table({"top": pa.array([[{"value": "a\n", "count": 1, "lower": 1, "upper": 1}]], ARROW["top string"])})
+    assert cells(strings, 0) == ["a\\n: 1"]

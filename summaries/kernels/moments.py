@@ -1,0 +1,301 @@
+"""Exact sums of groups of values as digits, which are integers, so that no order of additions matters.
+
+`words[g, k]` counts units of 2^(32 (low + k) - 1075) in the sum of group g of doubles, of 2^(32 k) in one of integers.
+A value changes up to three neighbouring digits by less than 2^32 each; `carry` brings them back to 0 to 2^32 - 1. The
+last digit has the sign and the carries.
+
+Functions that are called for each value are written out where they are used: calls take five times as long.
+"""
+
+import math
+
+import numpy as np
+
+from promising.summaries.kernels.jit import kernel
+
+# Memory may be read-only; writable arrays are accepted, too.
+INTS = "Array(int64, 1, 'C', readonly=True)"
+FLOATS = "Array(float64, 1, 'C', readonly=True)"
+IDS = "Array(int32, 1, 'C', readonly=True)"
+
+LOW = np.int64(0xFFFFFFFF)
+MANTISSA = np.int64((1 << 52) - 1)
+HIDDEN = np.int64(1 << 52)
+BEYOND = np.int64(0x7FF)  # the exponent of infinities and NaN
+UNIT = 1075  # the last bit of a double with exponent e, as stored, is worth 2^(e - 1075)
+SLICE = 1 << 14  # values of which the sum of a bin is exact
+BIN = 38  # bits of a bin: with a slice's 14 and the sign they fit a double
+
+
+@kernel(
+    [
+        f"void({IDS}, {INTS}, int64[::1], int64[::1], int64[::1])",
+        f"void({IDS}, {FLOATS}, int64[::1], float64[::1], float64[::1])",
+    ]
+)
+def tally(ids, values, count, least, greatest):
+    """Count values that may be NaN, and find the least and greatest of the others."""
+    for i in range(ids.size):
+        g = np.uint32(ids[i])
+        x = values[i] + 0  # -0.0 is 0.0
+        count[g] += 1
+        if x < least[g]:
+            least[g] = x
+        if x > greatest[g]:
+            greatest[g] = x
+
+
+@kernel(
+    [
+        f"void({IDS}, {INTS}, {INTS}, int64[::1], int64[::1], int64[::1])",
+        f"void({IDS}, {INTS}, {FLOATS}, int64[::1], float64[::1], float64[::1])",
+    ]
+)
+def tally_runs(groups, starts, values, count, least, greatest):
+    """`tally` of values[starts[r]:starts[r + 1]] for groups[r]; there is no NaN."""
+    for r in range(groups.size):
+        first, last = starts[r], starts[r + 1]
+        if first == last:
+            continue
+        g = np.uint32(groups[r])
+        a = b = c = d = p = q = s = t = values[first]
+        full = first + (last - first) // 4 * 4
+        for i in range(first, full, 4):
+            w, x, y, z = values[i], values[i + 1], values[i + 2], values[i + 3]
+            a, b, c, d = min(a, w), min(b, x), min(c, y), min(d, z)
+            p, q, s, t = max(p, w), max(q, x), max(s, y), max(t, z)
+        for i in range(full, last):
+            a, p = min(a, values[i]), max(p, values[i])
+        least[g] = min(least[g], min(a, b, c, d) + 0)
+        greatest[g] = max(greatest[g], max(p, q, s, t) + 0)
+        count[g] += last - first
+
+
+@kernel(f"void({IDS}, {INTS}, int64[:,::1])")
+def add_ints(ids, values, words):
+    for i in range(ids.size):
+        g = np.uint32(ids[i])
+        words[g, 0] += values[i] & LOW
+        words[g, 1] += values[i] >> 32
+
+
+@kernel(f"void({IDS}, {INTS}, {INTS}, int64[:,::1])")
+def add_int_runs(groups, starts, values, words):
+    for r in range(groups.size):
+        high = np.int64(0)
+        low = np.int64(0)
+        for i in range(starts[r], starts[r + 1]):
+            high += values[i] >> 32
+            low += values[i] & LOW
+        g = np.uint32(groups[r])
+        words[g, 0] += low
+        words[g, 1] += high
+
+
+@kernel(
+    [
+        f"int64({IDS}, {FLOATS}, boolean, int64, int64[:,::1], int64)",
+        f"int64({IDS}, {INTS}, boolean, int64, int64[:,::1], int64)",
+    ]
+)
+def add_floats(ids, values, squared, at, words, low):
+    """Add values[at:] or their squares as doubles, in any order.
+
+    Returns the first that needs other digits, or is not finite: it has not been added.
+    """
+    ends = words.shape[1] - 3
+    for i in range(at, values.size):
+        x = np.float64(values[i])
+        if squared:
+            x *= x
+        bits = np.float64(x).view(np.int64)
+        e = (bits >> 52) & BEYOND
+        m = bits & MANTISSA
+        if e != 0:
+            m |= HIDDEN
+        else:
+            e = np.int64(1)
+        k = (e >> 5) - low
+        if k < 0 or k >= ends or e == BEYOND:
+            if m != 0:
+                return i
+            continue
+        g = np.uint32(ids[i])
+        sign = bits >> 63
+        first = (m & LOW) << (e & 31)
+        rest = (first >> 32) + ((m >> 32) << (e & 31))
+        words[g, k] += ((first & LOW) ^ sign) - sign
+        words[g, k + 1] += ((rest & LOW) ^ sign) - sign
+        words[g, k + 2] += ((rest >> 32) ^ sign) - sign
+    return values.size
+
+
+@kernel("float64(int64, int64)")
+def unit(top, bin):
+    """Adding and subtracting it rounds values below 2^top to the first so many bins."""
+    return math.ldexp(1.5, top + 53 - (BIN + 1) * bin)
+
+
+@kernel(
+    [
+        f"boolean({FLOATS}, boolean, int64, int64, int64, float64[::1])",
+        f"boolean({INTS}, boolean, int64, int64, int64, float64[::1])",
+    ]
+)
+def bins(values, squared, first, last, top, out):
+    """The sum of up to `SLICE` values or squares below 2^top as three doubles, each exact. Returns whether it is all.
+
+    A bin has up to `BIN` bits and a sign of every value.
+    """
+    one, two, three = unit(top, 1), unit(top, 2), unit(top, 3)
+    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = r0 = r1 = r2 = r3 = 0.0
+    full = first + (last - first) // 4 * 4
+    for i in range(first, full, 4):
+        w, x = np.float64(values[i]), np.float64(values[i + 1])
+        y, z = np.float64(values[i + 2]), np.float64(values[i + 3])
+        if squared:
+            w, x, y, z = w * w, x * x, y * y, z * z
+        p, q, s, t = (w + one) - one, (x + one) - one, (y + one) - one, (z + one) - one
+        a0, a1, a2, a3 = a0 + p, a1 + q, a2 + s, a3 + t
+        w, x, y, z = w - p, x - q, y - s, z - t
+        p, q, s, t = (w + two) - two, (x + two) - two, (y + two) - two, (z + two) - two
+        b0, b1, b2, b3 = b0 + p, b1 + q, b2 + s, b3 + t
+        w, x, y, z = w - p, x - q, y - s, z - t
+        p, q, s, t = (w + three) - three, (x + three) - three, (y + three) - three, (z + three) - three
+        c0, c1, c2, c3 = c0 + p, c1 + q, c2 + s, c3 + t
+        r0, r1, r2, r3 = r0 + abs(w - p), r1 + abs(x - q), r2 + abs(y - s), r3 + abs(z - t)
+    for i in range(full, last):
+        w = np.float64(values[i])
+        if squared:
+            w *= w
+        p = (w + one) - one
+        a0 += p
+        w -= p
+        p = (w + two) - two
+        b0 += p
+        w -= p
+        p = (w + three) - three
+        c0 += p
+        r0 += abs(w - p)
+    out[0] = (a0 + a1) + (a2 + a3)
+    out[1] = (b0 + b1) + (b2 + b3)
+    out[2] = (c0 + c1) + (c2 + c3)
+    return (r0 + r1) + (r2 + r3) == 0.0
+
+
+@kernel("boolean(float64[::1], int64[:,::1], int64, int64, boolean)")
+def enter_bins(found, words, low, g, write):
+    """Add the sums of bins to a group, or find out whether they have all digits that this needs.
+
+    A sum's mantissa may begin with zeros below the first digit.
+    """
+    for x in found:
+        if x == 0.0:
+            continue
+        bits = np.float64(x).view(np.int64)
+        e = (bits >> 52) & BEYOND
+        m = bits & MANTISSA
+        if e != 0:
+            m |= HIDDEN
+        else:
+            e = np.int64(1)
+        lost = max(32 * low - e, 0)
+        if lost > 52 or m & ((np.int64(1) << lost) - 1) != 0:
+            return False
+        m >>= lost
+        e += lost
+        k = (e >> 5) - low
+        if k + 3 >= words.shape[1]:
+            return False
+        if write:
+            sign = bits >> 63
+            first = (m & LOW) << (e & 31)
+            rest = (first >> 32) + ((m >> 32) << (e & 31))
+            words[g, k] += ((first & LOW) ^ sign) - sign
+            words[g, k + 1] += ((rest & LOW) ^ sign) - sign
+            words[g, k + 2] += ((rest >> 32) ^ sign) - sign
+    return True
+
+
+@kernel(
+    [
+        f"int64({IDS}, {INTS}, {FLOATS}, boolean, int64, int64, int64[:,::1], int64)",
+        f"int64({IDS}, {INTS}, {INTS}, boolean, int64, int64, int64[:,::1], int64)",
+    ]
+)
+def add_float_runs(groups, starts, values, squared, at, top, words, low):
+    """Add values[starts[r]:starts[r + 1]], or their squares, to groups[r], from `at` on.
+
+    All are finite and below 2^top, -900 < top < 900.
+
+    Returns the first that was not added: it, or one close to it, needs other digits, or more than three bins.
+    """
+    found = np.zeros(3)
+    for r in range(groups.size):
+        for first in range(max(starts[r], at), starts[r + 1], SLICE):
+            last = min(first + SLICE, starts[r + 1])
+            if not bins(values, squared, first, last, top, found) or not enter_bins(
+                found, words, low, groups[r], False
+            ):
+                return first
+            enter_bins(found, words, low, groups[r], True)
+    return values.size
+
+
+@kernel("void(int64[:,::1])")
+def carry(words):
+    """Bring all digits but the last to 0 to 2^32 - 1."""
+    for g in range(words.shape[0]):
+        for k in range(words.shape[1] - 1):
+            words[g, k + 1] += words[g, k] >> 32
+            words[g, k] &= LOW
+
+
+@kernel(f"void({IDS}, int64[:,::1], int64, int64, int64[:,::1])")
+def merge(into, other, offset, sign, words):
+    """Add row r of `other`, times the sign, to row into[r], from digit `offset` on."""
+    for r in range(into.size):
+        g = np.uint32(into[r])
+        for k in range(other.shape[1]):
+            words[g, offset + k] += sign * other[r, k]
+
+
+@kernel("void(int64[:,::1], int64, float64[::1])")
+def rounded(words, scale, out):
+    """Sums as the nearest doubles, to even; infinite beyond. Digits are carried; the first counts 2^scale."""
+    wide = words.shape[1]
+    digits = np.zeros(wide + 1, np.int64)
+    for g in range(words.shape[0]):
+        sign = np.int64(-1) if words[g, wide - 1] < 0 else np.int64(1)
+        rest = np.int64(0)
+        for k in range(wide):  # the magnitude; the last digit may fill two
+            rest += sign * words[g, k]
+            digits[k] = rest & LOW
+            rest >>= 32
+        digits[wide] = rest
+        top = wide
+        while top >= 0 and digits[top] == 0:
+            top -= 1
+        if top < 0:
+            out[g] = 0.0
+            continue
+        high = 32 * top
+        while digits[top] >> (high - 32 * top) != 0:
+            high += 1  # bits of the whole number
+        least = max(high - 53, -1074 - scale, 0)  # the last bit that the double has
+        m = np.int64(0)
+        for k in range(top, -1, -1):
+            if 32 * k >= least:
+                m = (m << 32) | digits[k]
+            elif 32 * k + 32 > least:
+                m = (m << (32 * k + 32 - least)) | (digits[k] >> (least - 32 * k))
+        if least > 0:
+            k, bit = (least - 1) >> 5, (least - 1) & 31
+            more = m & 1 == 1 or digits[k] & ((np.int64(1) << bit) - 1) != 0
+            for j in range(k):
+                more |= digits[j] != 0
+            if more and (digits[k] >> bit) & 1 == 1:
+                m += 1
+        power = least + scale
+        value = np.inf if power > 971 or (power == 971 and m == 1 << 53) else math.ldexp(np.float64(m), power)
+        out[g] = sign * value
