@@ -32,7 +32,7 @@ Value: TypeAlias = Union["Tree", list["Value"], int, float, str, bytes, bool, ND
 Tree: TypeAlias = dict[str, Value]
 
 MAGIC = b"ptimage\n"
-VERSION = 2  # in images of format 1 producers have no time and no epoch
+VERSION = 3  # in images of format 2 zones have no measures; in those of format 1 producers have no time and no epoch
 TOP = struct.Struct("<8sIQQI")
 ALIGNMENT = 64
 PIECE = 1 << 20  # bytes read at a time

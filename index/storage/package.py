@@ -35,7 +35,7 @@ from promising.index.stream import Stream
 from promising.index.zone import CoarseZone, distinct
 from promising.summaries.hashing import hash_keys
 
-FORMAT = 1
+FORMAT = 2  # in packages of format 1 zones have no measures
 MANIFEST = "package.json"
 MOST_ROWS = 1 << 22
 NAME = r"[A-Za-z0-9_-]{1,100}"
