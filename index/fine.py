@@ -21,7 +21,7 @@ from promising.index.measures import Measures, logged
 from promising.index.options import GROUP, Options, Sizes
 from promising.index.postings import Postings
 from promising.index.reserved import Reserved, longer
-from promising.index.zone import CoarseZone, FineZone, Tuples, cell_f2, distinct, in_order
+from promising.index.zone import CoarseZone, FineZone, Hasher, Tuples, cell_f2, distinct, in_order
 
 REASONS = {kernels.CUT_ERROR: "error", kernels.CUT_BEHAVIOUR: "behaviour", kernels.CUT_MAXLENGTH: "maxlength"}
 
@@ -158,7 +158,14 @@ class Block:
 
 class Fine:
     def __init__(
-        self, sizes: Sizes, options: Options, length: int, log: TupleLog, postings: Postings, measures: Measures
+        self,
+        sizes: Sizes,
+        options: Options,
+        length: int,
+        log: TupleLog,
+        postings: Postings,
+        measures: Measures,
+        hasher: Hasher,
     ) -> None:
         self.sizes = sizes
         self.measures = measures
@@ -169,6 +176,7 @@ class Fine:
         self.limit = END  # a multiple of the length
         self.cuts: dict[str, int] = {}
         self._log = log
+        self._hasher = hasher
         self._postings = postings
         self._issued = 0
         self.number = self._issue()  # of the open zone
@@ -177,6 +185,7 @@ class Fine:
         self._rows = np.empty(sizes.maxlength, np.int32)
         self._times = np.empty(sizes.maxlength, np.int64)  # of these rows: sealing a zone reads nothing
         self._hashes = np.empty(sizes.maxlength, np.int64)  # of their keys, if anything is measured
+        self._unhashed = 0  # rows at the front that lack them
         self._signed = np.zeros((3, kernels.ROW), np.int32)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._keys = np.empty(sizes.maxlength, np.int64)
@@ -327,6 +336,9 @@ class Fine:
         sealed = int(self._state[kernels.COUNT]) - kept
         if sealed:
             rows, hashes = self._rows[:sealed].copy(), self._hashes[:sealed]
+            if self._unhashed and self.measures.any:
+                self._hashes[: self._unhashed] = self._hasher(self._rows[: self._unhashed])
+            self._unhashed = 0
             self._seal(block, self.number, keys, counts, rows, self._times[:sealed], hashes, reason)
         elif block.zones:  # the previous cut is where behaviour changed: a better reason for it
             self.cuts[block.zones[-1].reason] -= 1
@@ -483,6 +495,7 @@ class Fine:
         for name, own in kept.items():
             own[: len(image[name])] = image[name]
         self._signed[:], self._state[:] = image["signed"], image["state"]
+        self.measure_all()
         self._limits[kernels.L_WATCHED] = image["watched"]
         saved = image.get("ahead")  # absent in old images
         if saved is not None and len(saved["rows"]):
@@ -514,9 +527,9 @@ class Fine:
         """Whether the open zone may be cut for error and behaviour."""
         return bool(self._limits[kernels.L_WATCHED])
 
-    def know(self, hashes: NDArray[np.int64]) -> None:
-        """The hashes of the open zone's keys; needed where measures begin in the middle of a zone."""
-        self._hashes[: len(hashes)] = hashes
+    def measure_all(self) -> None:
+        """Measures begin in the middle of the open zone: the hashes of its keys are read again when it is sealed."""
+        self._unhashed = len(self.open_rows)
 
     @property
     def open_rows(self) -> NDArray[np.int32]:

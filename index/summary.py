@@ -1,6 +1,7 @@
 """One summary of a stream: its tuples by value and time, and their aging."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ class SummaryState:
         self.postings = Postings(log.capacity)
         geometry, sizes = identity.geometry, identity.sizes
         self.measures = Measures(identity.kinds, sizes.buckets)
-        self.fine = Fine(sizes, options, geometry.granularity, log, self.postings, self.measures)
+        hasher = partial(log.hashes, identity.key, seed=seed)  # not a method of this object: that would be a cycle
+        self.fine = Fine(sizes, options, geometry.granularity, log, self.postings, self.measures, hasher)
         self.coarse = Coarse(geometry, sizes, log, self.measures)
 
     @property
@@ -178,7 +180,6 @@ class SummaryState:
         self.postings.reserve(self.log.capacity)
         self.postings.restore(image["postings"], self.log.stretches())
         self.fine.restore(image["fine"])
-        self.fine.know(self.hashes(self.fine.open_rows))
         self.coarse.restore(image["coarse"])
 
     @property

@@ -323,8 +323,8 @@ def test_packages_that_are_none(tmp_path):
     manifest.write_text(text.replace('"rows": ', '"rows": 1'))
     with pytest.raises(DataDamaged, match="fails its checksum"):
         attach()
-    manifest.write_text(text.replace('"format": 1', '"format": 2'))
-    with pytest.raises(NewerFormat, match="format 2"):
+    manifest.write_text(text.replace('"format": 2', '"format": 3'))
+    with pytest.raises(NewerFormat, match="format 3"):
         attach()
     whole = json.loads(text)
     for change in (
