@@ -26,6 +26,7 @@ CODES: dict[type[PromisingError], grpc.StatusCode] = {
     errors.BadRequest: grpc.StatusCode.INVALID_ARGUMENT,
     errors.NoSuchName: grpc.StatusCode.NOT_FOUND,
     errors.UnknownName: grpc.StatusCode.NOT_FOUND,
+    errors.UnknownMeasure: grpc.StatusCode.NOT_FOUND,
     errors.DuplicateName: grpc.StatusCode.ALREADY_EXISTS,
     errors.InUse: grpc.StatusCode.FAILED_PRECONDITION,
     errors.NoSummary: grpc.StatusCode.FAILED_PRECONDITION,
