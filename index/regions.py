@@ -159,6 +159,7 @@ class Description:
     sketch_bytes: int = 0  # maximum, of sketches and filters
     tuple_bytes: int = 0  # maximum that a tuple adds to them
     key_bytes: int = 0  # maximum that a distinct key adds
+    measures: tuple[str, ...] = ()  # as SQL
 
     @property
     def told(self) -> str:

@@ -296,6 +296,7 @@ class SummaryIndex:
                 watermark=state.watermark,
                 horizons=state.horizons[:shown],
                 cells=_cells(state) if cells else None,
+                measures=tuple(kind.measure.sql for kind in identity.kinds),
             )
 
     def story(self, granularity: int, zone: int) -> Story:

@@ -271,6 +271,16 @@ option_values = (
 option_lists = st.lists(
     st.builds(lambda this, value: nodes.Option(this=this, value=value), identifiers(), option_values), max_size=3
 )
+measure_lists = st.lists(
+    st.builds(
+        lambda kind, column, numbers: nodes.Measure(this=exp.Var(this=kind), column=column, expressions=numbers),
+        st.sampled_from(["MOMENTS", "DISTINCT", "SAMPLE", "TEA"]),
+        identifiers(),
+        st.lists(signed, max_size=2),
+    ),
+    min_size=1,
+    max_size=3,
+)
 column_lists = st.lists(
     st.builds(lambda this, kind: exp.ColumnDef(this=this, kind=kind), identifiers(), types), min_size=1, max_size=4
 )
@@ -296,6 +306,7 @@ def definitions(draw: st.DrawFn) -> exp.Expression:
             exists=exists,
             stream=draw(identifiers()),
             key=draw(identifiers()),
+            measures=draw(st.none() | st.just(exp.Var(this="NONE")) | measure_lists),
             granularity=draw(spans()),
             rate=draw(signed),
             depth=draw(signed),
