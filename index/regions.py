@@ -160,6 +160,7 @@ class Description:
     tuple_bytes: int = 0  # maximum that a tuple adds to them
     key_bytes: int = 0  # maximum that a distinct key adds
     measures: tuple[str, ...] = ()  # as SQL
+    building: str = ""  # how far ALTER SUMMARY ADD MEASURES is
 
     @property
     def told(self) -> str:

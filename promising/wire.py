@@ -236,6 +236,7 @@ def summary_to(
         current_structure=STRUCTURES[described.now],
         structure_reason=described.why,
         measures=described.measures,
+        building=described.building,
         statement=statement,
     )
     if described.watermark is not None:
@@ -272,6 +273,7 @@ def description_from(told: summaries_pb2.Summary, cells: bool = False) -> Descri
         now=_STRUCTURES.get(told.current_structure, _STRUCTURES[told.structure]),
         why=told.structure_reason,
         measures=tuple(told.measures),
+        building=told.building,
     )
 
 

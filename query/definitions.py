@@ -63,6 +63,8 @@ class Definitions:
         self.seed = seed
 
     def run(self, node: exp.Expression, sql: str) -> Done | pa.Table:
+        if isinstance(node, nodes.AlterSummary):
+            return self.summaries.alter(node, sql)
         with self.catalog.lock:
             if isinstance(node, nodes.CreateStream):
                 return self._create_stream(node, sql)

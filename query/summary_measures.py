@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from promising.errors import BadMeasure, NoSuchName
-from promising.index import Stream
+from promising.errors import BadMeasure, NoSuchName, UnknownMeasure
+from promising.index import Stream, SummaryIndex
 from promising.query.error_places import placed
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import suggest
@@ -41,6 +41,16 @@ def _read(node: nodes.Measure, stream: Stream, sql: str) -> Measure:
     with placed(sql, column or next(iter(node.expressions), node)):
         kind_of(measure, types, stream.seed)
     return measure
+
+
+def check_change(summary: SummaryIndex, measure: Measure, adding: bool) -> None:
+    """Whether a summary may add or drop a measure: it must not have it, or have it."""
+    has = [kind.measure for kind in summary.kinds]
+    if adding and measure in has:
+        raise BadMeasure(f"summary {summary.name!r} measures {measure.sql} already")
+    if not adding and measure not in has:
+        known = ", ".join(one.sql for one in has) or "none"
+        raise UnknownMeasure(f"summary {summary.name!r} does not measure {measure.sql}; its measures are: {known}")
 
 
 def _number(node: exp.Expression) -> float:

@@ -1,11 +1,20 @@
-"""Statements about summaries: CREATE SUMMARY, SHOW SUMMARIES, DESCRIBE."""
+"""Statements about summaries: CREATE SUMMARY, ALTER SUMMARY, SHOW SUMMARIES, DESCRIBE."""
 
+import time
 from dataclasses import fields
 
 import pyarrow as pa
 from sqlglot import exp
 
-from promising.errors import BadClause, BadGranularity, BadOptions, BadStructure, CeilingTooLow, NoSuchName
+from promising.errors import (
+    BadClause,
+    BadGranularity,
+    BadMeasure,
+    BadOptions,
+    BadStructure,
+    CeilingTooLow,
+    NoSuchName,
+)
 from promising.index import Options
 from promising.index.options import AUTO
 from promising.query.answers import Done
@@ -15,13 +24,19 @@ from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import suggest
 from promising.query.sql import nodes
 from promising.query.statement_options import read_options
-from promising.query.summary_measures import measure_nodes, read_measures
+from promising.query.summary_measures import check_change, measure_nodes, read_measures
 
 SUMMARY_OPTIONS = {f.name: (float if f.type in (float, "float") else int) for f in fields(Options)}
 
 
+PAUSE = 0.0005  # seconds between slices of a long statement, in which those who wait for the stream get it
+
+
 class Summaries:
-    """Executes statements on the summaries of a catalog, whose lock is held; one that fails changes nothing."""
+    """Executes statements on the summaries of a catalog; one that fails changes nothing.
+
+    The lock of the catalog is held, but not by `alter`, which may take minutes.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -71,6 +86,28 @@ class Summaries:
         most = f"{sizes.sketches / 1e6:,.1f} MB of sketches, {sizes.tuple_bytes} bytes a tuple, {sizes.key_bytes} a key"
         return Done(f"summary {name} created on {stream.name} ({found[0]}): at most {most}", True)
 
+    def alter(self, node: nodes.AlterSummary, sql: str) -> Done:
+        """Add or drop measures. Those that are added are built in slices; between them batches and queries go on."""
+        with self.catalog.lock:
+            entry = self.catalog.summary(node.this, sql)
+            stream, summary = self.catalog.streams[entry.stream.lower()], entry.index
+        given = read_measures(node.args["measures"], stream, sql)
+        adding, first = node.args["kind"] == "ADD", node.args["measures"][0]
+        with placed(sql, node.this, {BadMeasure: first, CeilingTooLow: first}):
+            with stream.reading():  # no other change comes between
+                for one, measure in zip(node.args["measures"], given, strict=True):
+                    with placed(sql, one):
+                        check_change(summary, measure, adding)
+                before = [kind.measure for kind in summary.kinds]
+                after = [*before, *given] if adding else [measure for measure in before if measure not in given]
+                change = stream.set_measures(summary.name, map(str, after))
+                going_on = next(change, None) is not None
+            if going_on:
+                for _ in change:
+                    time.sleep(PAUSE)
+        has = ", ".join(measure.sql for measure in after) or "nothing"
+        return Done(f"summary {summary.name} measures {has}", True)
+
     def show(self) -> pa.Table:
         found = [entry for _, entry in sorted(self.catalog.summaries.items())]
         entries = [(entry, entry.index.describe()) for entry in found]
@@ -87,6 +124,7 @@ class Summaries:
                 "bytes": pa.array([d.bytes for _, d in entries], pa.int64()),
                 "ceiling": pa.array([d.ceiling for _, d in entries], pa.int64()),
                 "measures": pa.array([", ".join(d.measures) for _, d in entries], pa.string()),
+                "building": pa.array([d.building for _, d in entries], pa.string()),
                 "statement": pa.array([statement_of(e) for e, _ in entries], pa.string()),
             }
         )

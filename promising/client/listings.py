@@ -46,6 +46,7 @@ def list_summaries() -> Ask[list[dict[str, Any]]]:
             "bytes": described.bytes,
             "ceiling": described.ceiling,
             "measures": ", ".join(described.measures),
+            "building": described.building,
             "statement": told.statement,
         }
 

@@ -159,6 +159,7 @@ class Summary(_message.Message):
     KEY_BYTES_FIELD_NUMBER: _builtins.int
     MEASURES_FIELD_NUMBER: _builtins.int
     STATEMENT_FIELD_NUMBER: _builtins.int
+    BUILDING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -193,6 +194,8 @@ class Summary(_message.Message):
     """What a distinct key adds at most."""
     statement: _builtins.str
     """The CREATE SUMMARY that creates one like it."""
+    building: _builtins.str
+    """How far ALTER SUMMARY ADD MEASURES is; empty unless it is running."""
     @_builtins.property
     def spans(self) -> _containers.RepeatedCompositeFieldContainer[_duration_pb2.Duration]:
         """The spans of its granularities, the finest first."""
@@ -243,10 +246,11 @@ class Summary(_message.Message):
         key_bytes: _builtins.int = ...,
         measures: _abc.Iterable[_builtins.str] | None = ...,
         statement: _builtins.str = ...,
+        building: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "measures", b"measures", "name", b"name", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "statement", b"statement", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "building", b"building", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "measures", b"measures", "name", b"name", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "statement", b"statement", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__watermark: _TypeAlias = _typing.Literal["watermark"]  # noqa: Y015
     _WhichOneofArgType__watermark: _TypeAlias = _typing.Literal["_watermark", b"_watermark"]  # noqa: Y015

@@ -306,6 +306,11 @@ class PromisingGenerator(Generator):
         (change,) = (f"{word} {self.sql(node.args[one])}" for one, word in clauses.items() if node.args.get(one))
         return f"ALTER STREAM {self.sql(node.this)} {change}"
 
+    def alter_summary_form(self, node: nodes.AlterSummary) -> str:
+        return (
+            f"ALTER SUMMARY {self.sql(node.this)} {node.args['kind']} MEASURES ({self.listed(node.args['measures'])})"
+        )
+
     def table_definition_form(self, node: nodes.CreateTable) -> str:
         columns = ", ".join(f"{self.sql(one.this)} {self.sql(one.args['kind'])}" for one in node.args["columns"])
         key = f"PRIMARY KEY ({self.sql(node.args['key'])})"
@@ -381,6 +386,7 @@ _FORMS: dict[type[exp.Expression], Callable[[PromisingGenerator, Any], str]] = {
     exp.Exists: PromisingGenerator.exists_form,
     nodes.AlterQuery: PromisingGenerator.alter_form,
     nodes.AlterStream: PromisingGenerator.alter_stream_form,
+    nodes.AlterSummary: PromisingGenerator.alter_summary_form,
     nodes.CreateTable: PromisingGenerator.table_definition_form,
     nodes.TableChange: PromisingGenerator.change_form,
     nodes.Row: lambda self, node: f"({self.listed(node.expressions)})",

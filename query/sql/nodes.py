@@ -124,6 +124,12 @@ class AlterStream(Node):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "keep": False, "watermark": False, "max_jump": False}
 
 
+class AlterSummary(Node):
+    """`ALTER SUMMARY this ADD MEASURES (measures)`, or DROP; `kind` is the word, `measures` are Measures."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "measures": True}
+
+
 class CreateTable(Node):
     """`CREATE TABLE this (columns, PRIMARY KEY (key)) [NON] RETROACTIVE`. The columns are ColumnDefs."""
 

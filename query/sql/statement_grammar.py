@@ -332,8 +332,8 @@ class Statements(TableChanges):
         if self.word in ("DROP", "ALTER") and not analyze:
             start = self.start
             change = placed(self.drop() if self.word == "DROP" else self.alter(), start)
-            if isinstance(change, nodes.AlterQuery):
-                self.refuse("EXPLAIN of ALTER QUERY", start)
+            if isinstance(change, nodes.AlterQuery | nodes.AlterSummary):
+                self.refuse(f"EXPLAIN of ALTER {'QUERY' if isinstance(change, nodes.AlterQuery) else 'SUMMARY'}", start)
             return nodes.Explain(this=change, analyze=False)
         if self.word == "CREATE" and self.peek() == "CONTINUOUS":
             if analyze:
@@ -353,11 +353,13 @@ class Statements(TableChanges):
         start = self.advance().start
         if self.take("STREAM"):
             return self.alter_stream()
+        if self.take("SUMMARY"):
+            return self.alter_summary()
         self.take("CONTINUOUS")
         if self.word != "QUERY":
             if self.is_word():
                 self.refuse(f"ALTER {self.word}", start)
-            self.unexpected("STREAM or QUERY")
+            self.unexpected("STREAM, SUMMARY or QUERY")
         self.advance()
         name = self.name("the name of a query")
         if self.take("DROP"):
@@ -385,3 +387,14 @@ class Statements(TableChanges):
         if self.is_word():
             self.refuse(f"ALTER STREAM ... {self.word}")
         return self.unexpected("KEEP, WATERMARK or MAX JUMP")
+
+    def alter_summary(self) -> exp.Expression:
+        name = self.name("the name of a summary")
+        kind = self.word
+        if kind not in ("ADD", "DROP"):
+            if self.is_word():
+                self.refuse(f"ALTER SUMMARY ... {kind}")
+            self.unexpected("ADD MEASURES or DROP MEASURES")
+        self.advance()
+        self.expect("MEASURES", "and a list of measures")
+        return nodes.AlterSummary(this=name, kind=kind, measures=self.measure_list())

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import pyarrow as pa
 import pytest
 
 import promising
-from promising.errors import BadMeasure, CeilingTooLow, NoSuchName, PromisingError
+from promising.errors import BadMeasure, CeilingTooLow, InUse, NoSuchName, PromisingError, UnknownMeasure
+from promising.index import measure_changes
+from promising.index.check import check_stream
 from promising.index.measure_reading import complete, window_measure
 from promising.index.storage.backup import backup, restore
+from promising.query.answers import Done
 from promising.query.session import Session
 
 STREAM = 'CREATE STREAM sales (ts TIMESTAMP, item INT, Price DOUBLE, n INT, city TEXT, "order" INT, old BOOL)'
@@ -160,3 +164,117 @@ def test_measures_survive_restart_backup_and_restore(tmp_path: Path):
     restore(copy, again)
     with promising.open(again) as session:
         assert (shown(session), moments(session)) == known
+
+
+# --- ALTER SUMMARY -------------------------------------------------------------------------------------------------
+
+
+def test_measures_are_added_and_dropped(session: Session):
+    fill(session)
+    session.execute(f"CREATE SUMMARY s ON sales (item) MEASURES (SAMPLE(8)) {WITH}")
+    done = session.execute("ALTER SUMMARY S ADD MEASURES (MOMENTS(price), DISTINCT(city))")
+    assert isinstance(done, Done)
+    assert done.message == "summary s measures SAMPLE(8), MOMENTS(Price), DISTINCT(city)"
+    fill(session, seed=1)
+    truth = session.query("SELECT count(*) AS n, sum(price) AS x FROM sales").to_arrow().to_pylist()[0]
+    count, total = moments(session)
+    assert count == truth["n"]
+    assert total == pytest.approx(truth["x"], rel=1e-12)
+    session.execute("ALTER SUMMARY s DROP MEASURES (Sample(8), distinct(CITY))")
+    assert moments(session)[0] == truth["n"]
+    assert shown(session)[0]["measures"] == "MOMENTS(Price)"
+    assert not list(check_stream(session.catalog.streams["sales"]))
+
+
+@pytest.mark.parametrize(
+    ("marked", "kind", "message"),
+    [
+        ("ADD MEASURES (MOMENTS(n), ‸MOMENTS(price))", BadMeasure, r"measures MOMENTS\(Price\) already"),
+        ("ADD MEASURES (MOMENTS(n), ‸MOMENTS(N))", BadMeasure, "is given twice"),
+        ("ADD MEASURES (MOMENTS(‸city))", BadMeasure, "of type string"),
+        ("ADD MEASURES (‸QUANTILES(n))", CeilingTooLow, "ceiling"),
+        ("DROP MEASURES (MOMENTS(Price), ‸MOMENTS(n))", UnknownMeasure, r"its measures are: MOMENTS\(Price\)"),
+        ("DROP MEASURES (MOMENTS(‸nn))", NoSuchName, "no column 'nn'"),
+    ],
+)
+def test_bad_changes_are_refused_at_their_place(
+    session: Session, marked: str, kind: type[PromisingError], message: str
+):
+    fill(session, 500)
+    session.execute(f"CREATE SUMMARY s ON sales (item) MEASURES (MOMENTS(price)) {WITH}")
+    ceiling = session.describe("s").ceiling + 100_000
+    session.execute("DROP SUMMARY s")
+    session.execute(f"CREATE SUMMARY s ON sales (item) MEASURES (MOMENTS(price)) {WITH} OPTIONS (ceiling = {ceiling})")
+    head = "ALTER SUMMARY s "
+    with pytest.raises(kind, match=message) as caught:
+        session.execute(head + marked.replace("‸", ""))
+    assert f"line 1, column {1 + len(head) + marked.index('‸')}:" in str(caught.value)
+    assert session.describe("s").measures == ("MOMENTS(Price)",)
+    assert session.describe("s").building == ""
+
+
+def test_batches_and_queries_go_on_while_measures_are_built(session: Session, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(measure_changes, "SLICE", 100)
+    fill(session, 5000)
+    session.execute(f"CREATE SUMMARY s ON sales (item) {WITH}")
+    seen: list[str] = []
+
+    def between(_: float) -> None:
+        fill(session, 10, len(seen))
+        (row,) = session.execute("SHOW SUMMARIES").to_pylist()  # type: ignore[union-attr]  # a table
+        seen.append(row["building"])
+        assert row["measures"] == ""
+        if len(seen) == 2:
+            with pytest.raises(InUse, match=r"line 1, column 15"):
+                session.execute("ALTER SUMMARY s ADD MEASURES (SAMPLE(8))")
+        assert session.query("SELECT count(*) AS n FROM sales").to_arrow()["n"].to_pylist() == [5000 + 10 * len(seen)]
+
+    monkeypatch.setattr("promising.query.summary_statements.time.sleep", between)
+    session.execute("ALTER SUMMARY s ADD MEASURES (MOMENTS(price))")
+    assert len(seen) > 10
+    assert re.fullmatch(r"building MOMENTS\(Price\): \d+00 of [\d,]+ tuples", seen[1])
+    assert moments(session)[0] == 5000 + 10 * len(seen)
+
+
+def test_a_kill_leaves_either_the_old_measures_or_the_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The files of the store are copied at each point of a change, and opened as after a kill."""
+    monkeypatch.setattr(measure_changes, "SLICE", 200)
+    home, before, after = (
+        tmp_path / "home",
+        ("SAMPLE(8)", "MOMENTS(n)"),
+        ("MOMENTS(n)", "MOMENTS(Price)", "DISTINCT(city)"),
+    )
+    copies: list[Path] = []
+
+    def copied() -> None:
+        copies.append(tmp_path / f"copy {len(copies)}")
+        shutil.copytree(home, copies[-1])
+
+    with promising.open(str(home)) as session:
+        session.execute(f"{STREAM} TIMESTAMP BY ts")
+        session.execute(f"CREATE SUMMARY s ON sales (item) MEASURES ({', '.join(before)}) {WITH}")
+        fill(session, 2000)
+        stream = session.catalog.streams["sales"]
+        copied()
+        for at, _ in enumerate(stream.set_measures("s", ["moments(n)", "moments(Price)", "distinct(city)"])):
+            fill(session, 20, at)
+            if at == 3:
+                assert session.store is not None
+                session.store.checkpoint()
+            copied()
+        copied()
+        truth = moments(session)
+        count = stream.kept
+    assert len(copies) > 5
+    for at, copy in enumerate(copies):
+        with promising.open(str(copy)) as session:
+            last = at == len(copies) - 1
+            assert session.describe("s").measures == (after if last else before)
+            assert not list(check_stream(session.catalog.streams["sales"]))
+            assert session.store is not None
+            assert session.store.damages == {}
+            if last:
+                assert (moments(session), moments(session)[0]) == (truth, count)
+            else:
+                session.execute("ALTER SUMMARY s ADD MEASURES (MOMENTS(price))")
+                assert moments(session)[0] == session.catalog.streams["sales"].kept

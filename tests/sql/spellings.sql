@@ -89,6 +89,8 @@ CREATE SUMMARY s ON t (k) MEASURES (MOMENTS("order"), SAMPLE(5)) WITH GRANULARIT
     create summary s on t (k) measures ( moments(order) , Sample( +5 ) ) with granularity 1 minute and collapse (4,5)
 CREATE SUMMARY s ON t (k) MEASURES NONE WITH GRANULARITY 1 MINUTES AND COLLAPSE(4, 5)
     create summary s on t (k) measures none with granularity 1 minute and collapse (4,5)
+ALTER SUMMARY s ADD MEASURES (MOMENTS(price))
+    alter summary s add measures ( moments ( price ) )
 DESCRIBE store1
     DESC store1
 DROP QUERY q

@@ -288,7 +288,7 @@ column_lists = st.lists(
 
 @st.composite
 def definitions(draw: st.DrawFn) -> exp.Expression:
-    kind = draw(st.integers(0, 10))
+    kind = draw(st.integers(0, 11))
     name, exists = draw(identifiers()), draw(st.booleans())
     if kind == 0:
         return nodes.CreateStream(
@@ -336,6 +336,8 @@ def definitions(draw: st.DrawFn) -> exp.Expression:
         return nodes.Explain(this=nodes.CreateContinuousQuery(this=name, exists=exists, query=draw(queries())))
     if kind == 9:
         return draw(changes())
+    if kind == 10:
+        return nodes.AlterSummary(this=name, kind="ADD" if exists else "DROP", measures=draw(measure_lists))
     return nodes.Describe(this=name)
 
 
