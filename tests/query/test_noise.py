@@ -5,9 +5,11 @@ Sketches rank and never decide. What decides are postings and filters, which are
 
 import random
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from promising.index.pyramid import roots
 from promising.index.summary import SummaryState
@@ -25,7 +27,7 @@ def noise(made: Stores, seed: int) -> int:
         state = made.session.summary(f"by_{name}").index.state
         assert isinstance(state, SummaryState)
         fine = state.fine
-        arrays = [fine.pool.counters, fine.pool.f2, fine._signed]
+        arrays: list[NDArray[Any]] = [fine.pool.counters, fine.pool.f2, fine._signed]
         for block in fine.blocks.values():
             roots(fine, block)  # builds the pyramid of the block
             arrays += [block.whole.counters, *(node.counters for node in block.pyramid.values())]
