@@ -53,6 +53,9 @@ class MomentCells(CellKind[Moments]):
             raise BadQuestion(f"{self.measure} answers {', '.join(QUESTIONS)}, not {asked!r}")
         return Estimate(found, found, found)
 
+    def confidence(self, state: Moments, cell: int) -> float:
+        return 1.0
+
     def image(self, state: Moments) -> Any:
         return {name: np.copy(part) if isinstance(part, np.ndarray) else part for name, part in state.image().items()}
 
