@@ -26,6 +26,7 @@ from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, FARTHEST
 from promising.index.journal import Journal
 from promising.index.kernels.seal import extent
+from promising.index.ladder import Ladder
 from promising.index.ledger import WEEK, Ledger
 from promising.index.load_plan import LoadPlan
 from promising.index.loads import LOADS, check_load, find_load, load_name, rows_for, take_in
@@ -530,6 +531,7 @@ class Stream:
                 self._summaries.forget(rows)
             self._log.recycle(gone)
             if gone:
+                self._summaries.released(oldest)
                 self.weigh()
 
     def advance(self, watermark: int) -> None:
@@ -607,7 +609,7 @@ class Stream:
                 "refused": dict(self._refused),
                 "accepted": self.accepted,
             }
-            return stream_image(figures, self._ledger, self._log, self._summaries.by_name.values())
+            return stream_image(figures, self._ledger, self._log, self._summaries)
 
     def definitions(self, now: bool = False) -> list[dict[str, Any]]:
         """The definitions of the summaries; `now`: those that choose it get their current structure, as for a load."""
@@ -640,6 +642,11 @@ class Stream:
         """The log, locked for the block."""
         with self._lock:
             yield self._log
+
+    @property
+    def ladder(self) -> Ladder | None:
+        """Moments by spans of time, of the columns of which a summary has moments; use it inside `reading`."""
+        return self._summaries.ladder
 
     @property
     def arrived(self) -> int:
