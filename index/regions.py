@@ -159,6 +159,8 @@ class Description:
     sketch_bytes: int = 0  # maximum, of sketches and filters
     tuple_bytes: int = 0  # maximum that a tuple adds to them
     key_bytes: int = 0  # maximum that a distinct key adds
+    measures: tuple[str, ...] = ()  # as SQL
+    building: str = ""  # how far ALTER SUMMARY ADD MEASURES is
 
     @property
     def told(self) -> str:

@@ -32,6 +32,7 @@ from promising.index.load_plan import LoadPlan
 from promising.index.loads import LOADS, check_load, find_load, load_name, rows_for, take_in
 from promising.index.log import MOST_ROWS, TupleLog
 from promising.index.logged_batches import Logged, follow, merged, times_in, write
+from promising.index.measure_changes import Built, MeasureChange
 from promising.index.memory import Memory
 from promising.index.options import Options
 from promising.index.prepared_load import Attached, Load
@@ -185,14 +186,46 @@ class Stream:
         with self._lock:
             return self._summaries.changed(summary, structure, self.watermark)
 
+    def set_measures(self, name: str, measures: Iterable[str]) -> Iterator[Built]:
+        """Change what a summary measures; new measures are built from the stored tuples, in slices.
+
+        Yields after each slice, when the stream's lock is free. After the last one, measures are the new ones; before,
+        they are the previous ones, and closing the iterator leaves those.
+        """
+        with self._lock:
+            self._check_summary(name)
+            change = MeasureChange(self._summaries.by_name[name], self._summaries.builder, measures)
+        try:
+            while self._measure(change):
+                yield change.built
+        finally:
+            with self._lock:
+                change.end()
+        self.wait()
+
+    def _measure(self, change: MeasureChange) -> bool:
+        """A slice of a change of measures; returns whether any is left."""
+        with change.summary.reading():
+            self._check_whole()
+            if change.step():
+                return True
+            change.prepare()
+            texts = [str(kind.measure) for kind in change.kinds]
+            with self._told(lambda j: j.altered({"measures": {"summary": change.summary.name, "are": texts}})):
+                change.finish()
+            return False
+
     def drop_summary(self, name: str) -> None:
         with self._lock:
-            if name not in self._summaries.by_name:
-                known = ", ".join(self._summaries.by_name) or "none"
-                raise UnknownName(f"stream {self.name!r} has no summary {name!r}; it has {known}")
+            self._check_summary(name)
             with self._told(lambda j: j.dropped(name)):
                 self._summaries.drop(name)
         self.wait()
+
+    def _check_summary(self, name: str) -> None:
+        if name not in self._summaries.by_name:
+            known = ", ".join(self._summaries.by_name) or "none"
+            raise UnknownName(f"stream {self.name!r} has no summary {name!r}; it has {known}")
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -590,6 +623,9 @@ class Stream:
                 self._set_back(settings["watermark"])
             if "max_jump" in settings:
                 self.set_max_jump(settings["max_jump"])
+            if "measures" in settings:
+                for _ in self.set_measures(settings["measures"]["summary"], settings["measures"]["are"]):
+                    pass
 
     # --- to disk and back ----------------------------------------------------------------------------------------
 

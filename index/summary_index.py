@@ -56,6 +56,7 @@ class SummaryIndex:
     ) -> None:
         self.options = options
         self.auto = auto  # chooses the structure, with `STRUCTURE auto`
+        self.building: str | None = None  # what a change of measures is at
         self.aging = 0  # CPU time of collapse and expiry since the last batch, with auto
         self.issued = 0  # zone numbers of `G_1` used by previous structures
         self._home = home
@@ -296,6 +297,8 @@ class SummaryIndex:
                 watermark=state.watermark,
                 horizons=state.horizons[:shown],
                 cells=_cells(state) if cells else None,
+                measures=tuple(kind.measure.sql for kind in identity.kinds),
+                building=self.building or "",
             )
 
     def story(self, granularity: int, zone: int) -> Story:

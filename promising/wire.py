@@ -209,7 +209,9 @@ def zone_from(told: summaries_pb2.Zone) -> ZoneInfo:
     return ZoneInfo(told.granularity, told.zone, micros(told.start), micros(told.end), told.tuples, told.reason)
 
 
-def summary_to(described: Description, stream: str, buckets: int, zones: bool = True) -> summaries_pb2.Summary:
+def summary_to(
+    described: Description, stream: str, buckets: int, statement: str, zones: bool = True
+) -> summaries_pb2.Summary:
     """A summary; `zones`: with its zones, and their cells if the description has them."""
     if described.cells is not None:
         buckets = described.cells.shape[1]  # its structure may have changed
@@ -233,6 +235,9 @@ def summary_to(described: Description, stream: str, buckets: int, zones: bool = 
         horizons=[timestamp(t) for t in described.horizons],
         current_structure=STRUCTURES[described.now],
         structure_reason=described.why,
+        measures=described.measures,
+        building=described.building,
+        statement=statement,
     )
     if described.watermark is not None:
         made.watermark.CopyFrom(timestamp(described.watermark))
@@ -267,6 +272,8 @@ def description_from(told: summaries_pb2.Summary, cells: bool = False) -> Descri
         cells=found,
         now=_STRUCTURES.get(told.current_structure, _STRUCTURES[told.structure]),
         why=told.structure_reason,
+        measures=tuple(told.measures),
+        building=told.building,
     )
 
 

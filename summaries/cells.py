@@ -66,7 +66,7 @@ class Measure:
         for number in given:
             if not NUMBER.fullmatch(number):
                 raise BadMeasure(f"{text!r}: {number!r} is not a number")
-        return cls(kind.lower(), column, tuple(_number(number) for number in given))
+        return cls(kind.lower(), column, tuple(as_number(number) for number in given))
 
     def __str__(self) -> str:
         name = self.column
@@ -74,18 +74,28 @@ class Measure:
             name = '"' + name.replace('"', '""') + '"'
         return f"{self.kind}({', '.join([*([] if name is None else [name]), *map(_text, self.arguments)])})"
 
+    @property
+    def sql(self) -> str:
+        """Its text with the kind in capitals; MEASURES reads it, whatever the name of the column.
+
+        >>> Measure.read('histogram("unit price", -0.5, 100)').sql
+        'HISTOGRAM("unit price", -0.5, 100)'
+        """
+        return self.kind.upper() + str(self)[len(self.kind) :]
+
 
 def _plain(name: str) -> str:
     return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
-def _number(text: str) -> Number:
+def as_number(text: str) -> Number:
+    """A number as measures have it: whole if it is."""
     value = float(text)
     return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
 
 
 def _text(number: Number) -> str:
-    return str(_number(repr(number))) if np.isfinite(number) else repr(number)
+    return str(as_number(repr(number))) if np.isfinite(number) else repr(number)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 from promising import wire
 from promising.errors import LimitReached, UnknownName
 from promising.query.catalog import SummaryEntry
+from promising.query.summary_statements import statement_of
 from promising.server import field_statements
 from promising.server.context import ServerContext
 from promising.v1 import summaries_pb2, summaries_pb2_grpc
@@ -104,7 +105,7 @@ def _described(entry: SummaryEntry, *, zones: bool, cells: bool) -> summaries_pb
         raise LimitReached(
             f"{len(told.zones):,} zones of {buckets:,} cells; {MOST_CELLS:,} cells is the most, so leave them out"
         )
-    return wire.summary_to(told, entry.stream, buckets, zones)
+    return wire.summary_to(told, entry.stream, buckets, statement_of(entry), zones)
 
 
 def _window(request: summaries_pb2.EstimateRequest | summaries_pb2.RegionsRequest) -> tuple[int, int] | None:

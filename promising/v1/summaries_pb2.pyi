@@ -157,6 +157,9 @@ class Summary(_message.Message):
     SKETCH_BYTES_FIELD_NUMBER: _builtins.int
     TUPLE_BYTES_FIELD_NUMBER: _builtins.int
     KEY_BYTES_FIELD_NUMBER: _builtins.int
+    MEASURES_FIELD_NUMBER: _builtins.int
+    STATEMENT_FIELD_NUMBER: _builtins.int
+    BUILDING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -189,6 +192,10 @@ class Summary(_message.Message):
     """What a tuple adds at most."""
     key_bytes: _builtins.int
     """What a distinct key adds at most."""
+    statement: _builtins.str
+    """The CREATE SUMMARY that creates one like it."""
+    building: _builtins.str
+    """How far ALTER SUMMARY ADD MEASURES is; empty unless it is running."""
     @_builtins.property
     def spans(self) -> _containers.RepeatedCompositeFieldContainer[_duration_pb2.Duration]:
         """The spans of its granularities, the finest first."""
@@ -208,6 +215,10 @@ class Summary(_message.Message):
     @_builtins.property
     def zones(self) -> _containers.RepeatedCompositeFieldContainer[Global___Zone]:
         """Its zones, if requested: newest granularity first, oldest zone first."""
+
+    @_builtins.property
+    def measures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What its zones measure, as in MEASURES."""
 
     def __init__(
         self,
@@ -233,10 +244,13 @@ class Summary(_message.Message):
         sketch_bytes: _builtins.int = ...,
         tuple_bytes: _builtins.int = ...,
         key_bytes: _builtins.int = ...,
+        measures: _abc.Iterable[_builtins.str] | None = ...,
+        statement: _builtins.str = ...,
+        building: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "name", b"name", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "building", b"building", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "measures", b"measures", "name", b"name", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "statement", b"statement", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__watermark: _TypeAlias = _typing.Literal["watermark"]  # noqa: Y015
     _WhichOneofArgType__watermark: _TypeAlias = _typing.Literal["_watermark", b"_watermark"]  # noqa: Y015
@@ -279,6 +293,7 @@ class CreateSummaryRequest(_message.Message):
     STRUCTURE_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     IF_NOT_EXISTS_FIELD_NUMBER: _builtins.int
+    MEASURES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -301,6 +316,10 @@ class CreateSummaryRequest(_message.Message):
     def options(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """OPTIONS by name: buckets, depth, width, maxlength, tolerance, effect, filter_bits, coarse_bits, probes, ceiling."""
 
+    @_builtins.property
+    def measures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What its zones measure, such as MOMENTS(price)."""
+
     def __init__(
         self,
         *,
@@ -313,10 +332,11 @@ class CreateSummaryRequest(_message.Message):
         structure: Global___Structure.ValueType = ...,
         options: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         if_not_exists: _builtins.bool = ...,
+        measures: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity", "if_not_exists", b"if_not_exists", "key", b"key", "name", b"name", "options", b"options", "stream", b"stream", "structure", b"structure"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity", "if_not_exists", b"if_not_exists", "key", b"key", "measures", b"measures", "name", b"name", "options", b"options", "stream", b"stream", "structure", b"structure"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__collapse_depth: _TypeAlias = _typing.Literal["collapse_depth"]  # noqa: Y015
     _WhichOneofArgType__collapse_depth: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth"]  # noqa: Y015

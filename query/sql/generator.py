@@ -270,13 +270,18 @@ class PromisingGenerator(Generator):
         stream, key, granularity, rate, depth = (
             self.sql(node.args[part]) for part in ("stream", "key", "granularity", "rate", "depth")
         )
-        parts = [
-            f"CREATE SUMMARY {self.created(node)} ON {stream} ({key})",
-            f"WITH GRANULARITY {granularity} AND COLLAPSE({rate}, {depth})",
-        ]
+        parts = [f"CREATE SUMMARY {self.created(node)} ON {stream} ({key})"]
+        if (measures := node.args.get("measures")) is not None:
+            none = isinstance(measures, exp.Var)
+            parts.append("MEASURES NONE" if none else f"MEASURES ({self.listed(measures)})")
+        parts.append(f"WITH GRANULARITY {granularity} AND COLLAPSE({rate}, {depth})")
         if node.text("structure"):
             parts.append(f"STRUCTURE {node.text('structure')}")
         return self.parted(parts + self.options(node))
+
+    def measure_form(self, node: nodes.Measure) -> str:
+        column = node.args.get("column")
+        return f"{node.text('this')}({self.listed([*([] if column is None else [column]), *node.expressions])})"
 
     def created(self, node: exp.Expression) -> str:
         return ("IF NOT EXISTS " if node.args.get("exists") else "") + self.sql(node.this)
@@ -300,6 +305,11 @@ class PromisingGenerator(Generator):
         clauses = {"keep": "KEEP", "watermark": "WATERMARK", "max_jump": "MAX JUMP"}
         (change,) = (f"{word} {self.sql(node.args[one])}" for one, word in clauses.items() if node.args.get(one))
         return f"ALTER STREAM {self.sql(node.this)} {change}"
+
+    def alter_summary_form(self, node: nodes.AlterSummary) -> str:
+        return (
+            f"ALTER SUMMARY {self.sql(node.this)} {node.args['kind']} MEASURES ({self.listed(node.args['measures'])})"
+        )
 
     def table_definition_form(self, node: nodes.CreateTable) -> str:
         columns = ", ".join(f"{self.sql(one.this)} {self.sql(one.args['kind'])}" for one in node.args["columns"])
@@ -369,12 +379,14 @@ _FORMS: dict[type[exp.Expression], Callable[[PromisingGenerator, Any], str]] = {
     nodes.Span: PromisingGenerator.span_form,
     nodes.CreateStream: PromisingGenerator.stream_form,
     nodes.CreateSummary: PromisingGenerator.summary_form,
+    nodes.Measure: PromisingGenerator.measure_form,
     nodes.Option: PromisingGenerator.option_form,
     nodes.CreateContinuousQuery: PromisingGenerator.query_form,
     **dict.fromkeys(_SETS, PromisingGenerator.set_form),
     exp.Exists: PromisingGenerator.exists_form,
     nodes.AlterQuery: PromisingGenerator.alter_form,
     nodes.AlterStream: PromisingGenerator.alter_stream_form,
+    nodes.AlterSummary: PromisingGenerator.alter_summary_form,
     nodes.CreateTable: PromisingGenerator.table_definition_form,
     nodes.TableChange: PromisingGenerator.change_form,
     nodes.Row: lambda self, node: f"({self.listed(node.expressions)})",

@@ -74,9 +74,10 @@ class CreateStream(Node):
 
 
 class CreateSummary(Node):
-    """`CREATE SUMMARY this ON stream (key) WITH GRANULARITY granularity AND COLLAPSE(rate, depth) ...`.
+    """`CREATE SUMMARY this ON stream (key) [MEASURES] WITH GRANULARITY granularity AND COLLAPSE(rate, depth) ...`.
 
-    `structure` is an `exp.Var` in lower case; `node.text("structure")` is its name, or empty.
+    `measures` are Measures, one Var NONE, or absent. `structure` is an `exp.Var` in lower case;
+    `node.text("structure")` is its name, or empty.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -84,12 +85,19 @@ class CreateSummary(Node):
         "exists": False,
         "stream": True,
         "key": True,
+        "measures": False,
         "granularity": True,
         "rate": True,
         "depth": True,
         "structure": False,
         "options": False,
     }
+
+
+class Measure(Node):
+    """One of MEASURES: `this(column, expressions)`; the kind is a Var in upper case, `expressions` are numbers."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "column": False, "expressions": False}
 
 
 class Option(Node):
@@ -114,6 +122,12 @@ class AlterStream(Node):
     """`ALTER STREAM this KEEP keep`, or `WATERMARK watermark` (a string), or `MAX JUMP max_jump`: one of them."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "keep": False, "watermark": False, "max_jump": False}
+
+
+class AlterSummary(Node):
+    """`ALTER SUMMARY this ADD MEASURES (measures)`, or DROP; `kind` is the word, `measures` are Measures."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "measures": True}
 
 
 class CreateTable(Node):

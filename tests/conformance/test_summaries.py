@@ -29,7 +29,10 @@ def prepared(session: Session) -> Session:
             f"CREATE SUMMARY by_{structure} ON s (item_id) WITH GRANULARITY 8 SECONDS AND COLLAPSE (2, 4)"
             f" STRUCTURE {structure}"
         )
-    session.execute("CREATE SUMMARY by_name ON s (name) WITH GRANULARITY 8 SECONDS AND COLLAPSE (2, 4)")
+    session.execute(
+        "CREATE SUMMARY by_name ON s (name) MEASURES (MOMENTS(price), SAMPLE(8))"
+        " WITH GRANULARITY 8 SECONDS AND COLLAPSE (2, 4)"
+    )
     columns = zipf(N, 500, seed=4, rate=300.0)
     names = pa.array(columns["item_id"] % 40).cast(pa.string())
     session.ingest("s", {"ts": columns["ts"], "item_id": columns["item_id"], "name": names, "price": columns["price"]})

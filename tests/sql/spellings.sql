@@ -85,6 +85,12 @@ CREATE STREAM s (a INT, ts TIMESTAMP) TIMESTAMP BY ts LATENESS 5 SECONDS OPTIONS
     create stream s (a int, ts timestamp) options (x = 1) lateness 5 seconds timestamp by ts
 CREATE SUMMARY s ON t (k) WITH GRANULARITY 1 MINUTES AND COLLAPSE(4, 5) STRUCTURE grid OPTIONS (a = b)
     create summary s on t (k) with granularity 1 minute and collapse (4,5) options (a=b) structure GRID
+CREATE SUMMARY s ON t (k) MEASURES (MOMENTS("order"), SAMPLE(5)) WITH GRANULARITY 1 MINUTES AND COLLAPSE(4, 5)
+    create summary s on t (k) measures ( moments(order) , Sample( +5 ) ) with granularity 1 minute and collapse (4,5)
+CREATE SUMMARY s ON t (k) MEASURES NONE WITH GRANULARITY 1 MINUTES AND COLLAPSE(4, 5)
+    create summary s on t (k) measures none with granularity 1 minute and collapse (4,5)
+ALTER SUMMARY s ADD MEASURES (MOMENTS(price))
+    alter summary s add measures ( moments ( price ) )
 DESCRIBE store1
     DESC store1
 DROP QUERY q
