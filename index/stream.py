@@ -178,6 +178,7 @@ class Stream:
             state = builder.filled(identity, options, self.watermark, self.oldest)
             with self._told(lambda j: j.created(definition(identity, options))):
                 summary = self._summaries.add(state, options)
+            self._summaries.catch_up(len(self._log))
         self.wait()
         return summary
 
@@ -198,6 +199,8 @@ class Stream:
         try:
             while self._measure(change):
                 yield change.built
+            while self.catch_up(LARGEST_BATCH):
+                yield change.built
         finally:
             with self._lock:
                 change.end()
@@ -213,7 +216,13 @@ class Stream:
             texts = [str(kind.measure) for kind in change.kinds]
             with self._told(lambda j: j.altered({"measures": {"summary": change.summary.name, "are": texts}})):
                 change.finish()
+            self._summaries.climb()
             return False
+
+    def catch_up(self, most: int) -> bool:
+        """Add up to about so many tuples to the ladder; returns whether many are left."""
+        with self._lock:
+            return self._summaries.catch_up(most)
 
     def drop_summary(self, name: str) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.errors import StorageError
 from promising.index.auto_structure import Auto
 from promising.index.geometry import Geometry
 from promising.index.ladder import BEHIND, Ladder
@@ -77,6 +78,14 @@ class StreamSummaries:
         if anew or columns != ({} if self.ladder is None else self.ladder.columns):
             self.ladder = Ladder(columns) if columns else None
 
+    def catch_up(self, most: int) -> bool:
+        """Add up to about so many tuples to the ladder; returns whether many are left. One that cannot be read stays
+        behind: queries that need the tuple report it."""
+        try:
+            return self.ladder is not None and not self.ladder.follow(self._log, most, warm=False)
+        except StorageError:
+            return False
+
     def changed(self, summary: SummaryIndex, structure: str, watermark: int | None) -> SummaryState | BareState:
         """The state of a `STRUCTURE auto` summary in another structure, rebuilt from the stored tuples."""
         identity = self.builder.restructured(summary.state.identity, structure, summary.options)
@@ -102,6 +111,7 @@ class StreamSummaries:
             summary.replace(state)
         self._changed()
         self.climb(anew=True)
+        self.catch_up(len(self._log))
 
     def _rebuilt(
         self, summary: SummaryIndex, identity: Identity, watermark: int | None, floor: int | None
@@ -135,6 +145,7 @@ class StreamSummaries:
             self.add(self.builder.filled(identity, options, watermark, oldest), options)
             summary.dropped = True
         self.climb(anew=True)
+        self.catch_up(len(self._log))
 
     # --- insertion and aging -------------------------------------------------------------------------------------
 

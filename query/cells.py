@@ -13,7 +13,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from promising.errors import StorageError
 from promising.index.ladder import Ladder
 from promising.index.snapshot import Snapshot
 from promising.query.aggregate.known import Known
@@ -22,7 +21,6 @@ from promising.query.column_ranges import Limit, limits
 from promising.query.scalar.compiled import Compiled, value_of
 from promising.query.scalar.types import ARROW
 
-FOLLOWED = 1 << 18  # tuples that a query adds to a ladder, at most
 ANSWERED = ("count", "sum", "avg", "min", "max")
 
 Longs = NDArray[np.int64]
@@ -56,17 +54,6 @@ def has_cells(bound: Bound) -> bool:
     """Whether cells may help: they know nothing of keys, of other streams, or of the views of continuous queries."""
     alone = len(bound.sources) == 1 and bound.join is None and bound.constants is None and bound.preference is None
     return alone and not bound.sources[0].is_view and bound.sources[0].stream.ladder is not None
-
-
-def follow(bound: Bound) -> None:
-    """Let the ladder catch up with the stream, as far as it is quick. The stream's lock is held."""
-    stream = bound.sources[0].stream
-    with stream.reading() as log:
-        assert stream.ladder is not None
-        try:
-            stream.ladder.follow(log, FOLLOWED, warm=False)
-        except StorageError:
-            return  # reading the tuples will report it
 
 
 def cells_of(bound: Bound, snapshot: Snapshot) -> Cells | None:

@@ -17,7 +17,7 @@ from promising.index.instants import BEGINNING, END
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
 from promising.query.bound import Bound, JoinKey
-from promising.query.cells import Cells, cells_of, follow, has_cells
+from promising.query.cells import Cells, cells_of, has_cells
 from promising.query.join_cardinality import JoinCardinality
 from promising.query.key_rows import Hasher, Hashes, Keys
 from promising.query.operators.edges import Edges
@@ -40,6 +40,7 @@ from promising.summaries.hashing import hash_keys
 LISTING = 5  # rough nanoseconds to inspect a directory line
 CROWDED = 1.5  # pairs per tuple from which a join goes key by key
 BRIEF = 1 << 17  # tuples that are read in less time than anything else about a query takes
+FOLLOWED = 1 << 18  # tuples that a query adds to the ladder, at most
 WORTH = 4  # cells are used without a budget if they spare one tuple in so many
 NARROW = 4  # a window with less than one in this many of the stream's tuples is scanned, not looked up
 
@@ -147,7 +148,7 @@ class _Planner:
             self.snapshots = snapshots_of(self.bound, warnings)
             return
         with self.bound.sources[0].stream.reading():
-            follow(self.bound)
+            self.bound.sources[0].stream.catch_up(FOLLOWED)
             self.snapshots = snapshots_of(self.bound, warnings)
             self.cells = cells_of(self.bound, self.snapshots[0])
 

@@ -19,7 +19,7 @@ from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
 from promising.query import Session
 from promising.testing import ManualClock
-from tests.index.world import SMALL, small_chunks
+from tests.index.world import small_chunks
 from tests.tiers import examples
 
 SECOND = 1_000_000
@@ -27,7 +27,6 @@ MINUTE = 60 * SECOND
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
 NOW = 1_700_000_000 * SECOND
 TYPES = {"ts": "timestamp", "k": "int", "x": "float", "n": "int", "t": "timestamp", "w": "string"}
-MEASURES = ("moments(x)", "moments(n)", "moments(t)")
 
 Row = dict[str, Any]
 
@@ -47,7 +46,10 @@ def opened(store: Store | None = None) -> Session:
     session.execute(
         "CREATE STREAM s (ts TIMESTAMP, k INT, x DOUBLE, n INT, t TIMESTAMP, w TEXT) TIMESTAMP BY ts LATENESS 1 DAYS"
     )
-    stream_of(session).create_summary("by_k", "k", granularity=HOUR, collapse=(4, 3), options=SMALL, measures=MEASURES)
+    session.execute(
+        "CREATE SUMMARY by_k ON s (k) MEASURES (MOMENTS(x), MOMENTS(n), MOMENTS(t)) WITH GRANULARITY 1 HOURS AND"
+        " COLLAPSE (4, 3) OPTIONS (buckets = 4, depth = 3, width = 8, maxlength = 256)"
+    )
     return session
 
 
@@ -344,3 +346,20 @@ def test_tuples_that_arrive_later_are_in_no_answer_that_began_before(steady: Ses
     session.ingest("s", {"ts": [NOW], "k": [1], "x": [1.0], "n": [1], "t": [1], "w": ["w"]})
     assert answer.to_arrow().to_pylist() == [{"a": 100_000}]
     assert session.query("SELECT count(*) AS a FROM s").to_arrow().to_pylist() == [{"a": 100_001}]
+
+
+def test_the_cells_follow_changes_of_measures():
+    session = regular(100_000)
+    sql = "SELECT sum(n) AS a FROM s"
+    wanted = [{"a": sum((at * 7919) % 100 for at in range(100_000))}]
+    for change, cells in (("DROP MEASURES (MOMENTS(n))", False), ("ADD MEASURES (MOMENTS(n))", True)):
+        session.execute(f"ALTER SUMMARY by_k {change}")
+        assert ("from cells" in str(session.explain(sql))) == cells
+        assert session.query(sql).to_arrow().to_pylist() == wanted
+        assert not check_stream(stream_of(session))
+    session.execute("DROP SUMMARY by_k")
+    assert stream_of(session).ladder is None
+    assert session.query(sql).to_arrow().to_pylist() == wanted
+    session.execute("CREATE SUMMARY by_n ON s (k) MEASURES (MOMENTS(n)) WITH GRANULARITY 1 DAYS AND COLLAPSE (4, 5)")
+    assert "from cells" in str(session.explain(sql))
+    assert session.query(sql).to_arrow().to_pylist() == wanted
