@@ -6,6 +6,8 @@ from numpy.typing import NDArray
 from promising.index.snapshot import Snapshot
 from promising.query.operators.operator import Batch, Guess, Operator, Pace, Slices
 
+SEARCHED = 1 << 14  # earlier tuples in a slice, of which few are read
+
 Longs = NDArray[np.int64]
 
 
@@ -31,7 +33,7 @@ class Edges(Operator):
         for first, last, old in self.parts.tolist():
             at = first
             while at < last:
-                stop = min(at + self.pace(), last)
+                stop = min(at + max(self.pace(), SEARCHED if old else 0), last)
                 with self.snapshot.holding():
                     rows = self.snapshot.rows_in(at, stop)
                     if old:
