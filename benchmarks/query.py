@@ -1,8 +1,9 @@
-"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts: desc, exact, sum, many, overshoot and coverage."""
+"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts: desc, exact, sum, many, overshoot, coverage
+and fresh."""
 
 import pyarrow as pa
 
-from benchmarks import coverage, desc_join, exact_join, many_selections, overshoot, sampled_sum
+from benchmarks import coverage, desc_join, exact_join, freshness, many_selections, overshoot, sampled_sum
 from benchmarks.harness import run_parts
 
 PARTS = {
@@ -12,6 +13,7 @@ PARTS = {
     "many": many_selections.run,
     "overshoot": overshoot.run,
     "coverage": coverage.run,
+    "fresh": freshness.run,
 }
 
 

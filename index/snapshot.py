@@ -32,12 +32,16 @@ class Snapshot:
     to rows, `admitted` filters them. Call methods inside `holding` only.
     """
 
-    def __init__(self, stream: Stream, start: int, end: int, summary: SummaryIndex | None = None) -> None:
+    def __init__(
+        self, stream: Stream, start: int, end: int, summary: SummaryIndex | None = None, *, now: int | None = None
+    ) -> None:
+        """now: from where ages are counted; None: the end of the window."""
         with stream.reading() as log:
             self.stream = stream
             self.oldest = stream.oldest
             self.start = start if self.oldest is None else max(start, self.oldest)
             self.end = end
+            self.now = end - 1 if now is None else now
             self.until = log.arrived
             self.kept = len(log)  # tuples in the log
             self._log = log
@@ -119,22 +123,18 @@ class Snapshot:
         admit(rows, log.times, log.bases, lg, self.until, self.start, self.end, out)
         return out
 
-    def granularity(self, rows: Rows) -> NDArray[np.int64]:
-        """The granularity of each row, by the horizons of the snapshot."""
+    def granularity(self, rows: Rows, horizons: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """One more than the horizons, descending, that a row is behind; by those of the snapshot, its granularity."""
+        horizons = self.horizons if horizons is None else horizons
         out = np.empty(len(rows), np.int64)
         if self._log.times is not None:
-            granularities(self._log.times, rows, self.horizons, out)
+            granularities(self._log.times, rows, horizons, out)
             return out
         earliest, latest = self._log.edges(rows)
-        out[:] = self._granularity(latest)
-        unsure = np.flatnonzero(out != self._granularity(earliest))
-        out[unsure] = self._granularity(self._log.when(rows[unsure]))
+        out[:] = _behind(latest, horizons)
+        unsure = np.flatnonzero(out != _behind(earliest, horizons))
+        out[unsure] = _behind(self._log.when(rows[unsure]), horizons)
         return out
-
-    def _granularity(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of (descending) horizons later than a time, plus one."""
-        rising = self.horizons[::-1]
-        return 1 + len(rising) - np.searchsorted(rising, times, side="right")
 
     def later(self, before: int | None = None) -> Rows:
         """The rows that have arrived since, up to that arrival number."""
@@ -168,6 +168,12 @@ class Snapshot:
     def capacity(self) -> int:
         """Greater than any row."""
         return self._log.capacity
+
+
+def _behind(times: NDArray[np.int64], horizons: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of (descending) horizons later than a time, plus one."""
+    rising = horizons[::-1]
+    return 1 + len(rising) - np.searchsorted(rising, times, side="right")
 
 
 def postings_of(summary: SummaryIndex) -> Postings | None:

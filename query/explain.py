@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from promising.query.answers import Explanation, Progress
@@ -73,6 +74,7 @@ def _regions(shown: EntryPlan) -> tuple[pa.Table, int, int]:
     considered = pruned = 0
     preference = shown.preference
     asc = preference is not None and preference.direction == "ASC"
+    fade = None if preference is None else preference.fade
     for rank, entry in enumerate(shown.top.tolist(), 1):
         for number, side in enumerate(shown.sides):
             if side.summary is None:
@@ -84,7 +86,8 @@ def _regions(shown: EntryPlan) -> tuple[pa.Table, int, int]:
             considered, pruned = considered + found.considered, pruned + found.pruned
             band = int(shown.set.bands[number][entry])
             for region in found:
-                if band and region.granularity != band:
+                newest, oldest = (band, band) if fade is None else fade.bands(side.snapshot, region)
+                if band and not newest <= band <= oldest:
                     continue
                 rows.append(
                     {
@@ -98,7 +101,7 @@ def _regions(shown: EntryPlan) -> tuple[pa.Table, int, int]:
                         "lower": region.lower,
                         "upper": region.upper,
                         "tuples": region.tuples,
-                        "fade": 1.0 if preference is None else preference.fade ** (region.granularity - 1),
+                        "fade": 1.0 if fade is None else float(fade.factor([np.array(band or newest)])),
                         "priority": float(shown.set.priority[entry]) * (-1 if asc else 1),
                         "start": region.start,
                         "end": region.end,

@@ -138,7 +138,7 @@ class _Planner:
             if preference is not None:
                 self._tell("the preference changes nothing: without a budget every tuple is read")
             return None, self._worker(None)
-        ordered = None if preference is None or weighted else dataclasses.replace(preference, fade=1.0)
+        ordered = None if preference is None or weighted else dataclasses.replace(preference, fade=None)
         if bound.join is None and ordered is None and bound.constants is None:
             self._tell("a random sample first, then every tuple")
             return RandomScan(self.snapshots[0], self.pace, self.seed), self._worker(None)
@@ -165,7 +165,7 @@ class _Planner:
             bound.join is None
             and preference.counts_only
             and preference.side is None
-            and preference.fade == 1
+            and preference.fade is None
             and bound.constants is None
         ):
             self._tell(f"read {self._name(0)} in random order: each tuple is as likely as any other")
@@ -263,7 +263,7 @@ class _Planner:
             order = {"DESC": "most promising first", "ASC": "rarest first", "WEIGHTED": "weighted"}[
                 preference.direction
             ]
-            fade = f", fading by {preference.fade:g} a granularity" if preference.fade < 1 else ""
+            fade = "" if preference.fade is None else f", {preference.fade}"
             self._tell(*what, f": {of}, {order}{fade}")
         for number, side in enumerate(sides):
             if side.keys is None:
@@ -401,7 +401,7 @@ def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
             if summary is None:
                 known = list(source.stream.summaries.values())
                 summary = max(known, key=lambda s: (s.reach, s.name), default=None)
-            out.append(Snapshot(source.stream, start, end, summary))
+            out.append(Snapshot(source.stream, start, end, summary, now=now))
             oldest = source.stream.oldest
             if bound.window is not None and now is not None and oldest is not None and oldest > start:
                 covered = (now + 1 - oldest) / 1e6

@@ -43,6 +43,7 @@ _LEVELS: dict[type[exp.Expression], int] = {kind: level for kind, (_, level) in 
     exp.Neg: MINUS,
 }
 _SETS: dict[type[exp.Expression], tuple[str, int]] = {kind: (word, level) for word, (level, kind) in SETS.items()}
+_SPANS = {"fade": "FADE FACTOR", "half_life": "FADE HALF LIFE", "window": "WINDOW", "budget": "BUDGET"}
 _NEGATED = (exp.Is, exp.Between, exp.In, exp.Like, exp.ILike)  # nodes that contain their NOT: `a NOT IN (1)`
 
 
@@ -199,7 +200,7 @@ class PromisingGenerator(Generator):
             parts.append(f"ORDER BY {self.listed(args['order'].expressions)}")
         if args.get("preference") is not None:
             parts.append(self.sql(args["preference"]))
-        for key, word in (("fade", "FADE FACTOR"), ("window", "WINDOW"), ("budget", "BUDGET")):
+        for key, word in _SPANS.items():
             if args.get(key) is not None:
                 parts.append(f"{word} {self.sql(args[key])}")
         if args.get("target") is not None:

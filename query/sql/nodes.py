@@ -34,7 +34,7 @@ class Node(exp.Expression):
 
 
 class Select(exp.Select):
-    """A query: plain SQL without `preference`, `fade`, `window`, `budget`, `target` and `limit_by`.
+    """A query: plain SQL without `preference`, `fade`, `half_life`, `window`, `budget`, `target` and `limit_by`.
 
     `distinct` is a bool.
 
@@ -45,6 +45,7 @@ class Select(exp.Select):
         **exp.Select.arg_types,
         "preference": False,
         "fade": False,
+        "half_life": False,
         "window": False,
         "budget": False,
         "target": False,

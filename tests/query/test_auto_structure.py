@@ -8,7 +8,7 @@ import pytest
 from promising.index.auto_structure import Auto
 from promising.query import Session
 from tests.query.stores import Stores, filled, pieces, rows_of, tuples
-from tests.query.test_resume import PREFERENCES, STRUCTURES, arriving, query
+from tests.query.test_resume import FADES, PREFERENCES, STRUCTURES, arriving, query
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_an_answer_under_way_outlives_every_change(by_hand, preference, first):
     join, arrive = rng.random() < 0.7, rng.random() < 0.8
     made = filled(360, 90, structure="auto")
     change(made, first)
-    asked = query(join, preference, fade=rng.random() < 0.5, window=rng.choice([None, 15]), where=False)
+    asked = query(join, preference, fade=rng.choice(FADES), window=rng.choice([None, 15]), where=False)
     truth, whole = asked.truth(made), rows_of(made.session.query(asked.sql, seed=3))
     budgets = [rng.choice((0.01, 0.02, 0.03)) for _ in range(12)]
     got, _ = pieces(

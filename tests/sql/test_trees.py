@@ -179,11 +179,12 @@ def selects(draw: st.DrawFn) -> exp.Expression:
         "where": wrapped(exp.Where, maybe(small | existence)),
         "group": wrapped(exp.Group, draw(st.lists(small, max_size=2)), "expressions"),
         "having": wrapped(exp.Having, maybe(small)),
-        "fade": maybe(signed),
         "window": maybe(spans()),
         "budget": maybe(spans()),
         "limit": wrapped(exp.Limit, maybe(signed), "expression"),
     }
+    fading = draw(st.sampled_from(["fade", "half_life"]))  # one of the two at most
+    args[fading] = maybe(signed if fading == "fade" else spans())
     if draw(st.booleans()):
         args["joins"] = [exp.Join(this=draw(streams()), on=maybe(small))]
     if ordered := draw(st.lists(small, max_size=2)):
