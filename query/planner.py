@@ -197,18 +197,27 @@ class _Planner:
             return None, edges
         if not bound.grouped:
             return None, self._worker(preference)
-        weighted = preference is not None and preference.direction == "WEIGHTED"
-        if self.budget is None and bound.target is None and not weighted:
+        if self.budget is None and bound.target is None:
             if preference is not None:
                 self._tell("the preference changes nothing: without a budget every tuple is read")
             return None, self._worker(None)
-        ordered = None if preference is None or weighted else dataclasses.replace(preference, fade=None)
-        if bound.join is None and ordered is None and bound.constants is None:
+        ordered = None if preference is None else self._ordering(preference)
+        if bound.join is None and bound.constants is None:
             self._tell("from tuples: a random sample first, then every tuple")
             return RandomScan(self.snapshots[0], self.pace, self.seed), self._worker(None)
         worker = self._promising(ordered)
         self._tell("a random sample first, then every entry")
         return Drawing(worker, self.seed, self.pace, weighted=False), worker
+
+    def _ordering(self, preference: BoundPreference) -> BoundPreference | None:
+        """The preference as far as it orders an aggregate: between the keys of a join, which are listed anyway.
+
+        To list tuples, or the keys of one stream, and then to read by them, costs more than to read every tuple.
+        """
+        if self.bound.join is None or preference.side is not None or preference.direction == "WEIGHTED":
+            self._tell("the preference changes nothing: a random sample comes first, and no order of the rest pays")
+            return None
+        return dataclasses.replace(preference, fade=None)
 
     def _worker(self, preference: BoundPreference | None) -> Operator:
         bound = self.bound
