@@ -1,8 +1,8 @@
-"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts: desc, exact, sum, many, overshoot and coverage."""
+"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts: see `PARTS`; all if none is named."""
 
 import pyarrow as pa
 
-from benchmarks import coverage, desc_join, exact_join, many_selections, overshoot, sampled_sum
+from benchmarks import coverage, desc_join, exact_join, many_selections, overshoot, sampled_sum, strings
 from benchmarks.harness import run_parts
 
 PARTS = {
@@ -12,6 +12,7 @@ PARTS = {
     "many": many_selections.run,
     "overshoot": overshoot.run,
     "coverage": coverage.run,
+    "strings": strings.run,
 }
 
 
