@@ -161,6 +161,17 @@ class Snapshot:
         """Key hashes of an integer or string column."""
         return self._log.hashes(name, rows, self.stream.seed)
 
+    def told_apart(self, name: str, other: "Snapshot", others_name: str, most: int) -> bool | None:
+        """Whether two strings of these columns are equal if their hashes are, for all tuples of both snapshots.
+
+        Looks at up to `most` strings; None if there are more. Call it with both streams locked.
+        """
+        mine, theirs = self._log.dictionary(name), other._log.dictionary(others_name)
+        seed = self.stream.seed
+        if mine is None or theirs is None or seed != other.stream.seed:
+            return False
+        return mine.told_apart_by(seed, theirs, most)
+
     def nulls(self, name: str, rows: Rows) -> NDArray[np.bool_] | None:
         return self._log.nulls(name, rows)
 

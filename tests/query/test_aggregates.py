@@ -12,9 +12,9 @@ import pytest
 from promising.errors import Overflow
 from promising.query.aggregate.aggregates import OF_NUMBERS, QUANTILES, Aggregate, Function, Groups, check
 from promising.query.aggregate.grouping import SEED, GroupTable, Strings
-from promising.query.kernels.intern_table import hash_text
 from promising.query.scalar.types import ARROW, Kind
 from promising.summaries.kernels.hashing import P1, P2, remix
+from promising.summaries.kernels.text_table import hash_text
 from tests.conftest import NO_JIT
 
 KINDS: tuple[Kind, ...] = ("int", "float", "string", "bool", "timestamp", "interval")
