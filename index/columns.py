@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from promising.errors import UnknownName
 from promising.index.chunks import Chunk, ChunkPart, ColdReader, Heap, Tiers, give_back
 from promising.index.coded import FEWEST, Coded
-from promising.index.dictionary import Codes, Dictionary, parts
+from promising.index.dictionary import CodedStrings, Dictionary, parts
 from promising.index.image_arrays import joined, pour
 from promising.index.kernels.gather import copy_strings, gather, string_lengths
 from promising.index.reserved import Reserved
@@ -114,11 +114,10 @@ class Columns:
                 raise UnknownName(f"no column {name!r}; columns are {', '.join(self.schema.types)}")
         return names
 
-    def codes(self, name: str, rows: NDArray[np.int32]) -> tuple[Codes, Dictionary] | None:
-        """The codes of these rows, -1 for null, and their dictionary; None if the column has not only codes."""
-        if name not in self._coded or not self._all_coded(name):
-            return None
-        return self._coded[name].codes(rows), self._coded[name].dictionary
+    def coded(self, name: str, rows: NDArray[np.int32]) -> CodedStrings | None:
+        """These rows of a column of strings as codes; None if not all of it is in codes."""
+        dictionary = self.dictionary(name)
+        return None if dictionary is None else dictionary.coded(self._coded[name].codes(rows))
 
     def dictionary(self, name: str) -> Dictionary | None:
         """The dictionary of a column, if it has every tuple's string."""

@@ -5,7 +5,7 @@ more of those than of others, so O(1) per row.
 """
 
 import secrets
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,6 +24,23 @@ UNUSED = 1 << 10  # strings without rows that are always tolerated
 
 Codes = NDArray[np.int32]
 NONE = np.empty(0, np.uint8)
+
+
+class CodedStrings(NamedTuple):
+    """Strings as codes, -1 for null. `strings` has each code's, and stays valid whatever happens to the dictionary."""
+
+    codes: Codes
+    strings: pa.LargeStringArray
+    of: tuple["Dictionary", int]
+    """The dictionary and its version: in equal ones a code is the same string."""
+
+    @property
+    def type(self) -> pa.DataType:
+        return self.strings.type
+
+    def take(self, codes: Codes) -> pa.LargeStringArray:
+        mask = codes < 0
+        return self.strings.take(pa.array(codes, mask=mask if mask.any() else None))
 
 
 class Dictionary:
@@ -70,8 +87,10 @@ class Dictionary:
 
     def take(self, codes: Codes) -> pa.LargeStringArray:
         """The strings of these codes, null for -1."""
-        mask = codes < 0
-        return self.strings.take(pa.array(codes, mask=mask if mask.any() else None))
+        return self.coded(codes).take(codes)
+
+    def coded(self, codes: Codes) -> CodedStrings:
+        return CodedStrings(codes, self.strings, (self, self.version))
 
     # --- write ---------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from promising.errors import TokenExpired, UnknownName
 from promising.index import log as tuple_log
+from promising.index.dictionary import CodedStrings
 from promising.index.instants import BEGINNING, END
 from promising.index.kernels.gather import admit, granularities, touched
 from promising.index.postings import Postings
@@ -156,6 +157,10 @@ class Snapshot:
 
     def column(self, name: str, rows: Rows) -> pa.Array:
         return self._log.array(name, rows)
+
+    def coded(self, name: str, rows: Rows) -> CodedStrings | None:
+        """A column of strings as codes; None if not all of it is in codes."""
+        return self._log.coded(name, rows)
 
     def hashes(self, name: str, rows: Rows) -> NDArray[np.int64]:
         """Key hashes of an integer or string column."""

@@ -105,7 +105,7 @@ def test_nearly_distinct_strings_stay_in_heaps_and_others_are_coded(monkeypatch)
     stream.append({"ts": [0] * 1000, "s": told})
     assert 2 <= len(coded.starts) <= 3
     assert len(log._heaps["s"]) == len(log._chunks) - len(coded.starts)
-    assert log.dictionary("s") is None and log.codes("s", log.rows()) is None
+    assert log.dictionary("s") is None and log.coded("s", log.rows()) is None
     assert log.array("s", log.rows()).to_pylist() == told
     assert restarted(stream, ManualClock(1 << 50))._log.array("s", log.rows()).to_pylist() == told
     assert cool(stream, shelf, 300, 2)

@@ -5,17 +5,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import promising
 import promising.index.coded
 import promising.index.dictionary
 import promising.query.planner
 from promising.index.check import check_stream
+from promising.index.dictionary import CodedStrings, Dictionary
 from promising.query import Session
+from promising.query.aggregate.aggregates import Aggregate, Groups
 from promising.query.planner import _Planner
 from tests.index.storage import stores
 from tests.index.world import ColdShelf, cool, narrow_hashes, small_chunks
+from tests.tiers import examples
 
 KEEP = 32_000_000
 JOIN = "SELECT a.id AS a, b.id AS b, a.key AS key FROM a JOIN b ON a.key = b.key"
@@ -165,3 +171,36 @@ def test_a_proof_that_takes_longer_than_the_budget_is_left_for_the_next_query(mo
     shown = ["keep where" in str(world.session.execute(budgeted)) for _ in range(12)]
     assert shown[0] and not shown[-1]
     assert shown == sorted(shown, reverse=True)
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["array", "codes", "codes of another", "renumbered"]),
+            st.lists(st.one_of(st.none(), st.integers(0, 30)), max_size=30),
+        ),
+        max_size=12,
+    )
+)
+def test_groups_are_the_same_whether_their_strings_come_as_codes(steps):
+    """Also of several dictionaries, and of one that has other codes between two slices."""
+    groups, of_arrays = (Groups(["string", "int"], [Aggregate("count")]) for _ in range(2))
+    first, second = Dictionary(), Dictionary()
+    for kind, numbers in steps:
+        words = pa.array([None if n is None else f"word {n}" for n in numbers], pa.large_string())
+        ids = pa.array([i % 2 for i in range(len(numbers))], pa.int64())
+        of_arrays.add([words, ids], [None], len(words))
+        key: pa.Array | CodedStrings = words
+        if kind != "array":
+            dictionary = second if kind == "codes of another" else first
+            codes = dictionary.enter(words, words.is_null().to_numpy(zero_copy_only=False))
+            key = dictionary.coded(codes)
+            if kind == "renumbered":  # what a slice has read stays valid
+                dictionary.leave(codes[: len(codes) // 2])
+                dictionary.renumbered()
+        groups.add([key, ids], [None], len(words))
+    found, expected = groups.result(), of_arrays.result()
+    assert [a.to_pylist() for a in (*found.keys, *found.values)] == [
+        a.to_pylist() for a in (*expected.keys, *expected.values)
+    ]
