@@ -72,7 +72,7 @@ class Coded:
 
     def write(self, at: int, text: pa.LargeStringArray, nulls: NDArray[np.bool_] | None) -> None:
         """The strings of the rows from `at` on; a chunk is coded if its first rows are."""
-        self.array[at : at + len(text)] = self.dictionary.enter(text, nulls)
+        self.dictionary.enter(text, nulls, self.array[at : at + len(text)])
         self._used[at // self.chunk] = at % self.chunk + len(text)
 
     def release(self, starts: Iterable[int]) -> None:

@@ -62,6 +62,13 @@ class Columns:
     def hash_column(self, column: Column, seed: int) -> NDArray[np.int64]:
         return hash_keys(column.values if column.values is not None else column.text, seed).view(np.int64)
 
+    def hashes_of(self, key: str, column: Column, rows: NDArray[np.int32], seed: int) -> NDArray[np.int64]:
+        """Key hashes of a column just written to these rows, in order."""
+        coded = self._coded.get(key)
+        if coded is not None and coded.marks(np.append(rows[:: self.chunk], rows[-1:])).all():
+            return coded.dictionary.hashes(coded.codes(rows), seed)
+        return self.hash_column(column, seed)
+
     def hashes(self, key: str, rows: NDArray[np.int32], seed: int) -> NDArray[np.int64]:
         if key in self._columns:
             return hash_keys(self.values(key, rows), seed).view(np.int64)

@@ -94,9 +94,10 @@ class Dictionary:
 
     # --- write ---------------------------------------------------------------------------------------------------
 
-    def enter(self, text: pa.LargeStringArray, nulls: NDArray[np.bool_] | None) -> Codes:
-        """The code of each string, -1 if null: one row more has it."""
-        codes = np.empty(len(text), np.int32)
+    def enter(self, text: pa.LargeStringArray, nulls: NDArray[np.bool_] | None, codes: Codes | None = None) -> Codes:
+        """The code of each string, -1 if null: one row more has it. codes: where to write them."""
+        if codes is None:
+            codes = np.empty(len(text), np.int32)
         data, offsets = parts(text)
         mask = NONE if nulls is None else nulls.view(np.uint8)
         at = 0

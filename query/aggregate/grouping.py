@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from promising.index.dictionary import CodedStrings, Dictionary
 from promising.query.aggregate.arrow_memory import Ids, present, raw, text, words
-from promising.query.kernels.intern_table import enter, find, intern, known, seat, seat_rows
+from promising.query.kernels.intern_table import enter, find, intern, known, lacking, seat, seat_rows
 from promising.query.scalar.types import ARROW, Kind
 from promising.summaries.hashing import hash_keys
 from promising.summaries.kernels.hashing import P1, P2
@@ -23,7 +23,7 @@ SEED = np.uint64(secrets.randbits(64))
 Key: TypeAlias = pa.Array | CodedStrings
 """A column of keys; of strings, it may be in codes."""
 
-UNKNOWN = -2  # a code not translated yet
+UNKNOWN, AWAITED = -2, -3  # a code that is not translated yet, and one that is about to be
 LEAST = 64  # slots of a new table
 FLAGS = 62  # columns whose nulls one word flags
 NULL_FLOAT = np.array([0x7FF8000000000001], np.int64).view(np.float64)[0]
@@ -120,14 +120,11 @@ class Strings:
         if len(codes) <= len(coded.strings):  # the last is that of -1
             codes = np.concatenate((codes[:-1], np.full(len(coded.strings) + 1 - len(codes), UNKNOWN), [-1]))
             self._translated = coded.of, codes
-        out = codes[coded.codes]
-        unknown = out == UNKNOWN
-        if unknown.any():
-            lacking = coded.codes[unknown]
-            new = np.unique(lacking)
+        new = np.empty(len(coded.codes), np.int32)
+        new = new[: lacking(coded.codes, codes, UNKNOWN, AWAITED, new)]
+        if len(new):
             codes[new] = self.enter(coded.take(new))
-            out[unknown] = codes[lacking]
-        return out
+        return codes[coded.codes]
 
     def _widen(self, size: int) -> None:
         count = int(self._used[0])

@@ -145,6 +145,18 @@ def intern(data, offsets, present, seed, slots, arena, ends, hashes, used, start
     return offsets.size - 1
 
 
+@kernel("int64(Array(int32, 1, 'C', readonly=True), int64[::1], int64, int64, int32[::1])")
+def lacking(codes, translated, unknown, awaited, out):
+    """Collects the codes translated as `unknown`, once each, marks them as `awaited`, and returns their number."""
+    count = 0
+    for i in range(codes.size):
+        if codes[i] >= 0 and translated[np.uint32(codes[i])] == unknown:
+            translated[np.uint32(codes[i])] = awaited
+            out[count] = codes[i]
+            count += 1
+    return count
+
+
 @kernel(f"void({BYTES}, {INTS}, uint8[::1], uint64, uint64[::1], uint8[::1], int64[::1], int64[::1])")
 def known(data, offsets, present, seed, slots, arena, ends, codes):
     """The code of each string, -1 if not `present` (empty: all are), -2 if `intern` never met it."""

@@ -37,14 +37,17 @@ def word_at(data, at):
 
 @kernel(f"uint64({BYTES}, uint64, uint64, uint64)", inline="always")
 def hash_text(data, start, stop, seed):
-    """A hash of data[start:stop] for this table only; three times as fast as the shared one."""
+    """A hash of data[start:stop] for such a table only, much faster than the shared one. Its last words overlap."""
     h = seed ^ ((stop - start) * P1)
-    at = start
-    while at + EIGHT <= stop:
-        h = (h ^ word_at(data, at)) * P2
-        h ^= h >> np.uint64(32)
-        at += EIGHT
+    if stop - start >= EIGHT:
+        at = start
+        while at + EIGHT < stop:
+            h = (h ^ word_at(data, at)) * P2
+            h ^= h >> np.uint64(32)
+            at += EIGHT
+        return remix(h ^ word_at(data, stop - EIGHT))
     rest = FREE
+    at = start
     while at < stop:
         rest = (rest << EIGHT) | np.uint64(data[at])
         at += ONE
@@ -57,11 +60,13 @@ def same_text(a, a_start, a_stop, b, b_start, b_stop):
         return False
     i = a_start
     j = b_start
-    while i + EIGHT <= a_stop:
-        if word_at(a, i) != word_at(b, j):
-            return False
-        i += EIGHT
-        j += EIGHT
+    if a_stop - a_start >= EIGHT:
+        while i + EIGHT < a_stop:
+            if word_at(a, i) != word_at(b, j):
+                return False
+            i += EIGHT
+            j += EIGHT
+        return word_at(a, a_stop - EIGHT) == word_at(b, b_stop - EIGHT)
     while i < a_stop:
         if a[i] != b[j]:
             return False

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import promising.index.coded
 import promising.index.columns
 import promising.index.dictionary
-from promising.errors import CeilingReached
+from promising.errors import CeilingReached, ValueTooLong
 from promising.index import Stream
 from promising.index.check import check_stream
 from promising.index.dictionary import OVERHEAD, Dictionary
@@ -163,3 +163,17 @@ def test_the_ceiling_of_strings_is_never_passed(steps, plain):
             kept = len(log)
             assert log.array("s", log.rows()).to_pylist() == [word for _, word in told[len(told) - kept :]]
             assert restarted(stream, ManualClock(1 << 50))._log.string_bytes == log.string_bytes
+
+
+def test_what_lies_under_a_null_is_no_string():
+    """Neither too long, nor entered."""
+    long = b"x" * 40_000 + b"ab"
+    ends = np.array([0, 40_000, 40_001, 40_002], np.int64)
+    valid = pa.py_buffer(np.packbits([False, True, True], bitorder="little"))
+    text = pa.Array.from_buffers(pa.large_string(), 3, [valid, pa.py_buffer(ends), pa.py_buffer(long)])
+    stream = stream_of()
+    stream.append({"ts": [0, 0, 0], "s": text})
+    assert stream._log.array("s", stream._log.rows()).to_pylist() == [None, "a", "b"]
+    assert stream._log._coded["s"].dictionary.strings.to_pylist() == ["a", "b"]
+    with pytest.raises(ValueTooLong, match="row 1: 32,769 bytes"):
+        stream.append({"ts": [0, 0, 0], "s": ["", "é" * 16_384 + "a", "b"]})
