@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress, islice
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,7 @@ CROWDED = 1.5  # pairs per tuple from which a join goes key by key
 BRIEF = 1 << 17  # tuples that are read in less time than anything else about a query takes
 FOLLOWED = 1 << 18  # tuples that a query adds to the ladder, at most
 WORTH = 4  # cells are used without a budget if they spare one tuple in so many
+PROOF, PROOFS = 1 << 15, 1 << 10  # strings looked at while streams are locked, and how often without a budget
 NARROW = 4  # a window with less than one in this many of the stream's tuples is scanned, not looked up
 
 
@@ -102,6 +103,8 @@ class _Planner:
         bound = self.bound
         warnings = list(bound.warnings)
         self._take(warnings)
+        if self._told_apart():
+            bound = self.bound = _without_key(bound)
         for source in bound.sources:
             warnings += [f"stream {source.stream.name!r} is not whole: {lost}" for lost in source.stream.damages]
         pipeline = Pipeline(bound, self.snapshots)
@@ -173,6 +176,23 @@ class _Planner:
             self._tell(f"pruned by {name}: {tuples:,} tuples of {spans:,} spans")
         if edges.candidates:
             self._tell(f"from tuples: read {self._name(0)} in order of arrival, at most {edges.candidates:,}")
+
+    def _told_apart(self) -> bool:
+        """Whether the join is on strings whose hashes are equal only if they are, so that no pair need be compared."""
+        join = self.bound.join
+        if join is None or join.values[0].kind != "string" or None in join.attributes:
+            return False
+        left, right = self.snapshots
+        names = sorted({s.stream.name: s.stream for s in self.snapshots}.items())
+        found: bool | None = None
+        for _ in range(PROOFS if self.budget is None else 1):
+            with ExitStack() as held:
+                for _, stream in names:
+                    held.enter_context(stream.reading())
+                found = left.told_apart(str(join.attributes[0]), right, str(join.attributes[1]), PROOF)
+            if found is not None:
+                break
+        return bool(found)
 
     def _joined(self, key: JoinKey) -> JoinCardinality:
         hashers = [self._hasher(side, key.attributes[side]) for side in range(2)]
@@ -424,6 +444,18 @@ class _Planner:
 
     def _name(self, side: int) -> str:
         return self.bound.sources[side].alias
+
+
+def _without_key(bound: Bound) -> Bound:
+    """Without the condition that a join on its key fulfils."""
+    assert bound.join is not None
+    key = bound.join.condition
+    kept = [c.unnest() is not key for c in bound.conditions]
+    return dataclasses.replace(
+        bound,
+        predicates=list(compress(bound.predicates, kept)),
+        conditions=list(compress(bound.conditions, kept)),
+    )
 
 
 def column_hasher(snapshot: Snapshot, attribute: str) -> Hasher:
