@@ -53,6 +53,8 @@ class MeasuredEstimate:
             cells = range(self.sizes.buckets if kind.grain == "cell" else 1)
             if self.asked.what == "FREQUENCY":
                 self._counted, values = (kind, state), np.zeros(1)
+            elif self.asked.bound is None and self.asked.what.lower() in kind.figures:
+                values = kind.figure(state, self.asked.what.lower())
             else:
                 values = np.array([self._value(kind, state, cell) for cell in cells])
             least = values if least is None else np.minimum(least, values)

@@ -507,9 +507,10 @@ class Session:
             raise BadQuestion("no columns are asked for; leave them out to have all of them")
         return probing(self.summary(summary).index, keys, window, columns)
 
-    def describe(self, summary: str, *, cells: bool = False) -> Description:
-        """Granularities, zones with the reason for each, counts and bytes; with `cells`, the tuples of every cell."""
-        return self.summary(summary).index.describe(cells=cells)
+    def describe(self, summary: str, *, cells: bool = False, show: str | None = None) -> Description:
+        """Granularities, zones with the reason for each, counts and bytes; with `cells`, the tuples of every cell; with
+        `show`, a figure of what is measured, such as "avg(price)"."""
+        return self.summary(summary).index.describe(cells=cells, show=show)
 
     def story(self, summary: str, granularity: int, zone: int) -> Story:
         """Why a zone exists, and what it has absorbed."""
