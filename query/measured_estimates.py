@@ -18,7 +18,7 @@ from promising.summaries.cells import CellKind
 
 Numbers = NDArray[np.float64]
 
-UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+REMEMBERED = 1 << 16  # frequencies of values, at most as many again as a slice has
 
 
 class MeasuredEstimate:
@@ -89,8 +89,12 @@ class MeasuredEstimate:
         encoded = values.dictionary_encode()
         assert self._counted is not None
         kind, state = self._counted
+        if len(self._frequencies) > REMEMBERED:
+            self._frequencies.clear()
+        found = []
         for value in encoded.dictionary.to_pylist():
-            if value not in self._frequencies:
-                self._frequencies[value] = self._bound(kind.estimate(state, 0, value))
-        found = pa.array([self._frequencies[value] for value in encoded.dictionary.to_pylist()], pa.float64())
-        return found.take(encoded.indices)
+            known = self._frequencies.get(value)
+            if known is None:
+                known = self._frequencies[value] = self._bound(kind.estimate(state, 0, value))
+            found.append(known)
+        return pa.array(found, pa.float64()).take(encoded.indices)

@@ -103,7 +103,7 @@ class _Planner:
         if bound.join is not None:
             return bound.join.attributes
         if self.preference is not None:
-            return (self.preference.estimates[0].attribute,)
+            return (self.preference.attribute,)
         return (None if bound.constants is None else bound.constants.attribute,)
 
     def _keys(self, snapshots: list[Snapshot]) -> "list[_EveryRow] | None":

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import promising.errors as e
-from promising.query import Session
+from promising.query import Session, measured_estimates
 from promising.query.sql import parse
 from tests.query.stores import SECOND, Columns, Stores, Ticking, pieces, rows_of, tuples
 
@@ -98,10 +98,12 @@ def test_rows_come_by_the_moments_of_their_cells(made, form, what, direction, wi
     assert len(rows) == len(set(rows)) and descends([value(row) for row in rows], direction)
 
 
+@pytest.mark.parametrize("remembered", [1 << 16, 2])
 @pytest.mark.parametrize("window", [None, 6])
 @pytest.mark.parametrize("column", ["n", "w"])
 @pytest.mark.parametrize("direction", ["DESC", "ASC"])
-def test_a_frequency_is_that_of_the_value_of_the_tuple(made, column, direction, window):
+def test_a_frequency_is_that_of_the_value_of_the_tuple(made, column, direction, window, remembered, monkeypatch):
+    monkeypatch.setattr(measured_estimates, "REMEMBERED", remembered)
     within = "" if window is None else f" WINDOW {window} SECONDS"
     counts = Counter(made.window(window, "a")[0][column].tolist())
     sql = f"SELECT {column} FROM a WITH PREFERENCE {direction} SUMMARY.Estimate.Frequency({column}){within}"
@@ -212,3 +214,5 @@ def test_a_measured_preference_is_refused_where_entries_are_ranked_by_counts(mad
         made.session.execute(f"CREATE CONTINUOUS QUERY q AS {PAIRS} WITH PREFERENCE {both} WINDOW 1 SECOND")
     with pytest.raises(e.Unsupported, match="reads measures"):
         made.session.plan_scan(f"{PAIRS} WITH PREFERENCE {both}", share=0.5)
+    alone = "SELECT id FROM a WITH PREFERENCE SUMMARY.Estimate.Sum(price)"
+    assert made.session.plan_scan(alone).share == 1  # all of it is read, in any order
