@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from promising.errors import Unsupported
+from promising.errors import StatementError, Unsupported
 from promising.query import Session
 from promising.testing.service import running
 from tests.conformance.sessions import Opened
@@ -256,6 +256,32 @@ def test_a_continuous_join_without_time_goes_key_by_key(direction: str, monkeypa
         assert list(dict.fromkeys(order)) == keys
         sql = f"SELECT a.item FROM a, b WHERE a.item = b.item WITH PREFERENCE {direction} {A}, {B}"
         assert order == session.query(sql).to_arrow()["item"].to_pylist()
+
+
+def test_measures_and_ages_rank_the_same_here_and_there(both: Callable[..., tuple[Session, Session]]):
+    sessions = both(seed=7, clock=lambda: 1 << 50)
+    for session in sessions:
+        filled(session)
+        session.execute("ALTER SUMMARY by_a ADD MEASURES (MOMENTS(price), QUANTILES(price), FREQUENT(id))")
+    estimate = "SUMMARY.Estimate"
+    for preference in (
+        f"{estimate}.Sum(price)",
+        f"{estimate}.Max.Upper(price), {estimate}.Count(item) FADE HALF LIFE 20 SECONDS",
+        f"price - {estimate}.Quantile.Lower(price, 0.9)",
+        f"{estimate}.Frequency(id) * price WINDOW 30 SECONDS",
+        f"SUMMARY.Confidence(item) * {estimate}.Count(item) FADE HALF LIFE 1 MINUTE",
+    ):
+        for direction in ("DESC", "ASC", "WEIGHTED"):
+            sql = f"SELECT item, id FROM a WITH PREFERENCE {direction} {preference}"
+            here, there = (session.query(sql, seed=1).to_arrow().to_pylist() for session in sessions)
+            assert here == there and len(here) == (30 if "WINDOW" in sql else ROWS)
+    for wrong in ("Quantile(price, 2)", "Distinct(price)", "Frequency(price)", "Sum(nothing)"):
+        told = []
+        for session in sessions:
+            with pytest.raises(StatementError) as refused:
+                session.query(f"SELECT item FROM a WITH PREFERENCE {estimate}.{wrong}").to_arrow()
+            told.append((type(refused.value), str(refused.value)))
+        assert told[0] == told[1]
 
 
 # --- Spark -----------------------------------------------------------------------------------------------------------
