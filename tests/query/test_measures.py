@@ -209,6 +209,7 @@ def test_bad_changes_are_refused_at_their_place(
     with pytest.raises(kind, match=message) as caught:
         session.execute(head + marked.replace("‸", ""))
     assert f"line 1, column {1 + len(head) + marked.index('‸')}:" in str(caught.value)
+    assert str(caught.value).count("line 1, column") == 1
     assert session.describe("s").measures == ("MOMENTS(Price)",)
     assert session.describe("s").building == ""
 
