@@ -1,9 +1,18 @@
-"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts: desc, exact, sum, many, overshoot, coverage
-and fresh."""
+"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts: see `PARTS`; all if none is named."""
 
 import pyarrow as pa
 
-from benchmarks import coverage, desc_join, exact_join, freshness, many_selections, overshoot, sampled_sum
+from benchmarks import (
+    cells,
+    coverage,
+    desc_join,
+    exact_join,
+    freshness,
+    many_selections,
+    overshoot,
+    sampled_sum,
+    strings,
+)
 from benchmarks.harness import run_parts
 
 PARTS = {
@@ -14,6 +23,8 @@ PARTS = {
     "overshoot": overshoot.run,
     "coverage": coverage.run,
     "fresh": freshness.run,
+    "cells": cells.run,
+    "strings": strings.run,
 }
 
 

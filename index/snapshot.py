@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from promising.errors import TokenExpired, UnknownName
 from promising.index import log as tuple_log
+from promising.index.dictionary import CodedStrings
 from promising.index.instants import BEGINNING, END
 from promising.index.kernels.gather import admit, granularities, touched
 from promising.index.postings import Postings
@@ -52,6 +53,8 @@ class Snapshot:
             self._starts = starts[near]
             self._ends = np.cumsum(used[near])
             self._shifts = self._starts - (self._ends - used[near])  # from a number to its row, by chunk
+            self._bases = log.homes()[0][near]  # arrivals before each chunk
+            self._edges = earliest[near], latest[near]
             self.size = int(used[near].sum())
             self.whole = bool((inside | ~near).all())  # whether all of the `size` tuples belong
             self.everything = bool(inside.all())  # whether every tuple of the log belongs
@@ -110,6 +113,27 @@ class Snapshot:
             low = high
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, np.int32)])
 
+    def parts(self, until: int, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ranges of numbers (first, last + 1, old) with every tuple that arrived at `until` or later, and every earlier
+        one, then `old` is 1, dated in one of the disjoint ascending ranges from starts[i] to ends[i] - 1."""
+        earliest, latest = self._edges
+        firsts = self._ends - np.diff(self._ends, prepend=0)
+        near = np.searchsorted(ends, earliest, side="right") < np.searchsorted(starts, latest, side="right")
+        cut = np.clip(firsts + until - self._bases, firsts, self._ends)
+        old = np.stack((firsts, np.where(near, cut, firsts), np.ones_like(cut)), axis=1)
+        new = np.stack((cut, self._ends, np.zeros_like(cut)), axis=1)
+        both = np.stack((old, new), axis=1).reshape(-1, 3)
+        found: NDArray[np.int64] = both[both[:, 0] < both[:, 1]]
+        return found
+
+    def dated(self, rows: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these rows are dated in one of the disjoint ascending ranges."""
+        times = self._log.when(rows)
+        found: NDArray[np.bool_] = np.searchsorted(starts, times, side="right") > np.searchsorted(
+            ends, times, side="right"
+        )
+        return found
+
     def rows_in(self, first: int, last: int) -> Rows:
         rows = self.rows_between(first, last)
         return rows if self.whole else rows[self.admitted(rows)]
@@ -157,9 +181,24 @@ class Snapshot:
     def column(self, name: str, rows: Rows) -> pa.Array:
         return self._log.array(name, rows)
 
+    def coded(self, name: str, rows: Rows) -> CodedStrings | None:
+        """A column of strings as codes; None if not all of it is in codes."""
+        return self._log.coded(name, rows)
+
     def hashes(self, name: str, rows: Rows) -> NDArray[np.int64]:
         """Key hashes of an integer or string column."""
         return self._log.hashes(name, rows, self.stream.seed)
+
+    def told_apart(self, name: str, other: "Snapshot", others_name: str, most: int) -> bool | None:
+        """Whether two strings of these columns are equal if their hashes are, for all tuples of both snapshots.
+
+        Looks at up to `most` strings; None if there are more. Call it with both streams locked.
+        """
+        mine, theirs = self._log.dictionary(name), other._log.dictionary(others_name)
+        seed = self.stream.seed
+        if mine is None or theirs is None or seed != other.stream.seed:
+            return False
+        return mine.told_apart_by(seed, theirs, most)
 
     def nulls(self, name: str, rows: Rows) -> NDArray[np.bool_] | None:
         return self._log.nulls(name, rows)

@@ -26,6 +26,7 @@ from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, FARTHEST
 from promising.index.journal import Journal
 from promising.index.kernels.seal import extent
+from promising.index.ladder import Ladder
 from promising.index.ledger import WEEK, Ledger
 from promising.index.load_plan import LoadPlan
 from promising.index.loads import LOADS, check_load, find_load, load_name, rows_for, take_in
@@ -177,6 +178,7 @@ class Stream:
             state = builder.filled(identity, options, self.watermark, self.oldest)
             with self._told(lambda j: j.created(definition(identity, options))):
                 summary = self._summaries.add(state, options)
+            self._summaries.catch_up(len(self._log))
         self.wait()
         return summary
 
@@ -197,6 +199,8 @@ class Stream:
         try:
             while self._measure(change):
                 yield change.built
+            while self.catch_up(LARGEST_BATCH):
+                yield change.built
         finally:
             with self._lock:
                 change.end()
@@ -212,7 +216,13 @@ class Stream:
             texts = [str(kind.measure) for kind in change.kinds]
             with self._told(lambda j: j.altered({"measures": {"summary": change.summary.name, "are": texts}})):
                 change.finish()
+            self._summaries.climb()
             return False
+
+    def catch_up(self, most: int) -> bool:
+        """Add up to about so many tuples to the ladder; returns whether many are left."""
+        with self._lock:
+            return self._summaries.catch_up(most)
 
     def drop_summary(self, name: str) -> None:
         with self._lock:
@@ -305,7 +315,6 @@ class Stream:
             times = times[taken]
             if len(times):
                 least, greatest = extent(times)
-        hashes = {}
         progress = pace.after(times, greatest if len(times) else BEGINNING)
         if len(times):
             assert progress.watermark is not None
@@ -313,10 +322,9 @@ class Stream:
             self._log.check_room(len(times), columns, lambda: by.oldest(reached))
             if self.memory is not None and self._log.begins(len(times)):
                 self._check_memory(len(times), len(times), text_bytes(columns))
-            hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
         added, at = Appended(len(times), refused), self.clock()
         with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence, progress, epoch, at)):
-            self._enter(columns, hashes, times, least, greatest, progress)  # from here on nothing can be refused
+            self._enter(columns, times, least, greatest, progress)  # from here on nothing can be refused
             self._note(added, producer, sequence, epoch, at)
         return added
 
@@ -371,7 +379,6 @@ class Stream:
     def _enter(
         self,
         columns: dict[str, Column],
-        hashes: dict[str, NDArray[np.int64]],
         times: NDArray[np.int64],
         least: int,
         greatest: int,
@@ -382,7 +389,11 @@ class Stream:
             return
         self._saw(greatest)
         rows = self._log.write(columns, len(times))
-        self._summaries.insert(hashes, rows, times, least, greatest)
+        self._summaries.insert(self._hashes(columns, rows), rows, times, least, greatest)
+
+    def _hashes(self, columns: dict[str, Column], rows: NDArray[np.int32]) -> dict[str, NDArray[np.int64]]:
+        """Of the keys of tuples that have just been written."""
+        return {key: self._log.hashes_of(key, columns[key], rows, self.seed) for key in self._summaries.keys}
 
     def _note(self, added: Appended, producer: str | None, sequence: int | None, epoch: int, at: int | None) -> None:
         for reason, count in added.refused.items():
@@ -411,8 +422,7 @@ class Stream:
                 self._saw(greatest)
                 columns = merged(batches)
                 rows = write(self._log, batches, columns)
-                hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
-                self._summaries.insert(hashes, rows, times_in(columns, time), least, greatest)
+                self._summaries.insert(self._hashes(columns, rows), rows, times_in(columns, time), least, greatest)
                 if len(batches) > 1:
                     self._move(batches[-1].progress or progress)
             for batch in batches:
@@ -563,6 +573,7 @@ class Stream:
                 self._summaries.forget(rows)
             self._log.recycle(gone)
             if gone:
+                self._summaries.released(oldest)
                 self.weigh()
 
     def advance(self, watermark: int) -> None:
@@ -643,7 +654,7 @@ class Stream:
                 "refused": dict(self._refused),
                 "accepted": self.accepted,
             }
-            return stream_image(figures, self._ledger, self._log, self._summaries.by_name.values())
+            return stream_image(figures, self._ledger, self._log, self._summaries)
 
     def definitions(self, now: bool = False) -> list[dict[str, Any]]:
         """The definitions of the summaries; `now`: those that choose it get their current structure, as for a load."""
@@ -676,6 +687,11 @@ class Stream:
         """The log, locked for the block."""
         with self._lock:
             yield self._log
+
+    @property
+    def ladder(self) -> Ladder | None:
+        """Moments by spans of time, of the columns of which a summary has moments; use it inside `reading`."""
+        return self._summaries.ladder
 
     @property
     def arrived(self) -> int:

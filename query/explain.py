@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from promising.query.answers import Explanation, Progress
+from promising.query.cells import Cells
 from promising.query.cursor import Cursor
 from promising.query.operators.entry_plan import EntryPlan
 from promising.query.operators.guided import Guided
@@ -55,6 +56,7 @@ def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Ex
             began = cursor.clock()
         else:
             made.regions, made.considered, made.pruned = _regions(shown)
+    made.cells = cursor.plan.cells
     if analyze:
         for frame in cursor.run(budget, threading.Event()):
             made.progress = frame.progress
@@ -111,6 +113,13 @@ def _regions(shown: EntryPlan) -> tuple[pa.Table, int, int]:
     return pa.Table.from_pylist(rows[: REGIONS * 10], schema=SCHEMA), considered, pruned
 
 
+def _cells(cells: Cells) -> str:
+    """What cells spared, by reason: the column of a condition."""
+    parts = [f"answered {cells.answered:,} cells of {cells.tuples:,} tuples"]
+    parts += [f"pruned by {name} {spans:,} of {tuples:,}" for name, (spans, tuples) in cells.pruned.items()]
+    return f"cells: {', '.join(parts)}, read {len(cells.starts):,}"
+
+
 def _lines(made: Explanation) -> list[str]:
     lines = [("  " * depth) + step for depth, step in enumerate(made.steps)]
     total = made.total
@@ -156,6 +165,8 @@ def _analysis(made: Explanation, progress: Progress) -> list[str]:
         f"visited: granularities {', '.join(map(str, progress.granularities)) or 'none'};"
         f" coverage {share} ({progress.coverage.lower:.1%} to {progress.coverage.upper:.1%})",
     ]
+    if made.cells is not None:
+        out.append(_cells(made.cells))
     if progress.entries:
         out.append(
             f"promising set: {made.listed:,} keys looked at, {progress.entries:,} entries,"

@@ -211,15 +211,16 @@ class CellKind(ABC, Generic[State]):
 
     def differs(self, state: State, rebuilt: State) -> str | None:
         """How a state contradicts one that was built from the same tuples; None if it does not."""
-        same = not self.exact or _same(self.image(state), self.image(rebuilt))
+        same = not self.exact or same_images(self.image(state), self.image(rebuilt))
         return None if same else "is not that of its tuples"
 
 
-def _same(one: Any, two: Any) -> bool:
+def same_images(one: Any, two: Any) -> bool:
+    """Whether trees of arrays are equal to the bit."""
     if isinstance(one, Mapping):
-        return one.keys() == two.keys() and all(_same(one[name], two[name]) for name in one)
+        return one.keys() == two.keys() and all(same_images(one[name], two[name]) for name in one)
     if isinstance(one, list):
-        return len(one) == len(two) and all(map(_same, one, two))
+        return len(one) == len(two) and all(map(same_images, one, two))
     if isinstance(one, np.ndarray):
         return bool(one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes())
     return bool(one == two)

@@ -611,8 +611,11 @@ class RegionsRequest(_message.Message):
     SUMMARY_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
     summary: _builtins.str
     """The summary."""
+    search: _builtins.str
+    """How they are found: "flat", the default, or "pyramid". The result is the same."""
     @_builtins.property
     def keys(self) -> _common_pb2.Keys:
         """The keys."""
@@ -627,12 +630,15 @@ class RegionsRequest(_message.Message):
         summary: _builtins.str = ...,
         keys: _common_pb2.Keys | None = ...,
         window: _common_pb2.Window | None = ...,
+        search: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_search", b"_search", "keys", b"keys", "search", b"search", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "summary", b"summary", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_search", b"_search", "keys", b"keys", "search", b"search", "summary", b"summary", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__search: _TypeAlias = _typing.Literal["search"]  # noqa: Y015
+    _WhichOneofArgType__search: _TypeAlias = _typing.Literal["_search", b"_search"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__search) -> _WhichOneofReturnType__search | None: ...
 
 Global___RegionsRequest: _TypeAlias = RegionsRequest  # noqa: Y015
 

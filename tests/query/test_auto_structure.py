@@ -84,7 +84,7 @@ def test_queries_by_key_bring_about_a_structure_and_explain_tells_it():
         if made.session.stream("a").summaries["by_a"].structure != "none":
             break
     told = made.session.explain(sql)
-    assert told.steps[-1].startswith("keys of a.k from summary by_a, auto: time, because none has cost ")
+    assert told.steps[-1].startswith("keys of a.k from postings of summary by_a, auto: time, because none has cost ")
     assert set(rows_of(made.session.query(sql))) == truth
 
 
