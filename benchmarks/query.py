@@ -1,9 +1,18 @@
-"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts: desc, exact, sum, many, overshoot, coverage,
-fresh and cells."""
+"""Entry: `python -m benchmarks.query [--quick] [part ...]`. Parts: see `PARTS`; all if none is named."""
 
 import pyarrow as pa
 
-from benchmarks import cells, coverage, desc_join, exact_join, freshness, many_selections, overshoot, sampled_sum
+from benchmarks import (
+    cells,
+    coverage,
+    desc_join,
+    exact_join,
+    freshness,
+    many_selections,
+    overshoot,
+    sampled_sum,
+    strings,
+)
 from benchmarks.harness import run_parts
 
 PARTS = {
@@ -15,6 +24,7 @@ PARTS = {
     "coverage": coverage.run,
     "fresh": freshness.run,
     "cells": cells.run,
+    "strings": strings.run,
 }
 
 

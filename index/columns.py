@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from promising.errors import UnknownName
 from promising.index.chunks import Chunk, ChunkPart, ColdReader, Heap, Tiers, give_back
+from promising.index.coded import FEWEST, Coded
+from promising.index.dictionary import CodedStrings, Dictionary, parts
 from promising.index.image_arrays import joined, pour
 from promising.index.kernels.gather import copy_strings, gather, string_lengths
 from promising.index.reserved import Reserved
@@ -27,12 +29,13 @@ class Columns:
         self.schema = schema
         self.chunk = chunk
         self.capacity = chunk
-        self.string_bytes = 0
+        self._heap_bytes = 0
         self.reader: ColdReader | None = None  # reads cold tuples
         self._columns: dict[str, Reserved[Any]] = {
             name: Reserved(DTYPES[kind], self.capacity) for name, kind in schema.types.items() if kind != "string"
         }
-        self._heaps: dict[str, dict[int, Heap]] = {n: {} for n, k in schema.types.items() if k == "string"}
+        self._coded = {n: Coded(self.capacity, chunk) for n, k in schema.types.items() if k == "string"}
+        self._heaps: dict[str, dict[int, Heap]] = {name: {} for name in self._coded}  # of chunks that are not coded
         self._nulls: dict[str, Reserved[np.uint8]] = {}
         self._tiers = Tiers(1, chunk)
 
@@ -40,10 +43,17 @@ class Columns:
     def has_strings(self) -> bool:
         return bool(self._heaps)
 
+    @property
+    def string_bytes(self) -> int:
+        """What the strings in memory count as."""
+        return self._heap_bytes + sum(coded.nbytes for coded in self._coded.values())
+
     def _grow(self, chunks: int, warm: list[tuple[int, int]]) -> None:
         """Have memory for so many chunks. warm: the rows in memory."""
         for column in (*self._columns.values(), *self._nulls.values()):
             column.grow(chunks * self.chunk, warm)
+        for coded in self._coded.values():
+            coded.grow(chunks, warm)
         self._tiers.grow(chunks)
         self.capacity = max(chunks * self.chunk, self.capacity)
 
@@ -52,9 +62,28 @@ class Columns:
     def hash_column(self, column: Column, seed: int) -> NDArray[np.int64]:
         return hash_keys(column.values if column.values is not None else column.text, seed).view(np.int64)
 
+    def hashes_of(self, key: str, column: Column, rows: NDArray[np.int32], seed: int) -> NDArray[np.int64]:
+        """Key hashes of a column just written to these rows, in order."""
+        coded = self._coded.get(key)
+        if coded is not None and coded.marks(np.append(rows[:: self.chunk], rows[-1:])).all():
+            return coded.dictionary.hashes(coded.codes(rows), seed)
+        return self.hash_column(column, seed)
+
     def hashes(self, key: str, rows: NDArray[np.int32], seed: int) -> NDArray[np.int64]:
-        values = self.values(key, rows) if key in self._columns else self._strings(key, rows)
-        return hash_keys(values, seed).view(np.int64)
+        if key in self._columns:
+            return hash_keys(self.values(key, rows), seed).view(np.int64)
+        coded = self._coded[key]
+        if self._all_coded(key):
+            return coded.dictionary.hashes(coded.codes(rows), seed)
+        out = np.empty(len(rows), np.int64)
+        marks = coded.marks(rows)
+        out[marks] = coded.dictionary.hashes(coded.codes(rows[marks]), seed)
+        out[~marks] = hash_keys(self._strings(key, rows[~marks]), seed).view(np.int64)
+        return out
+
+    def _all_coded(self, name: str) -> bool:
+        """Whether every row of a column of strings is in memory, as a code."""
+        return not self._heaps[name] and not self._tiers
 
     def values(self, name: str, rows: NDArray[np.int32]) -> NDArray[Any]:
         """A non-string column at these rows; nulls have arbitrary values."""
@@ -92,6 +121,15 @@ class Columns:
                 raise UnknownName(f"no column {name!r}; columns are {', '.join(self.schema.types)}")
         return names
 
+    def coded(self, name: str, rows: NDArray[np.int32]) -> CodedStrings | None:
+        """These rows of a column of strings as codes; None if not all of it is in codes."""
+        dictionary = self.dictionary(name)
+        return None if dictionary is None else dictionary.coded(self._coded[name].codes(rows))
+
+    def dictionary(self, name: str) -> Dictionary | None:
+        """The dictionary of a column, if it has every tuple's string."""
+        return self._coded[name].dictionary if name in self._coded and self._all_coded(name) else None
+
     def same(
         self, key: str, rows: NDArray[np.int32], asked: Keys, probe: NDArray[np.int32]
     ) -> NDArray[np.bool_] | None:
@@ -115,6 +153,8 @@ class Columns:
         return marks if marks.any() else None
 
     def array(self, name: str, rows: NDArray[np.int32]) -> pa.Array:
+        if name in self._coded and self._all_coded(name):
+            return self._coded[name].dictionary.take(self._coded[name].codes(rows))
         mask = self.nulls(name, rows)
         if name in self._columns:
             return self.to_arrow(name, self.values(name, rows), mask)
@@ -136,6 +176,19 @@ class Columns:
         return pa.concat_arrays(parts).take(pa.array(order))
 
     def _warm_strings(self, name: str, rows: NDArray[np.int32]) -> pa.LargeStringArray:
+        """Strings in memory, empty for nulls."""
+        coded = self._coded[name]
+        if not self._heaps[name]:
+            return _without_nulls(coded.dictionary.take(coded.codes(rows)))
+        marks = coded.marks(rows)
+        if not marks.any():
+            return self._heap_strings(name, rows)
+        both = coded.dictionary.take(coded.codes(rows[marks])), self._heap_strings(name, rows[~marks])
+        order = np.empty(len(rows), np.int64)
+        order[np.concatenate([np.flatnonzero(marks), np.flatnonzero(~marks)])] = np.arange(len(rows))
+        return _without_nulls(pa.concat_arrays(both).take(pa.array(order)))
+
+    def _heap_strings(self, name: str, rows: NDArray[np.int32]) -> pa.LargeStringArray:
         """Lengths by chunk, then bytes: each string is copied once."""
         chunks = (rows // self.chunk).astype(np.uint16 if self.capacity // self.chunk <= 1 << 16 else np.int32)
         order = np.argsort(chunks, kind="stable")
@@ -158,13 +211,17 @@ class Columns:
             self._columns[name].array[at : at + take] = column.values[done : done + take]
         else:
             assert column.text is not None
-            heap = self._heaps[name].get(chunk.start)
-            if heap is None:
-                heap = self._heaps[name][chunk.start] = Heap(self.chunk)
-                self.string_bytes += heap.nbytes
-            before = heap.nbytes
-            heap.write(chunk.used, column.text.slice(done, take))
-            self.string_bytes += heap.nbytes - before
+            coded, heap = self._coded[name], self._heaps[name].get(chunk.start)
+            if heap is None and (coded.has(chunk.start) or (chunk.used == 0 and coded.worth())):
+                nulls = None if column.nulls is None else column.nulls[done : done + take]
+                coded.write(at, column.text.slice(done, take), nulls)
+            else:
+                if heap is None:
+                    heap = self._heaps[name][chunk.start] = Heap(self.chunk)
+                    self._heap_bytes += heap.nbytes
+                before = heap.nbytes
+                heap.write(chunk.used, column.text.slice(done, take))
+                self._heap_bytes += heap.nbytes - before
         if column.nulls is not None:
             self._may_be_null(name)
         if name in self._nulls:
@@ -172,24 +229,27 @@ class Columns:
             marks[:] = 0 if column.nulls is None else column.nulls[done : done + take]
 
     def string_bytes_with(self, columns: dict[str, Column], gone: Iterable[Chunk], last: Chunk | None) -> int:
-        """`string_bytes` without the `gone` chunks, after writing these columns: into `last`, then new chunks."""
-        total = self.string_bytes
+        """A bound of `string_bytes` without the `gone` chunks, after writing these columns: into `last`, then new ones.
+
+        It is exact where all chunks are coded.
+        """
         leaving = [chunk.start for chunk in gone]
         used = 0 if last is None else last.used
+        total = self._heap_bytes
         for name, heaps in self._heaps.items():
+            coded, text = self._coded[name], columns[name].text
             total -= sum(heaps[start].nbytes for start in leaving if start in heaps)
-            text = columns[name].text
+            size, live = coded.dictionary.nbytes_with(text, columns[name].nulls, coded.codes_of(leaving))
+            total += size + coded.chunk_bytes * len(coded.starts.difference(leaving))
             ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
             for start in range(-used, len(text), self.chunk):  # index of the chunk's first row in the batch
                 first, stop = max(start, 0), min(start + self.chunk, len(text))
                 if start >= 0:
                     heap = Heap(self.chunk)
-                    total += heap.nbytes
-                elif last is not None and first < stop:
-                    heap = heaps[last.start]
-                else:
-                    continue
-                total += heap.growth(first - start, int(ends[stop] - ends[first]))
+                    plain = heap.nbytes + heap.growth(0, int(ends[stop] - ends[first]))
+                    total += coded.chunk_bytes if live <= FEWEST else max(coded.chunk_bytes, plain)
+                elif last is not None and first < stop and last.start in heaps:
+                    total += heaps[last.start].growth(first - start, int(ends[stop] - ends[first]))
         return total
 
     def _may_be_null(self, name: str) -> None:
@@ -201,17 +261,24 @@ class Columns:
         for heaps in self._heaps.values():
             heap = heaps.pop(start, None)
             if heap is not None:
-                self.string_bytes -= heap.nbytes
+                self._heap_bytes -= heap.nbytes
+        for coded in self._coded.values():
+            coded.release([start])
 
     def _cool(self, run: int, chunks: list[Chunk]) -> None:
         """Release the memory of chunks that are now stored as that run."""
         self._tiers.cool(run, [c.start // self.chunk for c in chunks], [c.used for c in chunks])
+        for coded in self._coded.values():
+            coded.release([c.start for c in chunks])
         for first, last in joined((start, start + self.chunk) for start in sorted(c.start for c in chunks)):
             for column in (*self._columns.values(), *self._nulls.values()):
                 give_back(column.array, first, last)
+            for coded in self._coded.values():
+                give_back(coded.array, first, last)
         for heaps in self._heaps.values():
             for chunk in chunks:
-                self.string_bytes -= heaps.pop(chunk.start).nbytes
+                heap = heaps.pop(chunk.start, None)
+                self._heap_bytes -= 0 if heap is None else heap.nbytes
 
     # --- to disk and back ----------------------------------------------------------------------------------------
 
@@ -223,7 +290,8 @@ class Columns:
         return {
             "columns": {name: together(column.array) for name, column in self._columns.items()},
             "nulls": {name: together(marks.array) for name, marks in self._nulls.items()},
-            "strings": {name: _packed([(heaps[c.start], c.used) for c in warm]) for name, heaps in self._heaps.items()},
+            "strings": {name: self._packed(name, warm) for name in self._heaps},
+            "coded": True,
         }
 
     def _restore_columns(self, image: dict[str, Any], warm: list[Chunk]) -> None:
@@ -233,29 +301,45 @@ class Columns:
             for name, column in kept.items():
                 pour(saved[name], [column.array[first:last] for first, last in stretches])
         for name, strings in image["strings"].items():
-            self._heaps[name] = dict(zip((c.start for c in warm), _unpacked(strings, warm, self.chunk), strict=True))
-            self.string_bytes += sum(heap.nbytes for heap in self._heaps[name].values())
+            self._unpack(name, strings, warm, decided=image.get("coded", False))
+
+    def _packed(self, name: str, warm: list[Chunk]) -> dict[str, Any]:
+        """The strings of several chunks: lengths, bytes, and the capacity of each heap; 0 if the chunk is coded."""
+        heaps, coded = self._heaps[name], self._coded[name]
+        lengths, text, rooms = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], []
+        for chunk in warm:
+            if chunk.start in heaps:
+                heap = heaps[chunk.start]
+                offsets, data = heap.offsets[: chunk.used + 1], heap.bytes
+                rooms.append(heap.bytes.size)
+            else:
+                data, offsets = parts(coded.dictionary.take(coded.codes_of([chunk.start])))
+                rooms.append(0)
+            lengths.append(np.diff(offsets))
+            text.append(data[: offsets[-1]])
+        return {
+            "lengths": np.concatenate(lengths),
+            "bytes": np.concatenate(text),
+            "rooms": np.array(rooms, np.int64),
+        }
+
+    def _unpack(self, name: str, strings: dict[str, Any], warm: list[Chunk], *, decided: bool) -> None:
+        """decided: whether the image says which chunks are coded. Older ones have a heap for each."""
+        done = at = 0
+        for chunk, room in zip(warm, strings["rooms"].tolist(), strict=True):
+            ends = np.zeros(chunk.used + 1, np.int64)
+            np.cumsum(strings["lengths"][done : done + chunk.used], out=ends[1:])
+            data = np.ascontiguousarray(strings["bytes"][at : at + int(ends[-1])])
+            text = pa.Array.from_buffers(pa.large_string(), chunk.used, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+            if room and (decided or not self._coded[name].worth()):
+                heap = self._heaps[name][chunk.start] = Heap(self.chunk, room)
+                heap.write(0, text)
+                self._heap_bytes += heap.nbytes
+            else:
+                marks = self._nulls[name].array[chunk.start : chunk.start + chunk.used] if name in self._nulls else None
+                self._coded[name].write(chunk.start, text, None if marks is None else marks.view(np.bool_))
+            done, at = done + chunk.used, at + int(ends[-1])
 
 
-def _packed(heaps: list[tuple[Heap, int]]) -> dict[str, Any]:
-    """The strings of several chunks: lengths, bytes, and the capacity of each heap."""
-    lengths = [np.diff(heap.offsets[: used + 1]) for heap, used in heaps]
-    text = [heap.bytes[: heap.offsets[used]] for heap, used in heaps]
-    return {
-        "lengths": np.concatenate([np.empty(0, np.int64), *lengths]),
-        "bytes": np.concatenate([np.empty(0, np.uint8), *text]),
-        "rooms": np.array([heap.bytes.size for heap, _ in heaps], np.int64),
-    }
-
-
-def _unpacked(strings: dict[str, Any], chunks: list[Chunk], size: int) -> list[Heap]:
-    out = []
-    done = text = 0
-    for chunk, room in zip(chunks, strings["rooms"].tolist(), strict=True):
-        heap = Heap(size, room)
-        np.cumsum(strings["lengths"][done : done + chunk.used], out=heap.offsets[1 : chunk.used + 1])
-        length = int(heap.offsets[chunk.used])
-        heap.bytes[:length] = strings["bytes"][text : text + length]
-        done, text = done + chunk.used, text + length
-        out.append(heap)
-    return out
+def _without_nulls(text: pa.LargeStringArray) -> pa.LargeStringArray:
+    return text.fill_null("") if text.null_count else text

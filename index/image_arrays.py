@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-PLACED = re.compile(r"log\.(columns|nulls)\..*|summaries\[\d+\]\.postings\.(older|entries|tags)", re.DOTALL)
+PLACED = re.compile(r"log\.columns\..*|summaries\[\d+\]\.postings\.(older|entries|tags)", re.DOTALL)
 """The arrays of a stream's image that `restore` takes as `Stored`: they are as long as the stream."""
 
 

@@ -38,6 +38,7 @@ TYPES: dict[str, pa.DataType] = {
 KEY_TYPES = ("int", "string")
 AS_IT_IS = {"int": np.dtype(np.int64), "timestamp": np.dtype(np.int64), "float": np.dtype(np.float64)}
 LONGEST_STRING = 1 << 15
+AT_ONCE = 1 << 12  # strings whose lengths are compared at once
 
 Batch: TypeAlias = Any
 """Whatever `frames.as_batch` takes: a mapping of columns, a frame, an Arrow table or record batch, a list of dicts."""
@@ -280,6 +281,17 @@ def _to_arrow(name: str, given: Any, kind: str, is_key: bool) -> pa.Array:
         raise WrongType(f"column {name!r}: {problem}") from None
 
 
+def _may_be_long(text: pa.LargeStringArray) -> bool:
+    """Whether a string may be too long; measured in parts that fit into a cache."""
+    if not len(text):
+        return False
+    ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+    if ends[-1] - ends[0] <= LONGEST_STRING:
+        return False
+    parts = (np.diff(ends[first : first + AT_ONCE + 1]) for first in range(0, len(text), AT_ONCE))
+    return any(sizes.max() > LONGEST_STRING for sizes in parts)
+
+
 def _first_bad(array: pa.Array, wanted: pa.DataType) -> int:
     """The first row that cannot be cast, by bisection."""
     good, bad = 0, len(array)
@@ -333,7 +345,7 @@ def _from_arrow(name: str, given: pa.Array | pa.ChunkedArray, kind: str, is_key:
             error = MixedKeys if is_key else WrongType
             raise error(f"column {name!r} is string but the batch has {source}")
         text = array.cast(pa.large_string())
-        longest = pc.max(pc.binary_length(text)).as_py() or 0
+        longest = pc.max(pc.binary_length(text)).as_py() or 0 if _may_be_long(text) else 0
         if longest > LONGEST_STRING:
             row = pc.index(pc.binary_length(text), longest).as_py()
             raise ValueTooLong(

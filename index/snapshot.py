@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from promising.errors import TokenExpired, UnknownName
 from promising.index import log as tuple_log
+from promising.index.dictionary import CodedStrings
 from promising.index.instants import BEGINNING, END
 from promising.index.kernels.gather import admit, granularities, touched
 from promising.index.postings import Postings
@@ -180,9 +181,24 @@ class Snapshot:
     def column(self, name: str, rows: Rows) -> pa.Array:
         return self._log.array(name, rows)
 
+    def coded(self, name: str, rows: Rows) -> CodedStrings | None:
+        """A column of strings as codes; None if not all of it is in codes."""
+        return self._log.coded(name, rows)
+
     def hashes(self, name: str, rows: Rows) -> NDArray[np.int64]:
         """Key hashes of an integer or string column."""
         return self._log.hashes(name, rows, self.stream.seed)
+
+    def told_apart(self, name: str, other: "Snapshot", others_name: str, most: int) -> bool | None:
+        """Whether two strings of these columns are equal if their hashes are, for all tuples of both snapshots.
+
+        Looks at up to `most` strings; None if there are more. Call it with both streams locked.
+        """
+        mine, theirs = self._log.dictionary(name), other._log.dictionary(others_name)
+        seed = self.stream.seed
+        if mine is None or theirs is None or seed != other.stream.seed:
+            return False
+        return mine.told_apart_by(seed, theirs, most)
 
     def nulls(self, name: str, rows: Rows) -> NDArray[np.bool_] | None:
         return self._log.nulls(name, rows)

@@ -315,7 +315,6 @@ class Stream:
             times = times[taken]
             if len(times):
                 least, greatest = extent(times)
-        hashes = {}
         progress = pace.after(times, greatest if len(times) else BEGINNING)
         if len(times):
             assert progress.watermark is not None
@@ -323,10 +322,9 @@ class Stream:
             self._log.check_room(len(times), columns, lambda: by.oldest(reached))
             if self.memory is not None and self._log.begins(len(times)):
                 self._check_memory(len(times), len(times), text_bytes(columns))
-            hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
         added, at = Appended(len(times), refused), self.clock()
         with self._told(lambda j: j.appended(columns, len(times), added, producer, sequence, progress, epoch, at)):
-            self._enter(columns, hashes, times, least, greatest, progress)  # from here on nothing can be refused
+            self._enter(columns, times, least, greatest, progress)  # from here on nothing can be refused
             self._note(added, producer, sequence, epoch, at)
         return added
 
@@ -381,7 +379,6 @@ class Stream:
     def _enter(
         self,
         columns: dict[str, Column],
-        hashes: dict[str, NDArray[np.int64]],
         times: NDArray[np.int64],
         least: int,
         greatest: int,
@@ -392,7 +389,11 @@ class Stream:
             return
         self._saw(greatest)
         rows = self._log.write(columns, len(times))
-        self._summaries.insert(hashes, rows, times, least, greatest)
+        self._summaries.insert(self._hashes(columns, rows), rows, times, least, greatest)
+
+    def _hashes(self, columns: dict[str, Column], rows: NDArray[np.int32]) -> dict[str, NDArray[np.int64]]:
+        """Of the keys of tuples that have just been written."""
+        return {key: self._log.hashes_of(key, columns[key], rows, self.seed) for key in self._summaries.keys}
 
     def _note(self, added: Appended, producer: str | None, sequence: int | None, epoch: int, at: int | None) -> None:
         for reason, count in added.refused.items():
@@ -421,8 +422,7 @@ class Stream:
                 self._saw(greatest)
                 columns = merged(batches)
                 rows = write(self._log, batches, columns)
-                hashes = {key: self._log.hash_column(columns[key], self.seed) for key in self._summaries.keys}
-                self._summaries.insert(hashes, rows, times_in(columns, time), least, greatest)
+                self._summaries.insert(self._hashes(columns, rows), rows, times_in(columns, time), least, greatest)
                 if len(batches) > 1:
                     self._move(batches[-1].progress or progress)
             for batch in batches:

@@ -237,6 +237,7 @@ def summary_to(
         structure_reason=described.why,
         measures=described.measures,
         building=described.building,
+        show=described.show,
         statement=statement,
     )
     if described.watermark is not None:
@@ -245,6 +246,8 @@ def summary_to(
         cells = described.cells
         for at, zone in enumerate(described.zones):
             made.zones.append(zone_to(zone, () if cells is None else cells[at].tolist()))
+            if described.shown is not None:
+                made.zones[-1].shown.extend(described.shown[at].tolist())
     return made
 
 
@@ -274,17 +277,25 @@ def description_from(told: summaries_pb2.Summary, cells: bool = False) -> Descri
         why=told.structure_reason,
         measures=tuple(told.measures),
         building=told.building,
+        show=told.show,
+        shown=np.array([zone.shown for zone in told.zones], np.float64).reshape(
+            len(told.zones), -1 if told.zones else 0
+        )
+        if told.show
+        else None,
     )
 
 
 def story_to(story: Story) -> summaries_pb2.StoryResponse:
     absorbed = [summaries_pb2.Absorbed(reason=a.reason, zones=a.zones, tuples=a.tuples) for a in story.absorbed]
-    return summaries_pb2.StoryResponse(zone=zone_to(story.zone), lines=story.lines, absorbed=absorbed)
+    return summaries_pb2.StoryResponse(
+        zone=zone_to(story.zone), lines=story.lines, absorbed=absorbed, measures=story.measures
+    )
 
 
 def story_from(told: summaries_pb2.StoryResponse) -> Story:
     absorbed = tuple(Absorbed(a.reason, a.zones, a.tuples) for a in told.absorbed)
-    return Story(zone_from(told.zone), tuple(told.lines), absorbed)
+    return Story(zone_from(told.zone), tuple(told.lines), absorbed, tuple(told.measures))
 
 
 # --- answers -----------------------------------------------------------------------------------------------------

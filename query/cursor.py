@@ -142,6 +142,7 @@ class Cursor:
     def _prepare(self) -> None:
         self._plan = plan(self.bound, self._pace, *self._asked)
         self._matched = self._plan.answered
+        self.bound = self._plan.bound
         self._reached = self.bound.target is not None and not self._plan.exact
 
     def _run(self) -> Generator[None, None, None]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
+from promising.index.dictionary import CodedStrings
 from promising.index.snapshot import Snapshot
 from promising.query.bound import Bound
 from promising.query.operators.operator import Batch
@@ -35,6 +36,20 @@ class Pipeline:
         wanted = {i for e in expressions if e is not None for i in e.inputs}
         columns = _fetch(wanted, self._sources, batch)
         return [None if e is None else e.evaluate(columns, len(batch)) for e in expressions]
+
+    def keys(self, expressions: Sequence[Compiled], batch: Batch) -> list[pa.Array | CodedStrings]:
+        """The same for keys of groups: columns of strings as codes, if they are stored as such."""
+        found = [self._coded(e, batch) for e in expressions]
+        others = iter(self.compute([e for e, f in zip(expressions, found, strict=True) if f is None], batch))
+        return [next(others) if f is None else f for f in found]
+
+    def _coded(self, expression: Compiled, batch: Batch) -> CodedStrings | None:
+        column = expression.column
+        if column is None or column.kind != "string":
+            return None
+        snapshot = self.snapshots[column.source]
+        with snapshot.holding():
+            return snapshot.coded(column.name, batch.rows[column.source])
 
     def _touch(self, batch: Batch) -> None:
         """Record the granularities read, until all have been seen."""

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress, islice
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,7 @@ CROWDED = 1.5  # pairs per tuple from which a join goes key by key
 BRIEF = 1 << 17  # tuples that are read in less time than anything else about a query takes
 FOLLOWED = 1 << 18  # tuples that a query adds to the ladder, at most
 WORTH = 4  # cells are used without a budget if they spare one tuple in so many
+PROOF, PROOFS = 1 << 15, 1 << 10  # strings looked at while streams are locked, and how often without a budget
 NARROW = 4  # a window with less than one in this many of the stream's tuples is scanned, not looked up
 
 
@@ -112,6 +113,8 @@ class _Planner:
         bound = self.bound
         warnings = list(bound.warnings)
         self._take(warnings)
+        if self._told_apart():
+            bound = self.bound = _without_key(bound)
         for source in bound.sources:
             warnings += [f"stream {source.stream.name!r} is not whole: {lost}" for lost in source.stream.damages]
         pipeline = Pipeline(bound, self.snapshots)
@@ -201,6 +204,23 @@ class _Planner:
         if edges.candidates:
             self._tell(f"from tuples: read {self._name(0)} in order of arrival, at most {edges.candidates:,}")
 
+    def _told_apart(self) -> bool:
+        """Whether the join is on strings whose hashes are equal only if they are, so that no pair need be compared."""
+        join = self.bound.join
+        if join is None or join.values[0].kind != "string" or None in join.attributes:
+            return False
+        left, right = self.snapshots
+        names = sorted({s.stream.name: s.stream for s in self.snapshots}.items())
+        found: bool | None = None
+        for _ in range(PROOFS if self.budget is None else 1):
+            with ExitStack() as held:
+                for _, stream in names:
+                    held.enter_context(stream.reading())
+                found = left.told_apart(str(join.attributes[0]), right, str(join.attributes[1]), PROOF)
+            if found is not None:
+                break
+        return bool(found)
+
     def _joined(self, key: JoinKey) -> JoinCardinality:
         hashers = [self._hasher(side, key.attributes[side]) for side in range(2)]
         return JoinCardinality(self.bound, self.snapshots, hashers, self._restricted(), self.budget, self.seed)
@@ -222,22 +242,33 @@ class _Planner:
             return None, self._nothing(self.sketched)
         edges = self._edges()
         if edges is not None and self.cells is not None:
+            if preference is not None:
+                self._tell("the preference changes nothing: cells have no order")
             self._tell_edges(self.cells, edges)
             return None, edges
         if not bound.grouped:
             return None, self._worker(preference)
-        weighted = preference is not None and preference.direction == "WEIGHTED"
-        if self.budget is None and bound.target is None and not weighted:
+        if self.budget is None and bound.target is None:
             if preference is not None:
                 self._tell("the preference changes nothing: without a budget every tuple is read")
             return None, self._worker(None)
-        ordered = None if preference is None or weighted else dataclasses.replace(preference, fade=None)
-        if bound.join is None and ordered is None and bound.constants is None:
+        ordered = None if preference is None else self._ordering(preference)
+        if bound.join is None and bound.constants is None:
             self._tell("from tuples: a random sample first, then every tuple")
             return RandomScan(self.snapshots[0], self.pace, self.seed), self._worker(None)
         worker = self._promising(ordered)
         self._tell("a random sample first, then every entry")
         return Drawing(worker, self.seed, self.pace, weighted=False), worker
+
+    def _ordering(self, preference: BoundPreference) -> BoundPreference | None:
+        """The preference as far as it orders an aggregate: between the keys of a join, which are listed anyway.
+
+        To list tuples, or the keys of one stream, and then to read by them, costs more than to read every tuple.
+        """
+        if self.bound.join is None or preference.side is not None or preference.direction == "WEIGHTED":
+            self._tell("the preference changes nothing: a random sample comes first, and no order of the rest pays")
+            return None
+        return dataclasses.replace(preference, fade=None)
 
     def _worker(self, preference: BoundPreference | None) -> Operator:
         bound = self.bound
@@ -444,6 +475,18 @@ class _Planner:
 
     def _name(self, side: int) -> str:
         return self.bound.sources[side].alias
+
+
+def _without_key(bound: Bound) -> Bound:
+    """Without the condition that a join on its key fulfils."""
+    assert bound.join is not None
+    key = bound.join.condition
+    kept = [c.unnest() is not key for c in bound.conditions]
+    return dataclasses.replace(
+        bound,
+        predicates=list(compress(bound.predicates, kept)),
+        conditions=list(compress(bound.conditions, kept)),
+    )
 
 
 def column_hasher(snapshot: Snapshot, attribute: str) -> Hasher:

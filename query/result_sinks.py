@@ -295,8 +295,12 @@ class Aggregated:
 
     def add(self, batch: Batch) -> int:
         batch = self.pipeline.passed(batch)
-        if len(batch):
-            (self.groups if self._rest is None else self._rest).add(*self._columns(batch), len(batch))
+        if len(batch) and self._rest is None:
+            keys = self.pipeline.keys(self.bound.group_keys, batch)
+            self.groups.add(keys, self.pipeline.compute(self.bound.arguments, batch), len(batch))
+        elif len(batch):
+            assert self._rest is not None
+            self._rest.add(*self._columns(batch), len(batch))
         return len(batch)
 
     def add_sample(self, batch: Batch) -> int:

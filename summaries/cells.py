@@ -149,13 +149,14 @@ class CellKind(ABC, Generic[State]):
     grain: whether a zone has a cell per value bucket, or a single one.
     types: of the columns it measures; empty: it measures whole tuples.
     exact: a state depends on its tuples only, to the bit, in whatever order they were added or absorbed.
-    estimates: its summaries can be asked by `estimate`.
+    figures: numbers that describe a cell, in pictures and stories.
     """
 
     grain: ClassVar[Literal["cell", "zone"]] = "zone"
     types: ClassVar[frozenset[str]] = frozenset({"int", "float", "timestamp"})
     arguments: ClassVar[str] = ""  # further ones, for messages
     exact: ClassVar[bool] = False
+    figures: ClassVar[tuple[str, ...]] = ()
     subtracts: ClassVar[bool] = False
 
     def __init__(self, measure: Measure, type_: str | None, seed: int) -> None:
@@ -199,6 +200,14 @@ class CellKind(ABC, Generic[State]):
     @abstractmethod
     def ceiling(self, cells: int) -> int:
         """Maximum bytes of a state."""
+
+    def figure(self, state: State, name: str) -> npt.NDArray[np.float64]:
+        """One of `figures` of each cell; NaN where it has no values."""
+        raise NotImplementedError(name)
+
+    def whole(self, state: State) -> State:
+        """A state with the tuples of all cells in one; the same state if it has only one."""
+        return state
 
     def differs(self, state: State, rebuilt: State) -> str | None:
         """How a state contradicts one that was built from the same tuples; None if it does not."""
@@ -306,6 +315,13 @@ class SummaryCells(CellKind[Held]):
 
     def nbytes(self, state: Held) -> int:
         return state.apart.nbytes + sum(map(self.bytes_of, state.summaries))
+
+    def figure(self, state: Held, name: str) -> npt.NDArray[np.float64]:
+        return np.array([float(self.number(state, cell, name)) for cell in range(len(state.summaries))])
+
+    def number(self, state: Held, cell: int, name: str) -> float:
+        """One of `figures` of a cell."""
+        raise NotImplementedError(name)
 
     def differs(self, state: Held, rebuilt: Held) -> str | None:
         counts = [[summary.total for summary in held.summaries] for held in (state, rebuilt)]

@@ -27,7 +27,7 @@ def slices(log: TupleLog) -> Iterator[NDArray[np.int32]]:
 
 def readable(log: TupleLog) -> bool:
     """Whether every row of every chunk lies in the log, in one chunk, and has its strings if it is in memory."""
-    return _apart(log) and all(heaps.keys() >= _warm(log) for heaps in log._heaps.values())
+    return _apart(log) and all(_with_strings(log, name) >= _warm(log) and _known(log, name) for name in log._heaps)
 
 
 def _apart(log: TupleLog) -> bool:
@@ -38,6 +38,18 @@ def _apart(log: TupleLog) -> bool:
 
 def _warm(log: TupleLog) -> set[int]:
     return {c.start for c in log._chunks if log._tiers.run[c.start // log.chunk] < 0}
+
+
+def _with_strings(log: TupleLog, name: str) -> set[int]:
+    """The chunks whose strings are in memory, in a heap or as codes."""
+    return log._heaps[name].keys() | log._coded[name].starts
+
+
+def _known(log: TupleLog, name: str) -> bool:
+    """Whether every code is in the dictionary."""
+    coded = log._coded[name]
+    codes = coded.codes_of(sorted(coded.starts))
+    return bool(((codes >= -1) & (codes < len(coded.dictionary))).all())
 
 
 def check_chunks(log: TupleLog) -> Iterator[str]:
@@ -93,12 +105,24 @@ def _tiers(log: TupleLog, chunks: list[Chunk]) -> Iterator[str]:
     for run, places in runs.items():
         if any(b < a + used for (a, used), (b, _) in pairwise(places)):
             yield f"the log, cold run {run:016x}: two of its chunks are at one place, or out of order"
-    for name, heaps in log._heaps.items():
-        if heaps.keys() != _warm(log):
-            yield f"the log, column {name!r}: it has strings of chunks that are not in memory, or lacks some"
+    for name in log._heaps:
+        yield from (f"the log, column {name!r}: {what}" for what in _strings(log, name))
     held = sum(heap.nbytes for heaps in log._heaps.values() for heap in heaps.values())
-    if held != log.string_bytes:
-        yield f"the log counts {log.string_bytes:,} bytes of strings, and has {held:,}"
+    if held != log._heap_bytes:
+        yield f"the log counts {log._heap_bytes:,} bytes of strings, and has {held:,}"
+
+
+def _strings(log: TupleLog, name: str) -> Iterator[str]:
+    """Each chunk in memory has its strings once, and the dictionary counts the rows of each."""
+    coded = log._coded[name]
+    if _with_strings(log, name) != _warm(log) or log._heaps[name].keys() & coded.starts:
+        yield "it has strings of chunks that are not in memory, or lacks some"
+    if any(coded.has(c.start) and coded.used(c.start) != c.used for c in log._chunks):
+        yield "a chunk has more or fewer codes than tuples"
+    elif not _known(log, name):
+        yield "it has codes that are not in its dictionary"
+    elif not coded.dictionary.counts(coded.codes_of(sorted(coded.starts))):
+        yield "its dictionary counts other rows than there are"
 
 
 def check_tuples(log: TupleLog) -> Iterator[str]:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from promising.index.dictionary import CodedStrings
 from promising.query.aggregate.accumulators import (
     Absorbing,
     Accumulator,
@@ -21,7 +22,7 @@ from promising.query.aggregate.accumulators import (
 )
 from promising.query.aggregate.arrow_memory import Column, Ids
 from promising.query.aggregate.exact_sums import ExactSum
-from promising.query.aggregate.grouping import GroupKeys, GroupTable
+from promising.query.aggregate.grouping import GroupKeys, GroupTable, Key
 from promising.query.aggregate.known import Known
 from promising.query.aggregate.most_frequent import MostFrequent
 from promising.query.scalar.types import ARROW, NAMES, NUMBERS, TOP, Kind
@@ -137,7 +138,7 @@ class Groups:
         for accumulator, part in zip(self.accumulators, known, strict=True):
             cast(Absorbing, accumulator).absorb(part)
 
-    def add(self, keys: Sequence[pa.Array], arguments: Sequence[pa.Array | None], rows: int) -> Ids | None:
+    def add(self, keys: Sequence[Key], arguments: Sequence[pa.Array | None], rows: int) -> Ids | None:
         """Add a slice: arrays of `rows` values, of the Arrow types of their kinds. If one is not, nothing is added.
 
         Returns the group of each row; None without keys.
@@ -167,7 +168,7 @@ class Groups:
                 assert isinstance(accumulator, Count)
                 accumulator.add_rows(self.size, ids, rows)
 
-    def columns(self, keys: Sequence[pa.Array], arguments: Sequence[pa.Array | None], rows: int) -> list[Column | None]:
+    def columns(self, keys: Sequence[Key], arguments: Sequence[pa.Array | None], rows: int) -> list[Column | None]:
         """The arguments, checked like the keys. Arguments that are the same array share one column."""
         made: dict[int, Column] = {}
         columns: list[Column | None] = []
@@ -202,7 +203,8 @@ class Groups:
         return Result(keys, [accumulator.values(self.size) for accumulator in self.accumulators])
 
 
-def _check(array: pa.Array, kind: Kind, rows: int) -> None:
+def _check(array: Key, kind: Kind, rows: int) -> None:
     """Kernels would read memory of another type as garbage, or out of range."""
-    if array.type != ARROW[kind] or len(array) != rows:
-        raise TypeError(f"{len(array)} values of type {array.type} where {rows} of {ARROW[kind]} are due")
+    size = len(array.codes) if isinstance(array, CodedStrings) else len(array)
+    if array.type != ARROW[kind] or size != rows:
+        raise TypeError(f"{size} values of type {array.type} where {rows} of {ARROW[kind]} are due")

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from promising.index.dictionary import CodedStrings, Dictionary
 from promising.query.aggregate.arrow_memory import Ids, present, raw, text, words
-from promising.query.kernels.intern_table import enter, find, intern, known, seat, seat_rows
+from promising.query.kernels.intern_table import enter, find, intern, known, lacking, seat, seat_rows
 from promising.query.scalar.types import ARROW, Kind
 from promising.summaries.hashing import hash_keys
 from promising.summaries.kernels.hashing import P1, P2
@@ -19,6 +20,10 @@ Words: TypeAlias = NDArray[np.int64]  # one array row per word, one array column
 SEED = np.uint64(secrets.randbits(64))
 """Random per process, so that nobody can send colliding keys. No result depends on it."""
 
+Key: TypeAlias = pa.Array | CodedStrings
+"""A column of keys; of strings, it may be in codes."""
+
+UNKNOWN, AWAITED = -2, -3  # a code that is not translated yet, and one that is about to be
 LEAST = 64  # slots of a new table
 FLAGS = 62  # columns whose nulls one word flags
 NULL_FLOAT = np.array([0x7FF8000000000001], np.int64).view(np.float64)[0]
@@ -76,10 +81,12 @@ class Strings:
         self._ends = np.zeros(LEAST // 2 + 1, np.int64)
         self._arena = np.empty(1024, np.uint8)
         self._used = np.zeros(1, np.int64)
+        self._translated: tuple[tuple[Dictionary, int], NDArray[np.int64]] | None = None
 
     @property
     def nbytes(self) -> int:
-        return self._slots.nbytes + self._hashes.nbytes + self._ends.nbytes + self._arena.nbytes
+        translated = 0 if self._translated is None else self._translated[1].nbytes
+        return self._slots.nbytes + self._hashes.nbytes + self._ends.nbytes + self._arena.nbytes + translated
 
     def find(self, array: pa.Array) -> NDArray[np.int64]:
         """The code of each string, -1 for NULL, -2 if unknown."""
@@ -104,6 +111,20 @@ class Strings:
             if at == len(codes):
                 return codes
             self._widen(int(offsets[at + 1] - offsets[at]))
+
+    def enter_coded(self, coded: CodedStrings) -> NDArray[np.int64]:
+        """The same for strings that have codes of another dictionary, which are translated once each."""
+        if self._translated is None or self._translated[0] != coded.of:
+            self._translated = coded.of, np.full(1, -1, np.int64)
+        codes = self._translated[1]
+        if len(codes) <= len(coded.strings):  # the last is that of -1
+            codes = np.concatenate((codes[:-1], np.full(len(coded.strings) + 1 - len(codes), UNKNOWN), [-1]))
+            self._translated = coded.of, codes
+        new = np.empty(len(coded.codes), np.int32)
+        new = new[: lacking(coded.codes, codes, UNKNOWN, AWAITED, new)]
+        if len(new):
+            codes[new] = self.enter(coded.take(new))
+        return codes[coded.codes]
 
     def _widen(self, size: int) -> None:
         count = int(self._used[0])
@@ -142,17 +163,22 @@ class GroupKeys:
     def nbytes(self) -> int:
         return sum(strings.nbytes for strings in self._strings if strings is not None)
 
-    def encode(self, arrays: Sequence[pa.Array], rows: int) -> Words:
+    def encode(self, arrays: Sequence[Key], rows: int) -> Words:
         """The words of each row; new strings get a code."""
-        codes = (s if s is None else s.enter(a) for s, a in zip(self._strings, arrays, strict=True))
-        return self._encode(arrays, rows, list(codes))
+        codes: list[NDArray[np.int64] | None] = []
+        for strings, array in zip(self._strings, arrays, strict=True):
+            if strings is None:
+                codes.append(None)
+            else:
+                codes.append(strings.enter_coded(array) if isinstance(array, CodedStrings) else strings.enter(array))
+        return self._encode(arrays, rows, codes)
 
     def find(self, arrays: Sequence[pa.Array], rows: int) -> Words:
         """The words of each row; those of a row with an unknown string are no known row's."""
         codes = (s if s is None else s.find(a) for s, a in zip(self._strings, arrays, strict=True))
         return self._encode(arrays, rows, list(codes))
 
-    def _encode(self, arrays: Sequence[pa.Array], rows: int, codes: Sequence[NDArray[np.int64] | None]) -> Words:
+    def _encode(self, arrays: Sequence[Key], rows: int, codes: Sequence[NDArray[np.int64] | None]) -> Words:
         out = np.empty((self.width, rows), np.int64)
         out[len(self.kinds) :] = 0
         for place, (kind, array) in enumerate(zip(self.kinds, arrays, strict=True)):

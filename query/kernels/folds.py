@@ -7,10 +7,8 @@ overflow within a slice, and `carry` brings `low` back below 2^32 after each.
 import numpy as np
 
 from promising.summaries.kernels.jit import kernel
+from promising.summaries.kernels.text_table import BYTES, INTS
 
-# Arrow's memory may be read-only; writable arrays are accepted, too.
-BYTES = "Array(uint8, 1, 'C', readonly=True)"
-INTS = "Array(int64, 1, 'C', readonly=True)"
 FLOATS = "Array(float64, 1, 'C', readonly=True)"
 
 LOW = np.int64(0xFFFFFFFF)

@@ -7,15 +7,9 @@ keys cannot be made to collide; the numbers do not depend on it.
 
 import numpy as np
 
-from promising.query.kernels.folds import BYTES, INTS
-from promising.summaries.kernels.hashing import P1, P2, remix
+from promising.summaries.kernels.hashing import remix
 from promising.summaries.kernels.jit import kernel
-
-LOW = np.uint64(0xFFFFFFFF)
-HIGH = np.uint64(0xFFFFFFFF00000000)
-ONE = np.uint64(1)
-FREE = np.uint64(0)
-EIGHT = np.uint64(8)
+from promising.summaries.kernels.text_table import BYTES, FREE, HIGH, INTS, LOW, ONE, hash_text, same_text
 
 
 @kernel("uint64(int64[:,::1], int64, uint64)")
@@ -106,56 +100,6 @@ def seat_rows(stored, count, seed, slots):
         slots[at] = (h & HIGH) | np.uint64(i + 1)
 
 
-@kernel(f"uint64({BYTES}, uint64)", inline="always")
-def word_at(data, at):
-    """The 8 bytes at `at`. Unrolled, with an unsigned index, this compiles to one load."""
-    return (
-        np.uint64(data[at])
-        | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
-        | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
-        | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
-        | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
-        | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
-        | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
-        | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
-    )
-
-
-@kernel(f"uint64({BYTES}, uint64, uint64, uint64)", inline="always")
-def hash_text(data, start, stop, seed):
-    """A hash of data[start:stop] for this table only; three times as fast as the shared one."""
-    h = seed ^ ((stop - start) * P1)
-    at = start
-    while at + EIGHT <= stop:
-        h = (h ^ word_at(data, at)) * P2
-        h ^= h >> np.uint64(32)
-        at += EIGHT
-    rest = FREE
-    while at < stop:
-        rest = (rest << EIGHT) | np.uint64(data[at])
-        at += ONE
-    return remix(h ^ rest)
-
-
-@kernel(f"boolean({BYTES}, uint64, uint64, {BYTES}, uint64, uint64)", inline="always")
-def same_text(a, a_start, a_stop, b, b_start, b_stop):
-    if a_stop - a_start != b_stop - b_start:
-        return False
-    i = a_start
-    j = b_start
-    while i + EIGHT <= a_stop:
-        if word_at(a, i) != word_at(b, j):
-            return False
-        i += EIGHT
-        j += EIGHT
-    while i < a_stop:
-        if a[i] != b[j]:
-            return False
-        i += ONE
-        j += ONE
-    return True
-
-
 @kernel(
     f"int64({BYTES}, {INTS}, uint8[::1], uint64, uint64[::1], uint8[::1], int64[::1], uint64[::1], int64[::1],"
     " int64, int64[::1])"
@@ -199,6 +143,18 @@ def intern(data, offsets, present, seed, slots, arena, ends, hashes, used, start
             at = (at + ONE) & mask
     used[0] = count
     return offsets.size - 1
+
+
+@kernel("int64(Array(int32, 1, 'C', readonly=True), int64[::1], int64, int64, int32[::1])")
+def lacking(codes, translated, unknown, awaited, out):
+    """Collects the codes translated as `unknown`, once each, marks them as `awaited`, and returns their number."""
+    count = 0
+    for i in range(codes.size):
+        if codes[i] >= 0 and translated[np.uint32(codes[i])] == unknown:
+            translated[np.uint32(codes[i])] = awaited
+            out[count] = codes[i]
+            count += 1
+    return count
 
 
 @kernel(f"void({BYTES}, {INTS}, uint8[::1], uint64, uint64[::1], uint8[::1], int64[::1], int64[::1])")

@@ -12,8 +12,9 @@ low`, and the count.
 
 import numpy as np
 
-from promising.query.kernels.folds import FLOATS, INTS, LOW
+from promising.query.kernels.folds import FLOATS, LOW
 from promising.summaries.kernels.jit import kernel
+from promising.summaries.kernels.text_table import INTS
 
 MOST_CUTS = 8  # per slot of a table; with more, a search is faster
 

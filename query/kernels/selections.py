@@ -9,9 +9,8 @@ preceding rows.
 
 import numpy as np
 
-from promising.query.kernels.folds import BYTES, INTS
-from promising.query.kernels.intern_table import FREE, HIGH, LOW, ONE, hash_text, same_text
 from promising.summaries.kernels.jit import kernel
+from promising.summaries.kernels.text_table import BYTES, FREE, HIGH, INTS, LOW, ONE, hash_text, same_text
 
 GONE, PLAIN, MORE = 0, 1, 2  # states of a selection: dropped; fully described by its terms; not fully
 

@@ -12,6 +12,7 @@ from promising.errors import DataDamaged
 from promising.index import Stream
 from promising.index.check import check_stream
 from promising.index.check.log import check_chunks
+from promising.index.chunks import Heap
 from promising.index.regions import Appended
 from promising.index.schema import Column
 from promising.testing import ManualClock
@@ -173,7 +174,7 @@ def test_where_cold_tuples_are(kind, stream):
         last = stream._log._chunks[-1].start // 512
         tiers.run[last], tiers.place[last], tiers.live[7] = 7, 3 * 512, 4
     else:
-        stream._log._heaps["s"][chunk(stream, 0).start] = next(iter(stream._log._heaps["s"].values()))
+        stream._log._heaps["s"][chunk(stream, 0).start] = Heap(512)
     said = {"live": "counts other chunks", "place": "at one place", "open": "strings of", "strings": "strings of"}
     with stream.reading() as log:
         assert any(said[kind] in what for what in check_chunks(log))
@@ -360,8 +361,8 @@ def same_number(stream):
 
 
 def string_offsets(stream):
-    heap = stream._log._heaps["s"][chunk(stream).start]
-    heap.bytes[heap.offsets[5] : heap.offsets[6]] = 0xFF
+    strings = stream._log._coded["s"].dictionary
+    strings._arena[: strings._ends[len(strings)]] = 0xFF
 
 
 def null_key(stream):
@@ -413,9 +414,12 @@ DAMAGES = {
     "chunk: edges": (put(chunk, "latest", lambda t: t + 1), "edges in time"),
     "chunk: table": (lambda s: s._log._used.__setitem__(chunk(s).start // 512, 3), "table of chunks"),
     "chunk: arrivals": (put(lambda s: s._log, "arrived", lambda n: n + 3), "have arrived"),
-    "log: string bytes": (put(lambda s: s._log, "string_bytes", lambda n: n + 1), "bytes of strings"),
+    "log: string bytes": (put(lambda s: s._log, "_heap_bytes", lambda n: n + 1), "bytes of strings"),
+    "log: rows of a string": (bump(lambda s: s._log._coded["s"].dictionary._refs), "counts other rows"),
+    "log: a code": (lambda s: s._log._coded["s"].array.fill(1 << 20), "not in its dictionary"),
+    "log: codes": (bump(lambda s: s._log._coded["s"]._used), "more or fewer codes"),
     "log: strings": (string_offsets, "column 's'"),
-    "log: a heap is gone": (lambda s: s._log._heaps["s"].popitem(), "strings of chunks"),
+    "log: a heap is gone": (lambda s: s._log._coded["s"]._used.fill(-1), "strings of chunks"),
     "log: a time": (shift_time, "its tuples are from"),
     "log: a key": (change_key, "G_2, zone"),
     "log: a null key": (null_key, "no 'k', its key"),

@@ -4,9 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import promising.index.reader
 from promising.index import Stream
 from promising.index.stream import MINUTE
+from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
+from tests.index.world import narrow_hashes
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
 
@@ -70,15 +73,8 @@ def test_string_keys_are_fetched_as_well():
 
 def test_strings_that_share_a_hash_are_told_apart(monkeypatch):
     """With a hash of one bit nearly all keys collide; the answers are still those of the key asked for."""
-    import promising.index.columns  # noqa: PLC0415
-    import promising.index.reader  # noqa: PLC0415
-    from promising.summaries.hashing import hash_keys  # noqa: PLC0415
-
-    def narrow(keys, seed):
-        return hash_keys(keys, seed) & np.uint64(1)
-
-    monkeypatch.setattr(promising.index.columns, "hash_keys", narrow)
-    monkeypatch.setattr(promising.index.reader, "hash_checked", narrow)
+    narrow_hashes(monkeypatch, 1)
+    monkeypatch.setattr(promising.index.reader, "hash_checked", lambda keys, seed: hash_keys(keys, seed) & np.uint64(1))
     stream = Stream("s", {"ts": "timestamp", "name": "string"}, time="ts", clock=ManualClock(1 << 40))
     summary = stream.create_summary("s", key="name", granularity=MINUTE)
     names = [f"n{i % 7}" for i in range(300)]

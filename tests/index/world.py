@@ -1,6 +1,7 @@
 """A stream and its oracle side by side, fed with the same tuples."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,15 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+import promising.index.columns
+import promising.index.dictionary
 import promising.index.log
 from promising.errors import DataDamaged
 from promising.index import Options, Stream, SummaryIndex
+from promising.index.kernels import dictionary as kernels
 from promising.index.schema import Column
 from promising.index.summary import SummaryState
+from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock, Oracle
 
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
@@ -174,3 +179,16 @@ def oracle_for(summary: SummaryIndex, stream: Stream, clock: ManualClock) -> Ora
         max_future=stream.max_future,
         max_jump=stream.max_jump,
     )
+
+
+def narrow_hashes(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    """Key hashes of so few bits that different strings share one."""
+    mask = np.uint64((1 << bits) - 1)
+
+    def of_codes(arena: Any, ends: Any, seed: Any, first: int, last: int, keys: NDArray[np.uint64]) -> None:
+        kernels.hash_keys(arena, ends, seed, first, last, keys)
+        keys[first:last] &= mask
+
+    narrow = SimpleNamespace(**{**vars(kernels), "hash_keys": of_codes})
+    monkeypatch.setattr(promising.index.dictionary, "kernels", narrow)
+    monkeypatch.setattr(promising.index.columns, "hash_keys", lambda keys, seed: hash_keys(keys, seed) & mask)

@@ -314,6 +314,26 @@ def test_the_story_of_a_zone(cli):
     assert 'promising sql "DESCRIBE items1"' in missing.err
 
 
+def test_figures_of_measures_are_shown(cli, tmp_path):
+    cli.ok("sql", "CREATE SUMMARY measured ON store1 (item_id) MEASURES (MOMENTS(price)) WITH GRANULARITY 60 SECONDS"
+                  " AND COLLAPSE (4, 5)")  # fmt: skip
+    picture = tmp_path / "prices.png"
+    text = cli.ok("describe", "measured", "--show", "avg(price)", "--png", str(picture))
+    assert "avg(price) in " in text and "measures: MOMENTS(price)" in text
+    assert picture.stat().st_size > 10_000
+    facts = json.loads(cli.ok("describe", "measured", "--show", "count(price)", "--output", "json"))
+    assert facts["measures"] == ["MOMENTS(price)"]
+    assert all(sum(filter(None, zone["shown"])) == zone["tuples"] for zone in facts["zones"])
+    (row, *_) = rows = lines(cli.ok("regions", "measured", "1", "--show", "count(price)", "--output", "json"))
+    assert all(row["count(price)"] == row["tuples"] for row in rows)
+    assert "count(price)" in cli.ok("regions", "measured", "1", "--show", "count(price)")
+    assert "It measures MOMENTS(price): count " in cli.ok("story", row["region"])
+    wrong = cli("describe", "measured", "--show", "avg(prize)")
+    assert wrong.code == 1 and "there are count(price), sum(price), avg(price)" in " ".join(wrong.err.split())
+    assert cli("describe", "store1", "--show", "avg(price)").code == 1
+    cli.ok("sql", "DROP SUMMARY measured")
+
+
 # --- the service -------------------------------------------------------------------------------------------------
 
 
