@@ -52,8 +52,8 @@ class Cells:
 
 def has_cells(bound: Bound) -> bool:
     """Whether cells may help: they know nothing of keys, of other streams, or of the views of continuous queries."""
-    alone = len(bound.sources) == 1 and bound.join is None and bound.constants is None and bound.preference is None
-    return alone and not bound.sources[0].is_view and bound.sources[0].stream.ladder is not None
+    alone = len(bound.sources) == 1 and bound.join is None and bound.constants is None
+    return alone and not bound.sources[0].is_view and (bound.preference is None or bound.grouped)
 
 
 def cells_of(bound: Bound, snapshot: Snapshot) -> Cells | None:
