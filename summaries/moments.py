@@ -289,10 +289,10 @@ class Moments:
         if not len(self.special):
             return sums
         nan, more, less, steep = (self.special > 0).T
-        with np.errstate(invalid="ignore"):
-            sums = np.where(more | ((less | steep) if squared else False), np.inf, sums)
-            sums = np.where(less, sums - np.inf, sums) if not squared else sums
-        return np.where(nan, np.nan, sums)
+        if squared:
+            return np.where(nan, np.nan, np.where(more | less | steep, np.inf, sums))
+        sums = np.where(more, np.inf, np.where(less, -np.inf, sums))  # even if finite ones are beyond doubles
+        return np.where(nan | (more & less), np.nan, sums)
 
     # --- to bytes and back ---------------------------------------------------------------------------------------
 
