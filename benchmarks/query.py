@@ -2,7 +2,17 @@
 
 import pyarrow as pa
 
-from benchmarks import coverage, desc_join, exact_join, many_selections, overshoot, sampled_sum, strings
+from benchmarks import (
+    cells,
+    coverage,
+    desc_join,
+    exact_join,
+    freshness,
+    many_selections,
+    overshoot,
+    sampled_sum,
+    strings,
+)
 from benchmarks.harness import run_parts
 
 PARTS = {
@@ -12,6 +22,8 @@ PARTS = {
     "many": many_selections.run,
     "overshoot": overshoot.run,
     "coverage": coverage.run,
+    "fresh": freshness.run,
+    "cells": cells.run,
     "strings": strings.run,
 }
 

@@ -56,17 +56,11 @@ def known_measure(summary: SummaryIndex, measure: str | Measure) -> CellKind[Any
     for kind in summary.kinds:
         if kind.measure == wanted:
             return kind
-    has = ", ".join(str(kind.measure) for kind in summary.kinds) or "none"
+    has = ", ".join(kind.measure.sql for kind in summary.kinds) or "none"
     raise UnknownMeasure(
-        f"summary {summary.name!r} does not measure {wanted}; its measures are: {has}; add it with ALTER SUMMARY"
-        f" {summary.name} ADD MEASURES ({str(wanted).upper() if wanted.column is None else _told(wanted)})"
+        f"summary {summary.name!r} does not measure {wanted.sql}; its measures are: {has}; add it with ALTER SUMMARY"
+        f' "{summary.name}" ADD MEASURES ({wanted.sql})'
     )
-
-
-def _told(measure: Measure) -> str:
-    """As SQL: the kind in capitals."""
-    text = str(measure)
-    return measure.kind.upper() + text[len(measure.kind) :]
 
 
 def zones(summary: SummaryIndex, window: Window = None) -> list[ZoneMeasures]:

@@ -159,6 +159,10 @@ class Description:
     sketch_bytes: int = 0  # maximum, of sketches and filters
     tuple_bytes: int = 0  # maximum that a tuple adds to them
     key_bytes: int = 0  # maximum that a distinct key adds
+    measures: tuple[str, ...] = ()  # as SQL
+    building: str = ""  # how far ALTER SUMMARY ADD MEASURES is
+    show: str = ""  # the figure that `shown` has, such as avg(price)
+    shown: NDArray[np.float64] | None = None  # by zone and value bucket, or one of the zone; NaN where there is none
 
     @property
     def told(self) -> str:
@@ -191,3 +195,4 @@ class Story:
     zone: ZoneInfo
     lines: tuple[str, ...]
     absorbed: tuple[Absorbed, ...] = ()
+    measures: tuple[str, ...] = ()  # what it measured, a line each

@@ -33,12 +33,16 @@ class Snapshot:
     to rows, `admitted` filters them. Call methods inside `holding` only.
     """
 
-    def __init__(self, stream: Stream, start: int, end: int, summary: SummaryIndex | None = None) -> None:
+    def __init__(
+        self, stream: Stream, start: int, end: int, summary: SummaryIndex | None = None, *, now: int | None = None
+    ) -> None:
+        """now: from where ages are counted; None: the end of the window."""
         with stream.reading() as log:
             self.stream = stream
             self.oldest = stream.oldest
             self.start = start if self.oldest is None else max(start, self.oldest)
             self.end = end
+            self.now = end - 1 if now is None else now
             self.until = log.arrived
             self.kept = len(log)  # tuples in the log
             self._log = log
@@ -49,6 +53,8 @@ class Snapshot:
             self._starts = starts[near]
             self._ends = np.cumsum(used[near])
             self._shifts = self._starts - (self._ends - used[near])  # from a number to its row, by chunk
+            self._bases = log.homes()[0][near]  # arrivals before each chunk
+            self._edges = earliest[near], latest[near]
             self.size = int(used[near].sum())
             self.whole = bool((inside | ~near).all())  # whether all of the `size` tuples belong
             self.everything = bool(inside.all())  # whether every tuple of the log belongs
@@ -107,6 +113,27 @@ class Snapshot:
             low = high
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, np.int32)])
 
+    def parts(self, until: int, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ranges of numbers (first, last + 1, old) with every tuple that arrived at `until` or later, and every earlier
+        one, then `old` is 1, dated in one of the disjoint ascending ranges from starts[i] to ends[i] - 1."""
+        earliest, latest = self._edges
+        firsts = self._ends - np.diff(self._ends, prepend=0)
+        near = np.searchsorted(ends, earliest, side="right") < np.searchsorted(starts, latest, side="right")
+        cut = np.clip(firsts + until - self._bases, firsts, self._ends)
+        old = np.stack((firsts, np.where(near, cut, firsts), np.ones_like(cut)), axis=1)
+        new = np.stack((cut, self._ends, np.zeros_like(cut)), axis=1)
+        both = np.stack((old, new), axis=1).reshape(-1, 3)
+        found: NDArray[np.int64] = both[both[:, 0] < both[:, 1]]
+        return found
+
+    def dated(self, rows: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these rows are dated in one of the disjoint ascending ranges."""
+        times = self._log.when(rows)
+        found: NDArray[np.bool_] = np.searchsorted(starts, times, side="right") > np.searchsorted(
+            ends, times, side="right"
+        )
+        return found
+
     def rows_in(self, first: int, last: int) -> Rows:
         rows = self.rows_between(first, last)
         return rows if self.whole else rows[self.admitted(rows)]
@@ -120,22 +147,18 @@ class Snapshot:
         admit(rows, log.times, log.bases, lg, self.until, self.start, self.end, out)
         return out
 
-    def granularity(self, rows: Rows) -> NDArray[np.int64]:
-        """The granularity of each row, by the horizons of the snapshot."""
+    def granularity(self, rows: Rows, horizons: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """One more than the horizons, descending, that a row is behind; by those of the snapshot, its granularity."""
+        horizons = self.horizons if horizons is None else horizons
         out = np.empty(len(rows), np.int64)
         if self._log.times is not None:
-            granularities(self._log.times, rows, self.horizons, out)
+            granularities(self._log.times, rows, horizons, out)
             return out
         earliest, latest = self._log.edges(rows)
-        out[:] = self._granularity(latest)
-        unsure = np.flatnonzero(out != self._granularity(earliest))
-        out[unsure] = self._granularity(self._log.when(rows[unsure]))
+        out[:] = _behind(latest, horizons)
+        unsure = np.flatnonzero(out != _behind(earliest, horizons))
+        out[unsure] = _behind(self._log.when(rows[unsure]), horizons)
         return out
-
-    def _granularity(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of (descending) horizons later than a time, plus one."""
-        rising = self.horizons[::-1]
-        return 1 + len(rising) - np.searchsorted(rising, times, side="right")
 
     def later(self, before: int | None = None) -> Rows:
         """The rows that have arrived since, up to that arrival number."""
@@ -184,6 +207,12 @@ class Snapshot:
     def capacity(self) -> int:
         """Greater than any row."""
         return self._log.capacity
+
+
+def _behind(times: NDArray[np.int64], horizons: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of (descending) horizons later than a time, plus one."""
+    rising = horizons[::-1]
+    return 1 + len(rising) - np.searchsorted(rising, times, side="right")
 
 
 def postings_of(summary: SummaryIndex) -> Postings | None:

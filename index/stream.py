@@ -26,11 +26,13 @@ from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, FARTHEST
 from promising.index.journal import Journal
 from promising.index.kernels.seal import extent
+from promising.index.ladder import Ladder
 from promising.index.ledger import WEEK, Ledger
 from promising.index.load_plan import LoadPlan
 from promising.index.loads import LOADS, check_load, find_load, load_name, rows_for, take_in
 from promising.index.log import MOST_ROWS, TupleLog
 from promising.index.logged_batches import Logged, follow, merged, times_in, write
+from promising.index.measure_changes import Built, MeasureChange
 from promising.index.memory import Memory
 from promising.index.options import Options
 from promising.index.prepared_load import Attached, Load
@@ -176,6 +178,7 @@ class Stream:
             state = builder.filled(identity, options, self.watermark, self.oldest)
             with self._told(lambda j: j.created(definition(identity, options))):
                 summary = self._summaries.add(state, options)
+            self._summaries.catch_up(len(self._log))
         self.wait()
         return summary
 
@@ -184,14 +187,54 @@ class Stream:
         with self._lock:
             return self._summaries.changed(summary, structure, self.watermark)
 
+    def set_measures(self, name: str, measures: Iterable[str]) -> Iterator[Built]:
+        """Change what a summary measures; new measures are built from the stored tuples, in slices.
+
+        Yields after each slice, when the stream's lock is free. After the last one, measures are the new ones; before,
+        they are the previous ones, and closing the iterator leaves those.
+        """
+        with self._lock:
+            self._check_summary(name)
+            change = MeasureChange(self._summaries.by_name[name], self._summaries.builder, measures)
+        try:
+            while self._measure(change):
+                yield change.built
+            while self.catch_up(LARGEST_BATCH):
+                yield change.built
+        finally:
+            with self._lock:
+                change.end()
+        self.wait()
+
+    def _measure(self, change: MeasureChange) -> bool:
+        """A slice of a change of measures; returns whether any is left."""
+        with change.summary.reading():
+            self._check_whole()
+            if change.step():
+                return True
+            change.prepare()
+            texts = [str(kind.measure) for kind in change.kinds]
+            with self._told(lambda j: j.altered({"measures": {"summary": change.summary.name, "are": texts}})):
+                change.finish()
+            self._summaries.climb()
+            return False
+
+    def catch_up(self, most: int) -> bool:
+        """Add up to about so many tuples to the ladder; returns whether many are left."""
+        with self._lock:
+            return self._summaries.catch_up(most)
+
     def drop_summary(self, name: str) -> None:
         with self._lock:
-            if name not in self._summaries.by_name:
-                known = ", ".join(self._summaries.by_name) or "none"
-                raise UnknownName(f"stream {self.name!r} has no summary {name!r}; it has {known}")
+            self._check_summary(name)
             with self._told(lambda j: j.dropped(name)):
                 self._summaries.drop(name)
         self.wait()
+
+    def _check_summary(self, name: str) -> None:
+        if name not in self._summaries.by_name:
+            known = ", ".join(self._summaries.by_name) or "none"
+            raise UnknownName(f"stream {self.name!r} has no summary {name!r}; it has {known}")
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -530,6 +573,7 @@ class Stream:
                 self._summaries.forget(rows)
             self._log.recycle(gone)
             if gone:
+                self._summaries.released(oldest)
                 self.weigh()
 
     def advance(self, watermark: int) -> None:
@@ -588,6 +632,9 @@ class Stream:
                 self._set_back(settings["watermark"])
             if "max_jump" in settings:
                 self.set_max_jump(settings["max_jump"])
+            if "measures" in settings:
+                for _ in self.set_measures(settings["measures"]["summary"], settings["measures"]["are"]):
+                    pass
 
     # --- to disk and back ----------------------------------------------------------------------------------------
 
@@ -607,7 +654,7 @@ class Stream:
                 "refused": dict(self._refused),
                 "accepted": self.accepted,
             }
-            return stream_image(figures, self._ledger, self._log, self._summaries.by_name.values())
+            return stream_image(figures, self._ledger, self._log, self._summaries)
 
     def definitions(self, now: bool = False) -> list[dict[str, Any]]:
         """The definitions of the summaries; `now`: those that choose it get their current structure, as for a load."""
@@ -640,6 +687,11 @@ class Stream:
         """The log, locked for the block."""
         with self._lock:
             yield self._log
+
+    @property
+    def ladder(self) -> Ladder | None:
+        """Moments by spans of time, of the columns of which a summary has moments; use it inside `reading`."""
+        return self._summaries.ladder
 
     @property
     def arrived(self) -> int:

@@ -40,9 +40,11 @@ def creation(made: dict[str, Any]) -> dict[str, Any]:
     return {**given, "collapse": tuple(made["collapse"]), "options": Options(**made["options"]), "measures": measures}
 
 
-def stream_image(figures: Image, ledger: Ledger, log: TupleLog, summaries: Iterable[SummaryIndex]) -> Image:
+def stream_image(figures: Image, ledger: Ledger, log: TupleLog, summaries: StreamSummaries) -> Image:
     """The state of a stream as a tree of arrays; of cold tuples only their location."""
-    return {**figures, "ledger": ledger.image(), "log": log.image(), "summaries": [_image(s) for s in summaries]}
+    ladder = {} if summaries.ladder is None else {"ladder": summaries.ladder.image()}
+    of = [_image(summary) for summary in summaries.by_name.values()]
+    return {**figures, "ledger": ledger.image(), "log": log.image(), "summaries": of, **ladder}
 
 
 def _image(summary: SummaryIndex) -> Image:
@@ -60,3 +62,5 @@ def restore(image: Image, ledger: Ledger, log: TupleLog, summaries: StreamSummar
         state = summaries.builder.empty(identity, options)
         state.restore(saved)
         summaries.add(state, options).reason(saved.get("why"))
+    if summaries.ladder is not None:
+        summaries.ladder.restore(image.get("ladder"))  # absent in old images

@@ -8,8 +8,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.errors import StorageError
 from promising.index.auto_structure import Auto
 from promising.index.geometry import Geometry
+from promising.index.ladder import BEHIND, Ladder
 from promising.index.log import TupleLog
 from promising.index.options import AUTO, Options
 from promising.index.postings import Postings
@@ -17,10 +19,14 @@ from promising.index.summary import Identity, SummaryState, forget
 from promising.index.summary_builder import SummaryBuilder
 from promising.index.summary_index import Home, SummaryIndex
 from promising.index.unindexed import BareState
+from promising.summaries.moment_cells import MomentCells
 
 
 class StreamSummaries:
-    """The caller holds the stream's lock. keys: the summarised columns. geometries: how far back they reach."""
+    """The caller holds the stream's lock. keys: the summarised columns. geometries: how far back they reach.
+
+    ladder: of the columns of which a summary has moments; None without any.
+    """
 
     def __init__(self, log: TupleLog, lateness: int, seed: int, limited: bool, lock: RLock, home: Home) -> None:
         self.builder = SummaryBuilder(log, lateness, seed, log.limit if limited else None)
@@ -29,6 +35,7 @@ class StreamSummaries:
         self.geometries: frozenset[Geometry] = frozenset()
         self.left: WeakKeyDictionary[Postings, str] = WeakKeyDictionary()
         """Previous postings that still have readers, and their keys."""
+        self.ladder: Ladder | None = None
         self._log = log
         self._lock = lock
         self._home = home
@@ -61,6 +68,23 @@ class StreamSummaries:
     def _changed(self) -> None:
         self.keys = frozenset(summary.key for summary in self.by_name.values())
         self.geometries = frozenset(summary.state.identity.geometry for summary in self.by_name.values())
+        self.climb()
+
+    def climb(self, *, anew: bool = False) -> None:
+        """Have a ladder of the measured columns. anew: tuples have left or returned other than by age."""
+        kinds = [kind for summary in self.by_name.values() for kind in summary.kinds]
+        found = {kind.measure.column for kind in kinds if isinstance(kind, MomentCells)}
+        columns = {name: type_ for name, type_ in self._log.schema.types.items() if name in found}
+        if anew or columns != ({} if self.ladder is None else self.ladder.columns):
+            self.ladder = Ladder(columns) if columns else None
+
+    def catch_up(self, most: int) -> bool:
+        """Add up to about so many tuples to the ladder; returns whether many are left. One that cannot be read stays
+        behind: queries that need the tuple report it."""
+        try:
+            return self.ladder is not None and not self.ladder.follow(self._log, most, warm=False)
+        except StorageError:
+            return False
 
     def changed(self, summary: SummaryIndex, structure: str, watermark: int | None) -> SummaryState | BareState:
         """The state of a `STRUCTURE auto` summary in another structure, rebuilt from the stored tuples."""
@@ -86,6 +110,8 @@ class StreamSummaries:
         for summary, state in zip(self.by_name.values(), states, strict=True):
             summary.replace(state)
         self._changed()
+        self.climb(anew=True)
+        self.catch_up(len(self._log))
 
     def _rebuilt(
         self, summary: SummaryIndex, identity: Identity, watermark: int | None, floor: int | None
@@ -118,6 +144,8 @@ class StreamSummaries:
             )
             self.add(self.builder.filled(identity, options, watermark, oldest), options)
             summary.dropped = True
+        self.climb(anew=True)
+        self.catch_up(len(self._log))
 
     # --- insertion and aging -------------------------------------------------------------------------------------
 
@@ -135,6 +163,8 @@ class StreamSummaries:
             began = self._home.cpu() if measured else 0
             summary.state.insert(hashes[summary.key], rows, times, least, greatest)
             summary.inserted(len(rows), self._home.cpu() - began if measured else None)
+        if self.ladder is not None and self._log.arrived - self.ladder.until > BEHIND:
+            self.ladder.follow(self._log, 2 * BEHIND + len(rows), warm=True)
 
     def extended_by(self, watermark: int, least: int, greatest: int) -> bool:
         """Whether `advance` to that watermark moves nothing, and tuples of these times only extend the open zones."""
@@ -144,6 +174,11 @@ class StreamSummaries:
         """Advance to a watermark, never backwards."""
         for summary in self.by_name.values():
             summary.age(partial(summary.state.advance, watermark))
+
+    def released(self, oldest: int) -> None:
+        """The log has released tuples, all before `oldest`."""
+        if self.ladder is not None:
+            self.ladder.forget(oldest)
 
     def forget(self, rows: NDArray[np.int32]) -> None:
         """The log is about to release these rows, a chunk of its oldest arrivals."""

@@ -49,6 +49,12 @@ class SummaryBuilder:
         """The identity of an auto summary with another structure."""
         return self.identity(identity.name, identity.key, identity.geometry, AUTO, options, structure, identity.kinds)
 
+    def measuring(self, identity: Identity, kinds: Kinds, options: Options) -> Identity:
+        """The identity of a summary that measures something else."""
+        now = identity.sizes.structure
+        structure = AUTO if identity.auto else now
+        return self.identity(identity.name, identity.key, identity.geometry, structure, options, now, kinds)
+
     def kept(self, identity: Identity, keep: int | None, options: Options) -> Identity:
         """The identity of a summary whose stream keeps this long; raises `BadGranularity` if that is too short."""
         now = identity.sizes.structure

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import RLock
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from promising.errors import BadQuestion, CeilingTooLow, StorageError, UnknownName
 from promising.index.auto_structure import Auto
 from promising.index.kernels.seal import extent
+from promising.index.measure_figures import figure_of, figure_text, told_measures, zone_figures
 from promising.index.measures import Kinds
 from promising.index.options import AUTO, Options, Sizes
 from promising.index.reader import Reader
@@ -56,6 +58,7 @@ class SummaryIndex:
     ) -> None:
         self.options = options
         self.auto = auto  # chooses the structure, with `STRUCTURE auto`
+        self.building: str | None = None  # what a change of measures is at
         self.aging = 0  # CPU time of collapse and expiry since the last batch, with auto
         self.issued = 0  # zone numbers of `G_1` used by previous structures
         self._home = home
@@ -268,10 +271,15 @@ class SummaryIndex:
 
     # --- description -----------------------------------------------------------------------------------------------
 
-    def describe(self, cells: bool = False) -> Description:
-        """Granularities, zones and reasons, counts, bytes; `cells`: tuples of every cell, counted only if unsealed."""
+    def describe(self, cells: bool = False, show: str | None = None) -> Description:
+        """Granularities, zones and reasons, counts, bytes.
+
+        cells: with the tuples of every cell, counted only if unsealed. show: with a figure of every zone or cell, such
+        as "avg(price)", of what is measured.
+        """
         with self.reading():
             state, identity = self.state, self.state.identity
+            figure = figure_of(self.name, self.kinds, show) if show else None
             bare = isinstance(state, BareState)
             geometry = identity.geometry
             deepest = 1 if isinstance(state, BareState) else state.coarse.deepest
@@ -296,6 +304,10 @@ class SummaryIndex:
                 watermark=state.watermark,
                 horizons=state.horizons[:shown],
                 cells=_cells(state) if cells else None,
+                measures=tuple(kind.measure.sql for kind in identity.kinds),
+                building=self.building or "",
+                show="" if figure is None else figure_text(*figure),
+                shown=None if figure is None else zone_figures(state, *figure),
             )
 
     def story(self, granularity: int, zone: int) -> Story:
@@ -315,7 +327,7 @@ class SummaryIndex:
             info = next(found, None)
             if info is None:
                 raise UnknownName(f"no zone {zone} in G_{granularity}: never there, or aged since")
-            return tell(self.state, info)
+            return replace(tell(self.state, info), measures=told_measures(self.state, _zones(self.state), info))
 
 
 def _zones(state: SummaryState) -> list[ZoneInfo]:

@@ -209,7 +209,9 @@ def zone_from(told: summaries_pb2.Zone) -> ZoneInfo:
     return ZoneInfo(told.granularity, told.zone, micros(told.start), micros(told.end), told.tuples, told.reason)
 
 
-def summary_to(described: Description, stream: str, buckets: int, zones: bool = True) -> summaries_pb2.Summary:
+def summary_to(
+    described: Description, stream: str, buckets: int, statement: str, zones: bool = True
+) -> summaries_pb2.Summary:
     """A summary; `zones`: with its zones, and their cells if the description has them."""
     if described.cells is not None:
         buckets = described.cells.shape[1]  # its structure may have changed
@@ -233,6 +235,10 @@ def summary_to(described: Description, stream: str, buckets: int, zones: bool = 
         horizons=[timestamp(t) for t in described.horizons],
         current_structure=STRUCTURES[described.now],
         structure_reason=described.why,
+        measures=described.measures,
+        building=described.building,
+        show=described.show,
+        statement=statement,
     )
     if described.watermark is not None:
         made.watermark.CopyFrom(timestamp(described.watermark))
@@ -240,6 +246,8 @@ def summary_to(described: Description, stream: str, buckets: int, zones: bool = 
         cells = described.cells
         for at, zone in enumerate(described.zones):
             made.zones.append(zone_to(zone, () if cells is None else cells[at].tolist()))
+            if described.shown is not None:
+                made.zones[-1].shown.extend(described.shown[at].tolist())
     return made
 
 
@@ -267,17 +275,27 @@ def description_from(told: summaries_pb2.Summary, cells: bool = False) -> Descri
         cells=found,
         now=_STRUCTURES.get(told.current_structure, _STRUCTURES[told.structure]),
         why=told.structure_reason,
+        measures=tuple(told.measures),
+        building=told.building,
+        show=told.show,
+        shown=np.array([zone.shown for zone in told.zones], np.float64).reshape(
+            len(told.zones), -1 if told.zones else 0
+        )
+        if told.show
+        else None,
     )
 
 
 def story_to(story: Story) -> summaries_pb2.StoryResponse:
     absorbed = [summaries_pb2.Absorbed(reason=a.reason, zones=a.zones, tuples=a.tuples) for a in story.absorbed]
-    return summaries_pb2.StoryResponse(zone=zone_to(story.zone), lines=story.lines, absorbed=absorbed)
+    return summaries_pb2.StoryResponse(
+        zone=zone_to(story.zone), lines=story.lines, absorbed=absorbed, measures=story.measures
+    )
 
 
 def story_from(told: summaries_pb2.StoryResponse) -> Story:
     absorbed = tuple(Absorbed(a.reason, a.zones, a.tuples) for a in told.absorbed)
-    return Story(zone_from(told.zone), tuple(told.lines), absorbed)
+    return Story(zone_from(told.zone), tuple(told.lines), absorbed, tuple(told.measures))
 
 
 # --- answers -----------------------------------------------------------------------------------------------------

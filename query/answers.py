@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    from promising.query.cells import Cells
+
 Cut = Literal["budget", "limit", "cancelled", "error", "deadline", "memory"]
 
 
@@ -199,7 +201,8 @@ class Explanation:
     """A query plan.
 
     `regions` lists the cells of the most promising entries, best first, with estimates for the entry's key and bounds.
-    `pruned` counts the (key, zone) pairs that the filters ruled out for those entries.
+    `pruned` counts the (key, zone) pairs that the filters ruled out for those entries. `cells`: what they answer or
+    rule out.
     """
 
     steps: list[str]
@@ -210,6 +213,7 @@ class Explanation:
     pruned: int = 0
     progress: Progress | None = None
     listed: int = 0
+    cells: "Cells | None" = None
     lines: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:

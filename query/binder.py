@@ -15,6 +15,7 @@ from promising.query.bound import Bound, Constants, JoinKey, LimitBy, Order, Sou
 from promising.query.budgets import LONGEST_BUDGET
 from promising.query.catalog import Catalog
 from promising.query.error_places import placed
+from promising.query.fade import Fade, FadeFactor, HalfLife
 from promising.query.grouped_scope import AGGREGATES, GroupedScope, aggregates_in
 from promising.query.preference import BoundPreference, Direction, EstimatedCount
 from promising.query.scalar.compiled import Compiled, column
@@ -486,14 +487,13 @@ class Binder:
 
     def _preference(self, bound: Bound) -> BoundPreference | None:
         node = self.node.args.get("preference")
-        fade = self.node.args.get("fade")
         if node is None:
-            if fade is not None:
-                raise self.error(BadClause, "FADE FACTOR changes a preference; WITH PREFERENCE is missing", fade)
+            for given, clause in (("fade", "FADE FACTOR"), ("half_life", "FADE HALF LIFE")):
+                if self.node.args.get(given) is not None:
+                    problem = f"{clause} changes a preference; WITH PREFERENCE is missing"
+                    raise self.error(BadClause, problem, self.node.args[given])
             return None
-        factor = 1.0 if fade is None else _number(fade)
-        if factor is None or not 0 < factor <= 1:
-            raise self.error(BadClause, "FADE FACTOR must be greater than 0 and at most 1", fade or node)
+        fade = self._fade()
         scope = _PreferenceScope(self.scope, self)
         factors = []
         for expression in node.expressions:
@@ -520,7 +520,23 @@ class Binder:
         rising = all(_rising(e) for e in node.expressions)
         bare = all(isinstance(e, nodes.SummaryEstimate) and e.args["what"] == "COUNT" for e in node.expressions)
         counts_only = bare and len(scope.found) == len(node.expressions)
-        return BoundPreference(direction, tuple(factors), tuple(scope.found), factor, side, rising, counts_only)
+        return BoundPreference(direction, tuple(factors), tuple(scope.found), fade, side, rising, counts_only)
+
+    def _fade(self) -> Fade | None:
+        node = self.node.args.get("fade")
+        factor = 1.0 if node is None else _number(node)
+        if factor is None or not 0 < factor <= 1:
+            raise self.error(BadClause, "FADE FACTOR must be greater than 0 and at most 1", node or self.node)
+        span = self._span("half_life", "FADE HALF LIFE")
+        if span is not None and span <= 0:
+            raise self.error(
+                BadClause,
+                "FADE HALF LIFE must be longer than nothing, as in FADE HALF LIFE 1 HOUR",
+                self.node.args["half_life"],
+            )
+        if span is not None:
+            return HalfLife(span)
+        return FadeFactor(factor) if factor < 1 else None
 
     def _preferred_key(self, bound: Bound, scope: "_PreferenceScope", node: exp.Expression) -> list[str | None]:
         """The attribute whose values are the entries, per side."""

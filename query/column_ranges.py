@@ -1,5 +1,7 @@
 """Value ranges of columns, implied by a query's conditions."""
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ from promising.query.scalar.coercion import unify
 from promising.query.scalar.compiled import column, value_of
 from promising.query.scalar.expressions import compile_expression
 from promising.query.scalar.positions import Place
+from promising.query.scalar.scope import Input
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 Range = tuple[int, int]
@@ -55,16 +58,68 @@ def _read(node: exp.Expr, bound: Bound, side: int) -> list[tuple[str, Range]]:
     return []
 
 
+@dataclass(frozen=True)
+class Limit:
+    """A condition that is true for just the values from `low` to `high`, None without a bound; not for NULL.
+
+    open: the bound, of which there is one, is not included.
+    """
+
+    name: str
+    low: int | float | None
+    high: int | float | None
+    open: bool = False
+
+
+def limits(bound: Bound) -> list[Limit | None]:
+    """Each condition of a query over one stream as a limit; None if it is none."""
+    return [_limit(condition.unnest(), bound) for condition in bound.conditions]
+
+
+def _limit(node: exp.Expr, bound: Bound) -> Limit | None:
+    kind = type(node)
+    if kind in _TURNED:
+        one, other = node.this, node.args["expression"]
+        for how, column_of, constant in ((kind, one, other), (_TURNED[kind], other, one)):
+            name, (value, *_) = _compared(column_of, [constant], bound) or ("", [None])
+            if value is not None:
+                low, high = value if how in _LOW else None, value if how in _HIGH else None
+                return Limit(name, low, high, how in (exp.GT, exp.LT))
+    elif kind is exp.Between:
+        name, (low_, high_) = _compared(node.this, [node.args["low"], node.args["high"]], bound) or ("", [None, None])
+        if low_ is not None and high_ is not None:
+            return Limit(name, low_, high_)
+    return None
+
+
+def _compared(
+    one: exp.Expression, others: list[exp.Expression], bound: Bound
+) -> tuple[str, list[int | float | None]] | None:
+    found, made = _constants(one, others, bound, 0, ("int", "timestamp", "float"))
+    if found is None:
+        return None
+    if found.kind != "float":
+        return found.name, [_number(value) for value in made]
+    numbers = [math.nan if value is None or not value.is_valid else float(value.as_py()) for value in made]
+    return found.name, [None if math.isnan(number) else number for number in numbers]
+
+
 def _values(one: exp.Expression, others: list[exp.Expression], bound: Bound, side: int) -> tuple[str, list[int | None]]:
     """A column of `side` and its comparands as stored, None if not constant; empty unless compared in its own type."""
+    found, made = _constants(one, others, bound, side, ("int", "timestamp"))
+    return ("", []) if found is None else (found.name, [_number(value) for value in made])
+
+
+def _constants(
+    one: exp.Expression, others: list[exp.Expression], bound: Bound, side: int, kinds: tuple[str, ...]
+) -> tuple[Input | None, list[Any]]:
+    """A column of `side` of one of these types, if it is compared in it, and the comparands."""
     found = bound.scope.resolve(one) if isinstance(one, exp.Column) else None
-    if found is None or found.source != side or found.kind not in ("int", "timestamp"):
-        return "", []
+    if found is None or found.source != side or found.kind not in kinds:
+        return None, []
     parts = [column(found), *(compile_expression(other, bound.scope) for other in others)]
     kind, (_, *made) = unify(parts, "compare", Place.of(one, bound.scope.sql))
-    if kind != found.kind:
-        return "", []
-    return found.name, [_number(value_of(part)) for part in made]
+    return (found, [value_of(part) for part in made]) if kind == found.kind else (None, [])
 
 
 def _number(value: Any) -> int | None:

@@ -142,6 +142,7 @@ class Cursor:
     def _prepare(self) -> None:
         self._plan = plan(self.bound, self._pace, *self._asked)
         self.bound = self._plan.bound
+        self._matched = self._plan.answered
 
     def _run(self) -> Generator[None, None, None]:
         """All work; yields after each slice."""
@@ -271,7 +272,8 @@ class Cursor:
             if stop.is_set():
                 cut = "cancelled"
                 break
-            if limit is not None and self.spent + self._reserve() + (0 if resumed else max(self._excess(), 0)) >= limit:
+            ahead = self._reserve() + (0 if resumed else max(self._excess(), 0))
+            if limit is not None and not self._brief and self.spent + ahead >= limit:
                 cut = "budget"
                 break
             resumed = False
@@ -351,6 +353,10 @@ class Cursor:
         now = self.clock()
         self.spent += now - self._mark
         self._mark = now
+
+    @property
+    def _brief(self) -> bool:
+        return self._plan is not None and self._plan.brief
 
     @property
     def _limited(self) -> bool:

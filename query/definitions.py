@@ -1,8 +1,7 @@
 """Statements that define and describe: CREATE, ALTER, DROP, SHOW, DESCRIBE."""
 
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +10,18 @@ from sqlglot import exp
 
 from promising.errors import (
     BadClause,
-    BadGranularity,
     BadOptions,
-    BadStructure,
-    CeilingTooLow,
     InUse,
     NoSuchName,
     PromisingError,
     StorageUnavailable,
 )
-from promising.index import Options, Stream
+from promising.index import Stream
 from promising.index.admission import check_keep
 from promising.index.memory import Memory
 from promising.index.time_text import instant, readable
 from promising.query.answers import Done
-from promising.query.catalog import Catalog, ContinuousQuery, SummaryEntry
+from promising.query.catalog import Catalog, ContinuousQuery
 from promising.query.error_places import placed
 from promising.query.scalar.casts import read_literal
 from promising.query.scalar.positions import offset_of
@@ -35,13 +31,14 @@ from promising.query.sql import generate, nodes, parse
 from promising.query.standing.engine import Engine, Stored
 from promising.query.standing.plan import Standing
 from promising.query.standing.standing_binder import bind_standing, budgeted, standing_budget
+from promising.query.statement_options import read_options
+from promising.query.summary_statements import Summaries
 from promising.query.table_statements import Tables
 
 if TYPE_CHECKING:
     from promising.index.storage.store import Store
 
 STREAM_OPTIONS = {"max_tuples": int, "max_string_bytes": int, "max_future_seconds": float}
-SUMMARY_OPTIONS = {f.name: (float if f.type in (float, "float") else int) for f in fields(Options)}
 
 
 class Definitions:
@@ -58,6 +55,7 @@ class Definitions:
     ) -> None:
         self.catalog = catalog
         self.tables = Tables(catalog, standing, store)
+        self.summaries = Summaries(catalog)
         self.standing = standing
         self.store = store
         self.memory = memory
@@ -65,11 +63,13 @@ class Definitions:
         self.seed = seed
 
     def run(self, node: exp.Expression, sql: str) -> Done | pa.Table:
+        if isinstance(node, nodes.AlterSummary):
+            return self.summaries.alter(node, sql)
         with self.catalog.lock:
             if isinstance(node, nodes.CreateStream):
                 return self._create_stream(node, sql)
             if isinstance(node, nodes.CreateSummary):
-                return self._create_summary(node, sql)
+                return self._there(node, "summary") or self.summaries.create(node, sql)
             if isinstance(node, nodes.CreateContinuousQuery):
                 return self._create_query(node, sql)
             if isinstance(node, nodes.CreateTable):
@@ -116,7 +116,7 @@ class Definitions:
                 f"TIMESTAMP BY {time.name}: no such column{suggest(time.name, types)}", sql, offset_of(time)
             )
         lateness = node.args.get("lateness")
-        options = _options(node, STREAM_OPTIONS, sql)
+        options = read_options(node, STREAM_OPTIONS, sql)
         if "max_future_seconds" in options:
             options["max_future"] = round(options.pop("max_future_seconds") * 1_000_000)
         given = (node.args.get("options") or [node.args.get("keep") or lateness or time])[0]
@@ -131,50 +131,6 @@ class Definitions:
                 made.memory = self.memory
         self.catalog.streams[key] = made
         return Done(f"stream {name} created", True)
-
-    def _create_summary(self, node: nodes.CreateSummary, sql: str) -> Done:
-        if (done := self._there(node, "summary")) is not None:
-            return done
-        name = node.this.name
-        with placed(sql, node.this):
-            key = self.catalog.claim(name, "summary")
-        stream = self.catalog.stream(node.args["stream"], sql)
-        wanted = node.args["key"]
-        found = [c for c in stream.schema.types if c.lower() == wanted.name.lower()]
-        if not found:
-            hint = suggest(wanted.name, stream.schema.types)
-            raise NoSuchName(f"no column {wanted.name!r} in {stream.name}{hint}", sql, offset_of(wanted))
-        options = _options(node, SUMMARY_OPTIONS, sql)
-        rate, depth = (_whole(node.args[part], part, sql) for part in ("rate", "depth"))
-        with placed(sql, node.args["granularity"]):
-            granularity = node.args["granularity"].micros
-        with placed(sql, wanted):
-            stream.schema.check_key(found[0])
-        given = (node.args.get("options") or [node.this])[0]
-        places = {
-            BadGranularity: node.args["granularity"],
-            BadStructure: node.args.get("structure") or node.this,
-            BadOptions: given,
-            CeilingTooLow: given,
-        }
-        try:
-            with placed(sql, node.args["rate"] if rate < 2 else node.args["depth"], places):
-                stream.create_summary(
-                    name,
-                    found[0],
-                    granularity=granularity,
-                    collapse=(rate, depth),
-                    structure=node.text("structure").lower() or "adaptive",
-                    options=Options(**options),
-                )
-        finally:
-            made = stream.summaries.get(name)
-            if made is not None:  # even if not yet known to be durable
-                self.catalog.summaries[key] = SummaryEntry(stream.name, made)
-        assert made is not None
-        sizes = made.state.identity.sizes
-        most = f"{sizes.sketches / 1e6:,.1f} MB of sketches, {sizes.tuple_bytes} bytes a tuple, {sizes.key_bytes} a key"
-        return Done(f"summary {name} created on {stream.name} ({found[0]}): at most {most}", True)
 
     def _create_query(self, node: nodes.CreateContinuousQuery, sql: str) -> Done:
         if (done := self._there(node, "query")) is not None:
@@ -426,21 +382,7 @@ class Definitions:
                 }
             )
         if node.args["kind"] == "SUMMARIES":
-            entries = [(s.stream, s.index.describe()) for _, s in sorted(self.catalog.summaries.items())]
-            return pa.table(
-                {
-                    "name": pa.array([d.name for _, d in entries], pa.string()),
-                    "stream": pa.array([s for s, _ in entries], pa.string()),
-                    "key": pa.array([d.key for _, d in entries], pa.string()),
-                    "structure": pa.array([d.told for _, d in entries], pa.string()),
-                    "granularity": pa.array([d.spans[0] for _, d in entries], pa.duration("us")),
-                    "granularities": pa.array([len(d.spans) for _, d in entries], pa.int64()),
-                    "zones": pa.array([len(d.zones) for _, d in entries], pa.int64()),
-                    "tuples": pa.array([d.tuples for _, d in entries], pa.int64()),
-                    "bytes": pa.array([d.bytes for _, d in entries], pa.int64()),
-                    "ceiling": pa.array([d.ceiling for _, d in entries], pa.int64()),
-                }
-            )
+            return self.summaries.show()
         if node.args["kind"] == "TABLES":
             tables = [t for _, t in sorted(self.catalog.tables.items())]
             return pa.table(
@@ -475,17 +417,7 @@ class Definitions:
                 }
             )
         if kind == "summary":
-            zones = self.catalog.summaries[key].index.describe().zones
-            return pa.table(
-                {
-                    "granularity": pa.array([z.granularity for z in zones], pa.int64()),
-                    "zone": pa.array([z.zone for z in zones], pa.int64()),
-                    "start": pa.array([z.start for z in zones], pa.timestamp("us")),
-                    "end": pa.array([z.end for z in zones], pa.timestamp("us")),
-                    "tuples": pa.array([z.tuples for z in zones], pa.int64()),
-                    "reason": pa.array([z.reason for z in zones], pa.string()),
-                }
-            )
+            return self.summaries.describe(key)
         if kind == "table":
             table = self.catalog.tables[key]
             return pa.table(
@@ -511,28 +443,6 @@ class Definitions:
         raise self.catalog.missing("stream, summary, table or query", node.this, sql, every)
 
 
-def _options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for option in node.args.get("options") or []:
-        name = option.this.name.lower()
-        if name not in known:
-            hint = suggest(name, known) or f"; there are {', '.join(known)}"
-            raise BadClause(f"no option {option.this.name!r}{hint}", sql, offset_of(option.this))
-        if name in out:
-            raise BadClause(f"option {name} is given twice", sql, offset_of(option.this))
-        value = option.args["value"]
-        negative = isinstance(value, exp.Neg)
-        literal = value.this if negative else value
-        try:
-            if not isinstance(literal, exp.Literal) or literal.is_string:
-                raise ValueError
-            out[name] = known[name](literal.this) * (-1 if negative else 1)
-        except ValueError:
-            kind = "whole number" if known[name] is int else "number"
-            raise BadClause(f"option {name} takes a {kind}", sql, offset_of(option.this)) from None
-    return out
-
-
 def _jump(node: exp.Expression) -> int | None:
     """The microseconds after MAX JUMP; None: off."""
     jump = node.args.get("max_jump")
@@ -547,11 +457,3 @@ def _kept(node: exp.Expression) -> int | None:
 
 def _rows(count: int) -> str:
     return f"{count:,} row" + ("" if count == 1 else "s")
-
-
-def _whole(node: exp.Expression, what: str, sql: str) -> int:
-    negative = isinstance(node, exp.Neg)
-    literal = node.this if negative else node
-    if not isinstance(literal, exp.Literal) or literal.is_string or not literal.this.isdigit():
-        raise BadClause(f"COLLAPSE(rate, depth): the {what} is a whole number", sql, offset_of(node))
-    return -int(literal.this) if negative else int(literal.this)

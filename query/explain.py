@@ -4,9 +4,11 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from promising.query.answers import Explanation, Progress
+from promising.query.cells import Cells
 from promising.query.cursor import Cursor
 from promising.query.operators.entry_plan import EntryPlan
 from promising.query.operators.guided import Guided
@@ -54,6 +56,7 @@ def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Ex
             began = cursor.clock()
         else:
             made.regions, made.considered, made.pruned = _regions(shown)
+    made.cells = cursor.plan.cells
     if analyze:
         for frame in cursor.run(budget, threading.Event()):
             made.progress = frame.progress
@@ -73,6 +76,7 @@ def _regions(shown: EntryPlan) -> tuple[pa.Table, int, int]:
     considered = pruned = 0
     preference = shown.preference
     asc = preference is not None and preference.direction == "ASC"
+    fade = None if preference is None else preference.fade
     for rank, entry in enumerate(shown.top.tolist(), 1):
         for number, side in enumerate(shown.sides):
             if side.summary is None:
@@ -84,7 +88,8 @@ def _regions(shown: EntryPlan) -> tuple[pa.Table, int, int]:
             considered, pruned = considered + found.considered, pruned + found.pruned
             band = int(shown.set.bands[number][entry])
             for region in found:
-                if band and region.granularity != band:
+                newest, oldest = (band, band) if fade is None else fade.bands(side.snapshot, region)
+                if band and not newest <= band <= oldest:
                     continue
                 rows.append(
                     {
@@ -98,7 +103,7 @@ def _regions(shown: EntryPlan) -> tuple[pa.Table, int, int]:
                         "lower": region.lower,
                         "upper": region.upper,
                         "tuples": region.tuples,
-                        "fade": 1.0 if preference is None else preference.fade ** (region.granularity - 1),
+                        "fade": 1.0 if fade is None else float(fade.factor([np.array(band or newest)])),
                         "priority": float(shown.set.priority[entry]) * (-1 if asc else 1),
                         "start": region.start,
                         "end": region.end,
@@ -106,6 +111,13 @@ def _regions(shown: EntryPlan) -> tuple[pa.Table, int, int]:
                 )
     rows.sort(key=lambda r: (r["rank"], -r["estimate"] * r["fade"]))
     return pa.Table.from_pylist(rows[: REGIONS * 10], schema=SCHEMA), considered, pruned
+
+
+def _cells(cells: Cells) -> str:
+    """What cells spared, by reason: the column of a condition."""
+    parts = [f"answered {cells.answered:,} cells of {cells.tuples:,} tuples"]
+    parts += [f"pruned by {name} {spans:,} of {tuples:,}" for name, (spans, tuples) in cells.pruned.items()]
+    return f"cells: {', '.join(parts)}, read {len(cells.starts):,}"
 
 
 def _lines(made: Explanation) -> list[str]:
@@ -153,6 +165,8 @@ def _analysis(made: Explanation, progress: Progress) -> list[str]:
         f"visited: granularities {', '.join(map(str, progress.granularities)) or 'none'};"
         f" coverage {share} ({progress.coverage.lower:.1%} to {progress.coverage.upper:.1%})",
     ]
+    if made.cells is not None:
+        out.append(_cells(made.cells))
     if progress.entries:
         out.append(
             f"promising set: {made.listed:,} keys looked at, {progress.entries:,} entries,"

@@ -17,8 +17,10 @@ from promising.index.instants import BEGINNING, END
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
 from promising.query.bound import Bound, JoinKey
+from promising.query.cells import Cells, cells_of, has_cells
 from promising.query.join_cardinality import JoinCardinality
 from promising.query.key_rows import Hasher, Hashes, Keys
+from promising.query.operators.edges import Edges
 from promising.query.operators.entry_plan import EntryPlan, Side
 from promising.query.operators.guided import Guided
 from promising.query.operators.hash_join import HashJoin
@@ -38,6 +40,9 @@ from promising.summaries.hashing import hash_keys
 LISTING = 5  # rough nanoseconds to inspect a directory line
 CROWDED = 1.5  # pairs per tuple from which a join goes key by key
 PROOF, PROOFS = 1 << 15, 1 << 10  # strings looked at while streams are locked, and how often without a budget
+BRIEF = 1 << 17  # tuples that are read in less time than anything else about a query takes
+FOLLOWED = 1 << 18  # tuples that a query adds to the ladder, at most
+WORTH = 4  # cells are used without a budget if they spare one tuple in so many
 NARROW = 4  # a window with less than one in this many of the stream's tuples is scanned, not looked up
 
 
@@ -57,6 +62,13 @@ class Plan:
     steps: list[Step]
     joined: JoinCardinality | None  # of two streams
     warnings: list[str] = field(default_factory=list)
+    cells: Cells | None = None  # what the worker need not read
+    brief: bool = False  # whether the work is so little that it is done whatever the budget
+
+    @property
+    def answered(self) -> int:
+        """Tuples that cells answer for."""
+        return 0 if self.cells is None else self.cells.tuples
 
     def words(self) -> list[str]:
         """The steps as text. Conditions are rendered here, because only EXPLAIN needs it."""
@@ -84,11 +96,13 @@ class _Planner:
         self.spill = spill
         self.seed = int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little")
         self.steps: list[Step] = []
+        self.cells: Cells | None = None
+        self.brief = False
 
     def plan(self) -> Plan:
         bound = self.bound
         warnings = list(bound.warnings)
-        self.snapshots = snapshots_of(bound, warnings)
+        self._take(warnings)
         if self._told_apart():
             bound = self.bound = _without_key(bound)
         for source in bound.sources:
@@ -115,7 +129,53 @@ class _Planner:
         sampler, worker = self._operators()
         if isinstance(result, Plain) and isinstance(worker, Guided):
             result.by_key = worker.limit = self._key_limit(worker.plan.sides)
-        return Plan(bound, self.snapshots, worker, sampler, result, pipeline, self.steps, self.joined, warnings)
+        if isinstance(result, Aggregated) and self.cells is not None and self.cells.answered:
+            result.absorb(self.cells)
+        return Plan(
+            bound,
+            self.snapshots,
+            worker,
+            sampler,
+            result,
+            pipeline,
+            self.steps,
+            self.joined,
+            warnings,
+            self.cells,
+            self.brief,
+        )
+
+    def _take(self, warnings: list[str]) -> None:
+        """Take the snapshots, and what cells say of them."""
+        if not has_cells(self.bound):
+            self.snapshots = snapshots_of(self.bound, warnings)
+            return
+        with self.bound.sources[0].stream.reading():
+            self.bound.sources[0].stream.catch_up(FOLLOWED)
+            self.snapshots = snapshots_of(self.bound, warnings)
+            self.cells = cells_of(self.bound, self.snapshots[0])
+
+    def _edges(self) -> Edges | None:
+        """The operator that reads what cells leave, if that is worth it."""
+        cells, snapshot = self.cells, self.snapshots[0]
+        if cells is None:
+            return None
+        edges = Edges(snapshot, self.pace, cells.until, cells.starts, cells.ends, cells.tuples)
+        brief = edges.candidates <= BRIEF
+        free = self.budget is None and self.bound.target is None
+        if (brief and cells.answered) or (free and edges.candidates * WORTH <= snapshot.size * (WORTH - 1)):
+            self.brief = brief
+            return edges
+        self.cells = None
+        return None
+
+    def _tell_edges(self, cells: Cells, edges: Edges) -> None:
+        if cells.answered:
+            self._tell(f"from cells: {cells.tuples:,} tuples, by {cells.answered:,} spans of the calendar")
+        for name, (spans, tuples) in cells.pruned.items():
+            self._tell(f"pruned by {name}: {tuples:,} tuples of {spans:,} spans")
+        if edges.candidates:
+            self._tell(f"from tuples: read {self._name(0)} in order of arrival, at most {edges.candidates:,}")
 
     def _told_apart(self) -> bool:
         """Whether the join is on strings whose hashes are equal only if they are, so that no pair need be compared."""
@@ -151,20 +211,33 @@ class _Planner:
 
     def _operators(self) -> tuple[Sampler | None, Operator]:
         bound, preference = self.bound, self.bound.preference
+        edges = self._edges()
+        if edges is not None and self.cells is not None:
+            self._tell_edges(self.cells, edges)
+            return None, edges
         if not bound.grouped:
             return None, self._worker(preference)
-        weighted = preference is not None and preference.direction == "WEIGHTED"
-        if self.budget is None and bound.target is None and not weighted:
+        if self.budget is None and bound.target is None:
             if preference is not None:
                 self._tell("the preference changes nothing: without a budget every tuple is read")
             return None, self._worker(None)
-        ordered = None if preference is None or weighted else dataclasses.replace(preference, fade=1.0)
-        if bound.join is None and ordered is None and bound.constants is None:
-            self._tell("a random sample first, then every tuple")
+        ordered = None if preference is None else self._ordering(preference)
+        if bound.join is None and bound.constants is None:
+            self._tell("from tuples: a random sample first, then every tuple")
             return RandomScan(self.snapshots[0], self.pace, self.seed), self._worker(None)
         worker = self._promising(ordered)
         self._tell("a random sample first, then every entry")
         return Drawing(worker, self.seed, self.pace, weighted=False), worker
+
+    def _ordering(self, preference: BoundPreference) -> BoundPreference | None:
+        """The preference as far as it orders an aggregate: between the keys of a join, which are listed anyway.
+
+        To list tuples, or the keys of one stream, and then to read by them, costs more than to read every tuple.
+        """
+        if self.bound.join is None or preference.side is not None or preference.direction == "WEIGHTED":
+            self._tell("the preference changes nothing: a random sample comes first, and no order of the rest pays")
+            return None
+        return dataclasses.replace(preference, fade=None)
 
     def _worker(self, preference: BoundPreference | None) -> Operator:
         bound = self.bound
@@ -177,7 +250,7 @@ class _Planner:
             if unaided is not None:
                 unaided.queried(self.snapshots[0].size, self.budget)
             why = "" if unaided is None or unaided.auto is None else f" (summary {unaided.name} is {unaided.told})"
-            self._tell(f"read {self._name(0)} in order of arrival{why}")
+            self._tell(f"from tuples: read {self._name(0)} in order of arrival{why}")
             return Scan(self.snapshots[0], self.pace)
         if preference.direction != "WEIGHTED":
             return self._promising(preference)
@@ -185,10 +258,10 @@ class _Planner:
             bound.join is None
             and preference.counts_only
             and preference.side is None
-            and preference.fade == 1
+            and preference.fade is None
             and bound.constants is None
         ):
-            self._tell(f"read {self._name(0)} in random order: each tuple is as likely as any other")
+            self._tell(f"from tuples: read {self._name(0)} in random order: each tuple is as likely as any other")
             return RandomScan(self.snapshots[0], self.pace, self.seed)
         promising = self._promising(preference)
         self._tell("entries are drawn at random, with chances in proportion to their priority")
@@ -211,11 +284,11 @@ class _Planner:
         if keys is not None:
             summary = key.summaries[looked_up]
             assert summary is not None  # found by it
-            how = f"by summary {summary.name}{_chosen(summary)}"
+            how = f"from postings of summary {summary.name}{_chosen(summary)}"
             self._tell("join on ", key.condition, f": read {self._name(probe)}, look up {self._name(looked_up)} {how}")
         else:
             why = self._why(key, looked_up)
-            order = f"build on {self._name(looked_up)}, read {self._name(probe)}"
+            order = f"from tuples: build on {self._name(looked_up)}, read {self._name(probe)}"
             self._tell("plain hash join on ", key.condition, f" ({why}): {order}")
         return HashJoin(self.snapshots, probe, hashers, keys, self.pace)
 
@@ -283,16 +356,20 @@ class _Planner:
             order = {"DESC": "most promising first", "ASC": "rarest first", "WEIGHTED": "weighted"}[
                 preference.direction
             ]
-            fade = f", fading by {preference.fade:g} a granularity" if preference.fade < 1 else ""
+            fade = "" if preference.fade is None else f", {preference.fade}"
             self._tell(*what, f": {of}, {order}{fade}")
         for number, side in enumerate(sides):
             if side.keys is None:
                 why = "the window is narrow"
                 if side.summary is None or side.summary.structure == "none":
                     why = "no summary" if side.summary is None else f"no structure{_chosen(side.summary)}"
-                how = f"a directory built for this query ({why})"
+                how = f"tuples, in a directory built for this query ({why})"
             else:
-                how = "a directory" if side.summary is None else f"summary {side.summary.name}{_chosen(side.summary)}"
+                how = (
+                    "tuples, in a directory"
+                    if side.summary is None
+                    else f"postings of summary {side.summary.name}{_chosen(side.summary)}"
+                )
             self._tell(f"keys of {self._name(number)}.{side.attribute or '(expression)'} from {how}")
 
     def _keyed(self, side: int, preference: BoundPreference | None) -> tuple[str | None, SummaryIndex | None]:
@@ -433,7 +510,7 @@ def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
             if summary is None:
                 known = list(source.stream.summaries.values())
                 summary = max(known, key=lambda s: (s.reach, s.name), default=None)
-            out.append(Snapshot(source.stream, start, end, summary))
+            out.append(Snapshot(source.stream, start, end, summary, now=now))
             oldest = source.stream.oldest
             if bound.window is not None and now is not None and oldest is not None and oldest > start:
                 covered = (now + 1 - oldest) / 1e6

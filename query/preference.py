@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from promising.query.fade import Bands, Fade
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
 
@@ -41,7 +42,7 @@ class BoundPreference:
     direction: Direction
     factors: tuple[Compiled, ...]
     estimates: tuple[EstimatedCount, ...]
-    fade: float
+    fade: Fade | None
     side: int | None
     rising: bool
     counts_only: bool
@@ -61,10 +62,11 @@ class BoundPreference:
         out: NDArray[np.float64] = np.where(np.isnan(value), -np.inf, value) + 0.0
         return out
 
-    def faded(self, value: NDArray[np.float64], bands: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
-        """The value of an entry confined to a granularity per side: times (ASC: divided by) `fade` per step back."""
-        steps = sum(bands) - len(bands)
-        factor = np.power(self.fade, steps, dtype=np.float64)
+    def faded(self, value: NDArray[np.float64], bands: Sequence[Bands]) -> NDArray[np.float64]:
+        """The value of an entry confined to a band per side: times (ASC: divided by) the factor of its fade."""
+        if self.fade is None:
+            return value
+        factor = self.fade.factor(bands)
         return value / factor if self.direction == "ASC" else value * factor
 
 

@@ -19,6 +19,7 @@ from promising.errors import Overflow
 from promising.query.aggregate.aggregates import Groups
 from promising.query.aggregate.estimators import Estimated, Sample, estimate
 from promising.query.bound import RESULT, Bound
+from promising.query.cells import Cells
 from promising.query.limit_by import RowLimit, first_places
 from promising.query.merge_sort import RUN, MergeSort, Parts
 from promising.query.operators.key_limit import KeyLimit
@@ -285,6 +286,11 @@ class Aggregated:
         made = self.pipeline.compute([*self.bound.group_keys, *self.bound.arguments], batch)
         keys = len(self.bound.group_keys)
         return made[:keys], made[keys:]
+
+    def absorb(self, cells: Cells) -> None:
+        """Begin with what cells answer."""
+        self.groups = Groups([k.kind for k in self.bound.group_keys], self.bound.aggregates, exact=True)
+        self.groups.absorb(cells.keys, cells.known)
 
     def add(self, batch: Batch) -> int:
         batch = self.pipeline.passed(batch)

@@ -160,8 +160,8 @@ class _Planner:
             return
         if preference.direction == "WEIGHTED":
             raise Unsupported("WEIGHTED draws at random, and has no first share: use DESC or ASC", self.sql, 0)
-        if preference.side is not None or preference.fade < 1:
-            what = "reads columns" if preference.side is not None else "has a FADE FACTOR"
+        if preference.side is not None or preference.fade is not None:
+            what = "reads columns" if preference.side is not None else "fades"
             raise Unsupported(
                 f"a share takes whole keys, and a preference that {what} ranks parts of them: rank by"
                 " SUMMARY.Estimate.Count of the key alone",

@@ -484,9 +484,11 @@ class Session:
         """Estimated tuples per key in the window, with bounds."""
         return self.summary(summary).index.estimate(keys, window)
 
-    def regions(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Regions:
-        """Cells that may hold tuples of each key, with an estimate and bounds."""
-        return self.summary(summary).index.regions(keys, window)
+    def regions(
+        self, summary: str, keys: Any, window: tuple[int, int] | None = None, *, search: str = "flat"
+    ) -> Regions:
+        """Cells that may hold tuples of each key, with an estimate and bounds. search: "flat" or "pyramid"."""
+        return self.summary(summary).index.regions(keys, window, search)
 
     def probe(
         self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None
@@ -505,9 +507,10 @@ class Session:
             raise BadQuestion("no columns are asked for; leave them out to have all of them")
         return probing(self.summary(summary).index, keys, window, columns)
 
-    def describe(self, summary: str, *, cells: bool = False) -> Description:
-        """Granularities, zones with the reason for each, counts and bytes; with `cells`, the tuples of every cell."""
-        return self.summary(summary).index.describe(cells=cells)
+    def describe(self, summary: str, *, cells: bool = False, show: str | None = None) -> Description:
+        """Granularities, zones with the reason for each, counts and bytes; with `cells`, the tuples of every cell; with
+        `show`, a figure of what is measured, such as "avg(price)"."""
+        return self.summary(summary).index.describe(cells=cells, show=show)
 
     def story(self, summary: str, granularity: int, zone: int) -> Story:
         """Why a zone exists, and what it has absorbed."""

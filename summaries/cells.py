@@ -66,7 +66,7 @@ class Measure:
         for number in given:
             if not NUMBER.fullmatch(number):
                 raise BadMeasure(f"{text!r}: {number!r} is not a number")
-        return cls(kind.lower(), column, tuple(_number(number) for number in given))
+        return cls(kind.lower(), column, tuple(as_number(number) for number in given))
 
     def __str__(self) -> str:
         name = self.column
@@ -74,18 +74,28 @@ class Measure:
             name = '"' + name.replace('"', '""') + '"'
         return f"{self.kind}({', '.join([*([] if name is None else [name]), *map(_text, self.arguments)])})"
 
+    @property
+    def sql(self) -> str:
+        """Its text with the kind in capitals; MEASURES reads it, whatever the name of the column.
+
+        >>> Measure.read('histogram("unit price", -0.5, 100)').sql
+        'HISTOGRAM("unit price", -0.5, 100)'
+        """
+        return self.kind.upper() + str(self)[len(self.kind) :]
+
 
 def _plain(name: str) -> str:
     return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
-def _number(text: str) -> Number:
+def as_number(text: str) -> Number:
+    """A number as measures have it: whole if it is."""
     value = float(text)
     return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
 
 
 def _text(number: Number) -> str:
-    return str(_number(repr(number))) if np.isfinite(number) else repr(number)
+    return str(as_number(repr(number))) if np.isfinite(number) else repr(number)
 
 
 @dataclass(frozen=True)
@@ -139,13 +149,14 @@ class CellKind(ABC, Generic[State]):
     grain: whether a zone has a cell per value bucket, or a single one.
     types: of the columns it measures; empty: it measures whole tuples.
     exact: a state depends on its tuples only, to the bit, in whatever order they were added or absorbed.
-    estimates: its summaries can be asked by `estimate`.
+    figures: numbers that describe a cell, in pictures and stories.
     """
 
     grain: ClassVar[Literal["cell", "zone"]] = "zone"
     types: ClassVar[frozenset[str]] = frozenset({"int", "float", "timestamp"})
     arguments: ClassVar[str] = ""  # further ones, for messages
     exact: ClassVar[bool] = False
+    figures: ClassVar[tuple[str, ...]] = ()
     subtracts: ClassVar[bool] = False
 
     def __init__(self, measure: Measure, type_: str | None, seed: int) -> None:
@@ -190,17 +201,26 @@ class CellKind(ABC, Generic[State]):
     def ceiling(self, cells: int) -> int:
         """Maximum bytes of a state."""
 
+    def figure(self, state: State, name: str) -> npt.NDArray[np.float64]:
+        """One of `figures` of each cell; NaN where it has no values."""
+        raise NotImplementedError(name)
+
+    def whole(self, state: State) -> State:
+        """A state with the tuples of all cells in one; the same state if it has only one."""
+        return state
+
     def differs(self, state: State, rebuilt: State) -> str | None:
         """How a state contradicts one that was built from the same tuples; None if it does not."""
-        same = not self.exact or _same(self.image(state), self.image(rebuilt))
+        same = not self.exact or same_images(self.image(state), self.image(rebuilt))
         return None if same else "is not that of its tuples"
 
 
-def _same(one: Any, two: Any) -> bool:
+def same_images(one: Any, two: Any) -> bool:
+    """Whether trees of arrays are equal to the bit."""
     if isinstance(one, Mapping):
-        return one.keys() == two.keys() and all(_same(one[name], two[name]) for name in one)
+        return one.keys() == two.keys() and all(same_images(one[name], two[name]) for name in one)
     if isinstance(one, list):
-        return len(one) == len(two) and all(map(_same, one, two))
+        return len(one) == len(two) and all(map(same_images, one, two))
     if isinstance(one, np.ndarray):
         return bool(one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes())
     return bool(one == two)
@@ -295,6 +315,13 @@ class SummaryCells(CellKind[Held]):
 
     def nbytes(self, state: Held) -> int:
         return state.apart.nbytes + sum(map(self.bytes_of, state.summaries))
+
+    def figure(self, state: Held, name: str) -> npt.NDArray[np.float64]:
+        return np.array([float(self.number(state, cell, name)) for cell in range(len(state.summaries))])
+
+    def number(self, state: Held, cell: int, name: str) -> float:
+        """One of `figures` of a cell."""
+        raise NotImplementedError(name)
 
     def differs(self, state: Held, rebuilt: Held) -> str | None:
         counts = [[summary.total for summary in held.summaries] for held in (state, rebuilt)]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from promising.errors import BadSize, CorruptSummary
 from promising.summaries.adt import TOLERANCE, Estimate, Summary, empty_like, read_total
-from promising.summaries.cells import Part, SummaryCells, keys
+from promising.summaries.cells import Held, Part, SummaryCells, keys
 from promising.summaries.frame import Reader, integers
 from promising.summaries.hashing import hash_checked, inner_seed
 from promising.summaries.kernels.registers import raise_registers
@@ -110,6 +110,7 @@ class DistinctCells(SummaryCells):
 
     types = frozenset({"int", "float", "timestamp", "bool", "string"})
     exact = True
+    figures = ("distinct",)
 
     def make(self) -> Distinct:
         return Distinct(12, self.seed)
@@ -122,6 +123,9 @@ class DistinctCells(SummaryCells):
 
     def ceiling(self, cells: int) -> int:
         return self.nbytes(self.empty(cells))
+
+    def number(self, state: Held, cell: int, name: str) -> float:
+        return self.estimate(state, cell).value
 
     def to_image(self, summary: Any) -> Any:
         return {"total": summary.total, "registers": summary.registers.copy()}  # not the seed

@@ -166,6 +166,7 @@ class FrequentCells(SummaryCells):
     are never listed, and any of them may be as frequent as all of them."""
 
     types = frozenset({"int", "string", "timestamp"})
+    figures = ("most_frequent",)
 
     def make(self) -> Frequent:
         return Frequent()
@@ -190,6 +191,11 @@ class FrequentCells(SummaryCells):
         found: Estimate = state.summaries[cell].estimate(*question)
         long = isinstance(question[0], str) and len(question[0].encode()) > LONGEST
         return Estimate(0.0, 0.0, float(state.apart[cell])) if long else found
+
+    def number(self, state: Held, cell: int, name: str) -> float:
+        """The count of the most frequent value."""
+        found = state.summaries[cell].top(1)
+        return float(found[0][1].value) if found else np.nan
 
     def top(self, state: Held, n: int) -> list[tuple[Key, Estimate]]:
         """The `n` stored values with the greatest upper bounds in the first cell."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from promising.errors import BadQuestion
 from promising.summaries.adt import Estimate
@@ -16,6 +17,7 @@ class MomentCells(CellKind[Moments]):
     """A group of `Moments` a cell: count, sum, sum of squares, least and greatest, without error in any order."""
 
     grain = "cell"
+    figures = QUESTIONS
     exact = True
     subtracts = True
 
@@ -52,6 +54,22 @@ class MomentCells(CellKind[Moments]):
         else:
             raise BadQuestion(f"{self.measure} answers {', '.join(QUESTIONS)}, not {asked!r}")
         return Estimate(found, found, found)
+
+    def figure(self, state: Moments, name: str) -> npt.NDArray[np.float64]:
+        count = state.count.astype(np.float64)
+        if name == "count":
+            return count
+        if name in ("sum", "avg"):
+            filled = np.where(count > 0, count, np.nan)
+            sums = np.where(count > 0, state.sums(), np.nan)
+            return sums if name == "sum" else sums / filled
+        edge = state.least if name == "min" else state.greatest
+        return np.where(state.count > state.nan, edge.astype(np.float64), np.nan)
+
+    def whole(self, state: Moments) -> Moments:
+        made = self.empty(1)
+        made.merge(state, np.zeros(len(state), np.int32))
+        return made
 
     def image(self, state: Moments) -> Any:
         return {name: np.copy(part) if isinstance(part, np.ndarray) else part for name, part in state.image().items()}

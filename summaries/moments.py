@@ -27,6 +27,7 @@ DOUBLES = {"float": True, "int": False, "timestamp": False}
 """The types of columns that have moments, and whether they are doubles."""
 
 LOOSE = 1 << 29  # additions after which digits are carried, long before they overflow
+MOST_LAST = (1 << 32) - 1  # the greatest last digit that needs no further one
 LONG = 32  # values of a run from which on `add_runs` is faster than `add`
 FAR = 2.0**400  # values below have finite squares
 NAN, INFINITE, NEGATIVE, STEEP = range(4)  # columns of `special`; the last counts finite values with infinite squares
@@ -64,9 +65,17 @@ class Digits:
     def adding(self, values: int) -> None:
         """Keep digits from overflowing when so many values are added."""
         if self.loose + values > LOOSE:
-            kernels.carry(self.words)
-            self.loose = 1
+            self.settle()
         self.loose += values
+
+    def settle(self) -> None:
+        """Carry digits; then all of them, and the magnitude of the last one, are below 2^32."""
+        kernels.carry(self.words)
+        self.loose = 1
+        wide = self.words.shape[1]
+        if wide and len(self.words) and np.abs(self.words[:, -1]).max() > MOST_LAST:
+            self.widen(self.low, self.low + wide + 1)
+            kernels.carry(self.words)
 
     def add(self, ids: Ids, values: Numbers, squared: bool) -> int:
         """Add values[i], or its square, to sum ids[i], up to the first that is not finite. Returns which that is."""
@@ -91,26 +100,23 @@ class Digits:
         self.add(np.repeat(groups, np.diff(np.maximum(starts, at))), values[at:], squared)
 
     def merge(self, other: "Digits", into: Ids, sign: int) -> None:
-        wide = other.words.shape[1]
-        if wide:
-            kernels.carry(other.words)
-            other.loose = 1
-            self.widen(other.low, other.low + wide + 1)
-            self.adding(2 * len(into))  # the last digit of another may be twice as large
+        if other.words.shape[1]:
+            other.settle()
+            self.widen(other.low, other.low + other.words.shape[1])
+            self.adding(len(into))
             kernels.merge(into, other.words, other.low - self.low, sign, self.words)
 
     def rounded(self, scale: int | None = None) -> NDArray[np.float64]:
         out = np.zeros(len(self.words))
         if self.words.shape[1]:
-            kernels.carry(self.words)
-            self.loose = 1
+            self.settle()
             kernels.rounded(self.words, 32 * self.low - UNIT if scale is None else scale, out)
         return out
 
     def canonical(self) -> tuple[NDArray[np.int64], int]:
         """The fewest digits that hold these sums, which depend on nothing else, and `low`."""
+        self.settle()
         words = self.words.copy()
-        kernels.carry(words)
         while words.shape[1] > 1 and not (words[:, -1] + 1 >> 1).any():  # 0 or -1: a sign
             words[:, -2] += words[:, -1] << 32
             words = words[:, :-1]

@@ -108,6 +108,8 @@ class QuantileCells(SummaryCells):
     float, so bounds are widened by one unit in the last place.
     """
 
+    figures = ("median",)
+
     def make(self) -> Quantile:
         return Quantile()
 
@@ -133,6 +135,10 @@ class QuantileCells(SummaryCells):
         found = self._widened(summary.estimate(among))
         beyond = among + summary.rank_error > 1
         return Estimate(found.value, found.lower, math.nan if beyond else found.upper)
+
+    def number(self, state: Held, cell: int, name: str) -> float:
+        empty = not state.summaries[cell].total + state.apart[cell]
+        return math.nan if empty else self.estimate(state, cell, 0.5).value
 
     def _widened(self, found: Estimate) -> Estimate:
         if self.type == "float" or max(abs(found.lower), abs(found.upper)) < 1 << 53:

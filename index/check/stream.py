@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from promising.errors import BadSequence, DataDamaged
+from promising.index.check.ladder import check_ladder
 from promising.index.check.log import check_chunks, check_tuples, readable, slices
 from promising.index.check.postings import check_postings
 from promising.index.check.zones import ZoneCheck
@@ -37,6 +38,8 @@ def check_stream(stream: Stream) -> list[str]:
         found += [*check_tuples(log), *_ledger(stream._ledger)]
         for summary in stream.summaries.values():
             found += [f"summary {summary.name!r}{what}" for what in _summary(stream, log, summary)]
+        if stream.ladder is not None:
+            found += check_ladder(stream.ladder, log, stream.oldest, slices(log))
         return found
 
 

@@ -1,5 +1,6 @@
 """`estimate`, `regions`, `describe`, `story`: the contents of summaries."""
 
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from promising.client.session import RemoteSession
-    from promising.index.regions import Description
+    from promising.index.regions import Description, Regions
 
 Summary = Annotated[str, typer.Argument(metavar="SUMMARY", help="Name of the summary.", show_default=False)]
 Keys = Annotated[
@@ -26,6 +27,10 @@ Keys = Annotated[
 ]
 From = Annotated[int | None, when("Only tuples from this time on, such as 2024-05-01T12:00.", "--from")]
 To = Annotated[int | None, when("Only tuples before this time.", "--to")]
+Show = Annotated[
+    str | None,
+    typer.Option(metavar="FIGURE", help="A figure of what is measured, such as 'avg(price)', instead of tuples."),
+]
 GRID = 160  # columns of the grid without a terminal
 
 
@@ -42,7 +47,9 @@ def estimate(ctx: typer.Context, summary: Summary, keys: Keys, from_: From = Non
     write_table(state(ctx).output, pa.table(columns))
 
 
-def regions(ctx: typer.Context, summary: Summary, keys: Keys, from_: From = None, to: To = None) -> None:
+def regions(
+    ctx: typer.Context, summary: Summary, keys: Keys, from_: From = None, to: To = None, show: Show = None
+) -> None:
     """List the cells that may hold tuples of each key."""
     import pyarrow as pa  # noqa: PLC0415  # as above
 
@@ -52,6 +59,7 @@ def regions(ctx: typer.Context, summary: Summary, keys: Keys, from_: From = None
     with asked.connect() as session:
         typed = _keys(session, summary, keys)
         told = session.regions(summary, typed, _window(from_, to))
+        described = session.describe(summary, show=show) if show else None
     places = zip(told.granularity.tolist(), told.zone.tolist(), strict=True)
     kind = pa.int64() if typed and isinstance(typed[0], int) else pa.string()
     time = pa.timestamp("us")
@@ -68,8 +76,10 @@ def regions(ctx: typer.Context, summary: Summary, keys: Keys, from_: From = None
             "end": pa.array(told.end).cast(time),
         }
     )
+    if described is not None:
+        table = table.append_column(described.show, pa.array(_shown(described, told), pa.float64()))
     if asked.output is Output.TABLE:
-        _print_regions(table)
+        _print_regions(table, described.show if described else None)
     else:
         write_table(asked.output, table)
     asked.say(
@@ -87,10 +97,11 @@ def describe(
         Path | None, typer.Option(metavar="FILE", help="For a summary: also write the grid as a picture.")
     ] = None,
     buckets: Annotated[int, typer.Option(min=1, max=256, metavar="N", help="Maximum rows of the grid.")] = 16,
+    show: Show = None,
 ) -> None:
     """Describe a stream or continuous query; draw the value x time grid of a summary."""
     with state(ctx).connect() as session:
-        _describe(state(ctx), session, name, png, buckets)
+        _describe(state(ctx), session, name, png, buckets, show)
 
 
 def story(
@@ -116,8 +127,10 @@ def story(
         "end": instant(told.zone.end),
         "lines": list(told.lines),
         "absorbed": [asdict(part) for part in told.absorbed],
+        "measures": list(told.measures),
     }
-    write_facts(state(ctx).output, facts, lambda: print_text("\n".join(clean(line) for line in told.lines)))
+    lines = [*told.lines, *(f"It measures {line}." for line in told.measures)]
+    write_facts(state(ctx).output, facts, lambda: print_text("\n".join(map(clean, lines))))
 
 
 def _region(text: str) -> tuple[str, int, int]:
@@ -164,8 +177,23 @@ def _window(start: int | None, end: int | None) -> tuple[int, int] | None:
     return EVER[0] if start is None else start, EVER[1] if end is None else end
 
 
-def _print_regions(table: "pa.Table") -> None:
-    """Print regions in at most 90 columns."""
+def _shown(described: "Description", found: "Regions") -> list[float | None]:
+    """The figure of each region; none where it has none, or has become another since."""
+    assert described.shown is not None
+    at = {(zone.granularity, zone.zone): i for i, zone in enumerate(described.zones)}
+    out: list[float | None] = []
+    for granularity, zone, bucket in zip(
+        found.granularity.tolist(), found.zone.tolist(), found.bucket.tolist(), strict=True
+    ):
+        place = at.get((granularity, zone))
+        cells = [] if place is None else described.shown[place].tolist()
+        value = cells[bucket if bucket < len(cells) else 0] if cells else None
+        out.append(None if value is None or math.isnan(value) else value)
+    return out
+
+
+def _print_regions(table: "pa.Table", show: str | None) -> None:
+    """Print regions in at most 90 columns, and the figure that is shown."""
     import pyarrow as pa  # noqa: PLC0415  # as above
 
     from promising.cli.formats import right, time_text  # noqa: PLC0415  # as above
@@ -182,18 +210,24 @@ def _print_regions(table: "pa.Table") -> None:
         ["from", *(time_text(start // 1_000_000 * 1_000_000) for start in starts)],
         ["for", *(short(end - start) for start, end in zip(starts, ends, strict=True))],
     ]
-    print_columns(columns, [right(table.schema.field("key").type), False, True, True, True, True, False, True])
+    rights = [right(table.schema.field("key").type), False, True, True, True, True, False, True]
+    if show is not None:
+        columns.append([clean(show, ""), *("" if row[show] is None else f"{row[show]:.10g}" for row in rows)])
+        rights.append(True)
+    print_columns(columns, rights)
 
 
 # --- describe ----------------------------------------------------------------------------------------------------
 
 
-def _describe(asked: State, session: "RemoteSession", name: str, png: Path | None, buckets: int) -> None:
+def _describe(
+    asked: State, session: "RemoteSession", name: str, png: Path | None, buckets: int, show: str | None
+) -> None:
     """Describe the stream, summary or continuous query of that name."""
     if _named(session, "SUMMARIES", name) is not None:
-        _show_summary(asked, session, name, png, buckets)
+        _show_summary(asked, session, name, png, buckets, show)
         return
-    if png is not None:
+    if png is not None or show is not None:
         raise BadQuestion(f"only a summary has a grid to draw; {name} is none")
     stream = _named(session, "STREAMS", name)
     if stream is not None:
@@ -230,10 +264,12 @@ def _show_stream(asked: State, session: "RemoteSession", stream: dict[str, Any])
     write_facts(asked.output, {**stream, "columns": table.to_pylist(), "damages": damages}, show)
 
 
-def _show_summary(asked: State, session: "RemoteSession", name: str, png: Path | None, buckets: int) -> None:
+def _show_summary(
+    asked: State, session: "RemoteSession", name: str, png: Path | None, buckets: int, show: str | None
+) -> None:
     from promising.cli.formats import write_table  # noqa: PLC0415  # as above
 
-    told = session.describe(name, cells=True)
+    told = session.describe(name, cells=True, show=show)
     if png is not None:
         _draw(told, png)
         asked.say(f"The grid is in {png}.")
@@ -267,6 +303,7 @@ def _print_summary(told: "Description", buckets: int) -> None:
         f"structure {clean(told.told, '')}, {size(told.bytes)}; at most {size(told.sketch_bytes)} of sketches,"
         f" {told.tuple_bytes} bytes a tuple and {told.key_bytes} a key; spans {spans}",
         f"cuts so far: {cuts or 'none'}",
+        f"measures: {clean(', '.join(told.measures), '') or 'none'}" + (f"; {told.building}" if told.building else ""),
     ]
     newest = max((z for z in told.zones if z.granularity == told.zones[0].granularity), key=lambda z: z.end)
     region = f"{told.name}/G{newest.granularity}/{newest.zone}"
@@ -275,9 +312,11 @@ def _print_summary(told: "Description", buckets: int) -> None:
 
 
 def _summary_facts(told: "Description") -> dict[str, Any]:
+    import numpy as np  # noqa: PLC0415  # as above
+
     from promising.index.time_text import instant  # noqa: PLC0415  # as above
 
-    facts = {name: value for name, value in vars(told).items() if name not in ("zones", "cells")}
+    facts = {name: value for name, value in vars(told).items() if name not in ("zones", "cells", "shown")}
     facts["watermark"] = None if told.watermark is None else instant(told.watermark)
     facts["horizons"] = [instant(time) for time in told.horizons]
     facts["spans"] = [span / 1_000_000 for span in told.spans]
@@ -285,6 +324,9 @@ def _summary_facts(told: "Description") -> dict[str, Any]:
     assert told.cells is not None
     for zone, cells in zip(facts["zones"], told.cells.tolist(), strict=True):
         zone["cells"] = cells
+    if told.shown is not None:
+        for zone, shown in zip(facts["zones"], told.shown, strict=True):
+            zone["shown"] = [value if np.isfinite(value) else None for value in shown.tolist()]
     return facts
 
 

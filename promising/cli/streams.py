@@ -9,7 +9,7 @@ from promising.cli.choices import Structure
 from promising.cli.common_options import flag, pairs, span
 from promising.cli.context import State, state
 from promising.cli.durations import as_sql, micros
-from promising.errors import DefinitionError, StatementError
+from promising.errors import BadMeasure, DefinitionError, StatementError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,6 +74,10 @@ def create_summary(
         typer.Option(metavar="RATE,DEPTH", help="Length ratio of successive granularities, and their number."),
     ] = "4,5",
     structure: Annotated[Structure, typer.Option(help="Structure of the summary.")] = Structure.ADAPTIVE,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(metavar='"KIND(COLUMN)"', help="A measure, such as 'MOMENTS(price)'; repeatable."),
+    ] = None,
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=NUMBER", help="An option, such as buckets=32; repeatable.")
     ] = None,
@@ -85,12 +89,22 @@ def create_summary(
         raise typer.BadParameter(f"--collapse {collapse!r}: write a rate and a depth, such as 4,5")
     options = ", ".join(f"{name_sql(n)} = {value}" for n, value in pairs(option, "--option").items())
     exists = "IF NOT EXISTS " if if_not_exists else ""
+    measures = f" MEASURES ({', '.join(map(_measure_sql, measure))})" if measure else ""
     _execute(
         state(ctx),
-        f"CREATE SUMMARY {exists}{name_sql(name)} ON {name_sql(on)} ({name_sql(key)})"
+        f"CREATE SUMMARY {exists}{name_sql(name)} ON {name_sql(on)} ({name_sql(key)}){measures}"
         f" WITH GRANULARITY {as_sql(granularity)} AND COLLAPSE ({parts[1]}, {parts[2]})"
         f" STRUCTURE {structure.value}" + (f" OPTIONS ({options})" if options else ""),
     )
+
+
+def _measure_sql(text: str) -> str:
+    from promising.summaries.cells import Measure  # noqa: PLC0415  # numpy: not for `--help`
+
+    try:
+        return Measure.read(text).sql
+    except BadMeasure as problem:
+        raise typer.BadParameter(f"--measure {problem}") from None
 
 
 def _execute(asked: State, sql: str) -> None:

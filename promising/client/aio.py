@@ -183,9 +183,11 @@ class AsyncSession:
         """Estimated number of tuples of each key in the window, with bounds."""
         return await self._ask(calls.estimate(summary, keys, window))
 
-    async def regions(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Regions:
+    async def regions(
+        self, summary: str, keys: Any, window: tuple[int, int] | None = None, *, search: str = "flat"
+    ) -> Regions:
         """The cells that may hold tuples of each key, with an estimate and bounds."""
-        return await self._ask(calls.regions(summary, keys, window))
+        return await self._ask(calls.regions(summary, keys, window, search))
 
     async def probe(
         self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None
@@ -193,9 +195,10 @@ class AsyncSession:
         """The tuples with one of the keys, after a column `probe`: the index of the tuple's key in `keys`."""
         return await self._gather(calls.probe(summary, keys, window, columns))
 
-    async def describe(self, summary: str, *, cells: bool = False) -> Description:
-        """Granularities, zones with their reasons, counts and bytes; with `cells` the tuples per cell."""
-        return await self._ask(calls.describe(summary, cells))
+    async def describe(self, summary: str, *, cells: bool = False, show: str | None = None) -> Description:
+        """Granularities, zones with their reasons, counts and bytes; with `cells` the tuples per cell; with `show` a
+        figure of what is measured, such as "avg(price)"."""
+        return await self._ask(calls.describe(summary, cells, show))
 
     async def story(self, summary: str, granularity: int, zone: int) -> Story:
         """Why a zone exists, and what it has absorbed."""

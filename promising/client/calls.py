@@ -92,8 +92,8 @@ def estimate(summary: str, keys: Any, window: Window) -> Ask[Estimates]:
     return Ask("summaries", "Estimate", request, wire.estimates_from)
 
 
-def regions(summary: str, keys: Any, window: Window) -> Ask[Regions]:
-    request = summaries_pb2.RegionsRequest(**_keyed(summary, keys, window))
+def regions(summary: str, keys: Any, window: Window, search: str) -> Ask[Regions]:
+    request = summaries_pb2.RegionsRequest(**_keyed(summary, keys, window), search=search)
     return Ask("summaries", "Regions", request, wire.regions_from)
 
 
@@ -113,8 +113,8 @@ def probe(summary: str, keys: Any, window: Window, columns: Sequence[str] | None
     return Ask("queries", "Probe", request, read)
 
 
-def describe(summary: str, cells: bool) -> Ask[Description]:
-    request = summaries_pb2.DescribeSummaryRequest(name=name_of("summary", summary), cells=cells)
+def describe(summary: str, cells: bool, show: str | None) -> Ask[Description]:
+    request = summaries_pb2.DescribeSummaryRequest(name=name_of("summary", summary), cells=cells, show=show or "")
     return Ask("summaries", "DescribeSummary", request, lambda told: wire.description_from(told.summary, cells))
 
 

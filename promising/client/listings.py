@@ -45,6 +45,9 @@ def list_summaries() -> Ask[list[dict[str, Any]]]:
             "tuples": described.tuples,
             "bytes": described.bytes,
             "ceiling": described.ceiling,
+            "measures": ", ".join(described.measures),
+            "building": described.building,
+            "statement": told.statement,
         }
 
     asked = summaries_pb2.ListSummariesRequest()

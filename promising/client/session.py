@@ -251,9 +251,11 @@ class RemoteSession:
         """Estimated number of tuples of each key in the window, with bounds."""
         return self._ask(calls.estimate(summary, keys, window))
 
-    def regions(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Regions:
+    def regions(
+        self, summary: str, keys: Any, window: tuple[int, int] | None = None, *, search: str = "flat"
+    ) -> Regions:
         """The cells that may hold tuples of each key, with an estimate and bounds."""
-        return self._ask(calls.regions(summary, keys, window))
+        return self._ask(calls.regions(summary, keys, window, search))
 
     def probe(
         self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None
@@ -261,9 +263,10 @@ class RemoteSession:
         """The tuples with one of the keys, after a column `probe`: the index of the tuple's key in `keys`."""
         return self._gather(calls.probe(summary, keys, window, columns))
 
-    def describe(self, summary: str, *, cells: bool = False) -> Description:
-        """Granularities, zones with their reasons, counts and bytes; with `cells` the tuples per cell."""
-        return self._ask(calls.describe(summary, cells))
+    def describe(self, summary: str, *, cells: bool = False, show: str | None = None) -> Description:
+        """Granularities, zones with their reasons, counts and bytes; with `cells` the tuples per cell; with `show` a
+        figure of what is measured, such as "avg(price)"."""
+        return self._ask(calls.describe(summary, cells, show))
 
     def story(self, summary: str, granularity: int, zone: int) -> Story:
         """Why a zone exists, and what it has absorbed."""

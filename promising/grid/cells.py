@@ -82,3 +82,48 @@ def densities(told: Description, zones: list[Stretch], unit: int) -> tuple[NDArr
         first, last = np.searchsorted(edges, (s.start, s.end))
         grid[:, first:last] += (rows[s.zone.granularity, s.zone.zone] * unit / (s.end - s.start))[:, None]
     return edges, grid
+
+
+ADDED = ("sum", "count")
+"""Figures that are shown as densities; others but least and greatest are means, weighted by tuples."""
+
+
+def figures(
+    told: Description, zones: list[Stretch], borders: NDArray[np.int64], rows: int, unit: int
+) -> NDArray[np.float64]:
+    """[row][stretch between borders]: the figure of equal groups of buckets; NaN where there is none."""
+    assert told.cells is not None
+    assert told.shown is not None
+    at = {(z.granularity, z.zone): i for i, z in enumerate(told.zones)}
+    places = [at[s.zone.granularity, s.zone.zone] for s in zones]
+    weights = told.cells[places].astype(np.float64).T
+    shown = np.broadcast_to(told.shown[places].T, weights.shape)
+    known = ~np.isnan(shown) & (weights > 0)
+    starts, ends = (
+        np.array([[t] for t in side], np.int64) for side in ([s.start for s in zones], [s.end for s in zones])
+    )
+    shared = np.minimum(ends, borders[1:]) - np.maximum(starts, borders[:-1])
+    share = np.maximum(shared, 0) / (ends - starts)  # [stretch of a zone][stretch between borders]
+
+    def summed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        out: NDArray[np.float64] = np.where(known, values, 0.0).reshape(rows, -1, len(zones)).sum(axis=1)
+        return out
+
+    figure = told.show.partition("(")[0]
+    if figure in ("min", "max"):
+        edge, none = (np.minimum, np.inf) if figure == "min" else (np.maximum, -np.inf)
+        best = edge.reduce(np.where(known, shown, none).reshape(rows, -1, len(zones)), axis=1)
+        out = np.full((rows, share.shape[1]), none)
+        for i in range(len(zones)):
+            there = share[i] > 0
+            out[:, there] = edge(out[:, there], best[:, i : i + 1])
+        return np.where(np.isfinite(out), out, np.nan)
+    weight = summed(weights) @ share
+    total = summed(shown if figure in ADDED else np.where(known, shown, 0.0) * weights) @ share
+    by = np.diff(borders) / unit if figure in ADDED else weight
+    return np.where(weight > 0, total / np.where(by > 0, by, 1.0), np.nan)
+
+
+def figure_label(told: Description) -> str:
+    """What a shade says of the figure that is shown."""
+    return f"{told.show} a {rate_unit(told)}" if told.show.partition("(")[0] in ADDED else told.show

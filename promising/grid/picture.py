@@ -9,13 +9,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Polygon, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from promising.grid.cells import REASONS, Stretch, by_granularity, densities, rate_unit
+from promising.grid.cells import REASONS, Stretch, by_granularity, densities, figure_label, figures, rate_unit
 from promising.index.regions import Description
 from promising.index.time_text import UNITS, readable
 
@@ -49,8 +49,15 @@ def draw(told: Description, title: str, *, began: int | None = None, marks: Mapp
     parts = by_granularity(told)
     unit = rate_unit(told)
     grids = {g: densities(told, part, UNITS[unit]) for g, part in parts.items()}
-    busy = np.concatenate([grid[grid > 0] for _, grid in grids.values()])
-    norm = LogNorm(float(busy.min()), float(max(busy.max(), busy.min() * 1.01)))
+    norm: Normalize
+    if told.shown is None:
+        busy = np.concatenate([grid[grid > 0] for _, grid in grids.values()])
+        norm = LogNorm(float(busy.min()), float(max(busy.max(), busy.min() * 1.01)))
+    else:
+        for g, (edges, grid) in grids.items():
+            grids[g] = edges, figures(told, parts[g], edges, len(grid), UNITS[unit])
+        busy = np.concatenate([grid[np.isfinite(grid)] for _, grid in grids.values()])
+        norm = Normalize(float(busy.min()), float(busy.max())) if len(busy) else Normalize(0.0, 1.0)
 
     figure = Figure(figsize=(12.5, 7.6), dpi=110)
     FigureCanvasAgg(figure)
@@ -146,11 +153,11 @@ def _heading(axes: Axes, told: Description, g: int, zones: int) -> None:
 
 
 def _panel(
-    axes: Axes, edges: NDArray[np.int64], grid: NDArray[np.float64], part: list[Stretch], norm: LogNorm, ticks: int
+    axes: Axes, edges: NDArray[np.int64], grid: NDArray[np.float64], part: list[Stretch], norm: Normalize, ticks: int
 ) -> None:
     x = [_date(int(t)) for t in edges]
     axes.set_facecolor(EMPTY)
-    shown = np.ma.masked_equal(grid, 0.0)
+    shown = np.ma.masked_invalid(np.where(grid == 0.0, np.nan, grid) if isinstance(norm, LogNorm) else grid)
     axes.pcolormesh(x, np.arange(len(grid) + 1), shown, norm=norm, cmap=COLOURS)
     for s in part:
         axes.axvline(_date(s.start), color="white", lw=1.2)
@@ -183,12 +190,15 @@ def _mark(axes: Axes, marks: Mapping[str, int]) -> None:
         )
 
 
-def _keys(figure: Figure, norm: LogNorm, unit: str, told: Description) -> None:
+def _keys(figure: Figure, norm: Normalize, unit: str, told: Description) -> None:
     """The legend."""
     bar = figure.colorbar(ScalarMappable(norm, COLOURS), cax=figure.add_axes((0.94, BOTTOM, 0.014, TOP - BOTTOM)))
-    bar.ax.set_title(f"tuples per\n{unit} and cell", fontsize=9, pad=8)
-    bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    bar.ax.yaxis.set_minor_locator(NullLocator())
+    if told.shown is None:
+        bar.ax.set_title(f"tuples per\n{unit} and cell", fontsize=9, pad=8)
+        bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        bar.ax.yaxis.set_minor_locator(NullLocator())
+    else:
+        bar.ax.set_title(f"{figure_label(told)}\nof a cell", fontsize=9, pad=8)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
     bar.ax.tick_params(labelsize=9)
     seen = {z.reason for z in told.zones}

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from promising.grid.cells import REASONS, Stretch, by_granularity, densities, rate_unit
+from promising.grid.cells import REASONS, Stretch, by_granularity, densities, figure_label, figures, rate_unit
 from promising.index.regions import Description
 from promising.index.time_text import SECOND, UNITS, instant, readable
 
@@ -33,7 +33,8 @@ NARROWEST = 12  # columns of a panel
 def grid_text(told: Description, width: int = 100, buckets: int = 16, colour: bool = True) -> "GridText":
     """The grid for rich to print: time across, value buckets up, at most `buckets` rows and `width` columns.
 
-    A shade is the number of tuples per unit of time, on a logarithmic scale. Below the heading of a granularity each
+    A shade is the number of tuples per unit of time, on a logarithmic scale; or the figure that the description has,
+    on a linear one. Below the heading of a granularity each
     zone has a letter for the reason of its end. Without colour the shades are characters.
     Raises `BadQuestion` if there is nothing to draw: no tuples, no zones (`STRUCTURE none`), or no cells.
     """
@@ -42,7 +43,7 @@ def grid_text(told: Description, width: int = 100, buckets: int = 16, colour: bo
 
 @dataclass
 class _Panel:
-    """A granularity in columns: `shown` is [row][column], tuples per unit of time, the highest bucket on top."""
+    """A granularity in columns: `shown` is [row][column], the highest bucket on top; NaN where there is nothing."""
 
     granularity: int
     part: list[Stretch]
@@ -85,8 +86,7 @@ class GridText:
         room = max(width - axis, NARROWEST)
         most = max(1, (room + 1) // (NARROWEST + 1))
         panels = self._panels(rows, room, most)
-        busy = np.concatenate([p.shown[p.shown > 0] for p in panels])
-        scale = _Scale(float(busy.min()), float(busy.max()), colour)
+        scale = _Scale(np.concatenate([p.shown.ravel() for p in panels]), colour, linear=self.told.shown is not None)
         out = [Text(line) for line in self._title(width)]
         hidden = sorted(set(self.parts) - {p.granularity for p in panels})
         if hidden:
@@ -111,9 +111,16 @@ class GridText:
         out = []
         for place, (g, part) in enumerate(chosen.items()):
             mine = columns + (place < rest)
-            edges, grid = densities(self.told, part, unit)
-            summed = grid.reshape(rows, -1, grid.shape[1]).sum(axis=1)[::-1]
-            out.append(_Panel(g, part, mine, _resampled(edges, summed, mine)))
+            if self.told.shown is None:
+                edges, grid = densities(self.told, part, unit)
+                summed = grid.reshape(rows, -1, grid.shape[1]).sum(axis=1)
+                shown = _resampled(edges, summed, mine)
+                shown[shown == 0.0] = np.nan
+            else:
+                start, end = part[0].start, max(s.end for s in part)
+                borders = start + np.arange(mine + 1) * (end - start) // mine
+                shown = figures(self.told, part, borders, rows, unit)
+            out.append(_Panel(g, part, mine, shown[::-1]))
         return out
 
     def _title(self, width: int) -> list[str]:
@@ -126,7 +133,8 @@ class GridText:
     def _legend(self, scale: "_Scale", summed: int, width: int) -> list[Text]:
         """The legend of shades and letters, wrapped."""
         cell = "cell" if summed == 1 else f"{summed} cells"
-        words = [Text(f"tuples a {rate_unit(self.told)} in {cell}: "), *scale.samples()]
+        what = f"tuples a {rate_unit(self.told)}" if self.told.shown is None else figure_label(self.told)
+        words = [Text(f"{what} in {cell}: "), *scale.samples()]
         lines = _fill(words, width)
         seen = {z.reason for z in self.told.zones}
         words = [Text("a zone ends by ")]
@@ -138,17 +146,22 @@ class GridText:
 
 
 class _Scale:
-    """Shades by the logarithm of density."""
+    """Shades of values, by their logarithm unless `linear`. NaN and infinities have none."""
 
-    def __init__(self, least: float, most: float, colour: bool) -> None:
+    def __init__(self, values: NDArray[np.float64], colour: bool, linear: bool) -> None:
         self.colour = colour
         self.steps = len(SHADES) if colour else len(PLAIN)
-        self.edges = np.geomspace(least, max(most, least * 1.01), self.steps + 1)
+        found = values[np.isfinite(values)]
+        least, most = (float(found.min()), float(found.max())) if len(found) else (0.0, 1.0)
+        if linear:
+            self.edges = np.linspace(least, max(most, least + abs(least) * 0.01 + 1e-300), self.steps + 1)
+        else:
+            self.edges = np.geomspace(least, max(most, least * 1.01), self.steps + 1)
 
     def level(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """0 for the lowest density; -1 for none."""
+        """0 for the lowest value; -1 for none."""
         found = np.clip(np.searchsorted(self.edges, values, side="right") - 1, 0, self.steps - 1)
-        return np.where(values > 0, found, -1)
+        return np.where(np.isfinite(values), found, -1)
 
     def shade(self, level: int, width: int = 1) -> Text:
         if level < 0:
@@ -175,10 +188,10 @@ class _Scale:
 
 def _figure(value: float) -> str:
     """
-    >>> _figure(0.0123), _figure(3.21), _figure(1234.5)
-    ('0.012', '3.2', '1,234')
+    >>> _figure(0.0123), _figure(3.21), _figure(1234.5), _figure(-20.4)
+    ('0.012', '3.2', '1,234', '-20')
     """
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
 
 
 def _resampled(edges: NDArray[np.int64], grid: NDArray[np.float64], columns: int) -> NDArray[np.float64]:

@@ -244,7 +244,6 @@ class AccessInterceptor(Interceptor):
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         if not method.startswith(OURS):
             self._others.add(task)
-            task.add_done_callback(self._others.discard)
         elif waited_for:
             self.under_way += 1
             context.add_done_callback(self._left)  # type: ignore[arg-type]  # the stubs expect a class for a function
@@ -299,6 +298,7 @@ class AccessInterceptor(Interceptor):
             )
         finally:
             call.close()  # if it never began; else without effect
+            self._others.discard(task)  # at once: what ended is not ended again while its response is being sent
             self._revoked.discard(task)
             self._ended(method, code, began, who or ANONYMOUS, context)
 

@@ -1,11 +1,12 @@
 """Requests with fields, translated to SQL statements: so there is one path for definitions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from google.protobuf.duration_pb2 import Duration
 
 from promising import wire, wire_times
-from promising.errors import BadRequest
+from promising.errors import BadMeasure, BadRequest
+from promising.summaries.cells import Measure
 from promising.v1 import streams_pb2, summaries_pb2
 
 SQL_TYPES = {
@@ -55,10 +56,21 @@ def create_summary(request: summaries_pb2.CreateSummaryRequest) -> str:
     return (
         f"CREATE SUMMARY {_if_not_exists(request.if_not_exists)}{_name(request.name, 'name')}"
         f" ON {_name(request.stream, 'stream')} ({_name(request.key, 'key')})"
-        f" WITH GRANULARITY {_span(request.granularity)} AND COLLAPSE ({rate}, {depth})"
+        f"{_measures(request.measures)} WITH GRANULARITY {_span(request.granularity)} AND COLLAPSE ({rate}, {depth})"
         + (f" STRUCTURE {structure}" if structure else "")
         + _options({name: _number(value) for name, value in request.options.items()})
     )
+
+
+def _measures(measures: Sequence[str]) -> str:
+    """MEASURES of texts; text that is no measure is refused here, for it would be read as SQL."""
+    found = []
+    for at, text in enumerate(measures):
+        try:
+            found.append(Measure.read(text).sql)
+        except BadMeasure as problem:
+            raise BadRequest(f"measures[{at}]: {problem}", f"measures[{at}]") from None
+    return f" MEASURES ({', '.join(found)})" if found else ""
 
 
 def drop(kind: str, name: str, if_exists: bool, cascade: bool) -> str:

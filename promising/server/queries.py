@@ -47,7 +47,8 @@ class QueryService(Subscriptions):
         if isinstance(node, nodes.Explain) and not node.removal:
             made = await self._explained(request.sql, node=node)
             return queries_pb2.ExecuteResponse(explanation=wire.explanation_to(made))
-        found = await self._work.call(self._session.execute_parsed, node, request.sql)
+        work = self._work.package if isinstance(node, nodes.AlterSummary) else self._work.call
+        found = await work(self._session.execute_parsed, node, request.sql)
         if isinstance(found, Done):
             logs.event("definition", client=access.caller().name, kind=type(node).__name__, changed=found.changed)
             return queries_pb2.ExecuteResponse(done=wire.done_to(found))

@@ -6,6 +6,7 @@ from typing import Any
 from promising import wire
 from promising.errors import LimitReached, UnknownName
 from promising.query.catalog import SummaryEntry
+from promising.query.summary_statements import statement_of
 from promising.server import field_statements
 from promising.server.context import ServerContext
 from promising.v1 import summaries_pb2, summaries_pb2_grpc
@@ -48,17 +49,17 @@ class SummaryService(summaries_pb2_grpc.SummaryServiceServicer):
         response = summaries_pb2.ListSummariesResponse()
         for entry in entries:
             with contextlib.suppress(UnknownName):  # dropped concurrently
-                response.summaries.append(_described(entry, zones=False, cells=False))
+                response.summaries.append(_described(entry, zones=False, cells=False, show=""))
         return response
 
     async def DescribeSummary(
         self, request: summaries_pb2.DescribeSummaryRequest, context: Context
     ) -> summaries_pb2.DescribeSummaryResponse:
-        made = await self._work.call(self._describe, request.name, request.cells)
+        made = await self._work.call(self._describe, request.name, request.cells, request.show)
         return summaries_pb2.DescribeSummaryResponse(summary=made)
 
-    def _describe(self, name: str, cells: bool) -> summaries_pb2.Summary:
-        return _described(self._session.summary(name), zones=True, cells=cells)
+    def _describe(self, name: str, cells: bool, show: str) -> summaries_pb2.Summary:
+        return _described(self._session.summary(name), zones=True, cells=cells, show=show)
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -81,7 +82,9 @@ class SummaryService(summaries_pb2_grpc.SummaryServiceServicer):
             raise LimitReached(
                 f"{len(keys):,} keys make {pairs:,} pairs of key and zone; {MOST_PAIRS:,} is the most, so ask for fewer"
             )
-        found = self._session.regions(request.summary, keys, _window(request))
+        found = self._session.regions(
+            request.summary, keys, _window(request), search=request.search if request.HasField("search") else "flat"
+        )
         most = self._parts.settings.limits.max_message_bytes
         size = len(found.key) * LEAST_REGION
         if size <= most:
@@ -98,13 +101,13 @@ class SummaryService(summaries_pb2_grpc.SummaryServiceServicer):
         return wire.story_to(story)
 
 
-def _described(entry: SummaryEntry, *, zones: bool, cells: bool) -> summaries_pb2.Summary:
-    told, buckets = entry.index.describe(cells=cells), entry.index.buckets
-    if cells and len(told.zones) * buckets > MOST_CELLS:
+def _described(entry: SummaryEntry, *, zones: bool, cells: bool, show: str) -> summaries_pb2.Summary:
+    told, buckets = entry.index.describe(cells=cells, show=show), entry.index.buckets
+    if (cells or show) and len(told.zones) * buckets > MOST_CELLS:
         raise LimitReached(
             f"{len(told.zones):,} zones of {buckets:,} cells; {MOST_CELLS:,} cells is the most, so leave them out"
         )
-    return wire.summary_to(told, entry.stream, buckets, zones)
+    return wire.summary_to(told, entry.stream, buckets, statement_of(entry), zones)
 
 
 def _window(request: summaries_pb2.EstimateRequest | summaries_pb2.RegionsRequest) -> tuple[int, int] | None:

@@ -51,7 +51,7 @@ class Work:
         return await self._finished(self.calls.submit(do, *given, **named))
 
     async def package(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-        """Add a package, one at a time: it may take minutes, while batches are added, too."""
+        """Add a package or measures, one at a time: it may take minutes, while batches are added, too."""
         return await self._finished(self.packages.submit(do, *given, **named))
 
     async def tick(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:

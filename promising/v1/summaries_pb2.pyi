@@ -71,6 +71,7 @@ class Zone(_message.Message):
     TUPLES_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     CELLS_FIELD_NUMBER: _builtins.int
+    SHOWN_FIELD_NUMBER: _builtins.int
     granularity: _builtins.int
     """1 for the finest."""
     zone: _builtins.int
@@ -91,6 +92,10 @@ class Zone(_message.Message):
     def cells(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Tuples by value bucket, if requested."""
 
+    @_builtins.property
+    def shown(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """The requested figure, by value bucket or once for the zone; NaN where there is none."""
+
     def __init__(
         self,
         *,
@@ -101,10 +106,11 @@ class Zone(_message.Message):
         tuples: _builtins.int = ...,
         reason: _builtins.str = ...,
         cells: _abc.Iterable[_builtins.int] | None = ...,
+        shown: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cells", b"cells", "end", b"end", "granularity", b"granularity", "reason", b"reason", "start", b"start", "tuples", b"tuples", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cells", b"cells", "end", b"end", "granularity", b"granularity", "reason", b"reason", "shown", b"shown", "start", b"start", "tuples", b"tuples", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -157,6 +163,10 @@ class Summary(_message.Message):
     SKETCH_BYTES_FIELD_NUMBER: _builtins.int
     TUPLE_BYTES_FIELD_NUMBER: _builtins.int
     KEY_BYTES_FIELD_NUMBER: _builtins.int
+    MEASURES_FIELD_NUMBER: _builtins.int
+    STATEMENT_FIELD_NUMBER: _builtins.int
+    BUILDING_FIELD_NUMBER: _builtins.int
+    SHOW_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -189,6 +199,12 @@ class Summary(_message.Message):
     """What a tuple adds at most."""
     key_bytes: _builtins.int
     """What a distinct key adds at most."""
+    statement: _builtins.str
+    """The CREATE SUMMARY that creates one like it."""
+    building: _builtins.str
+    """How far ALTER SUMMARY ADD MEASURES is; empty unless it is running."""
+    show: _builtins.str
+    """The figure in its zones, such as avg(price), if requested."""
     @_builtins.property
     def spans(self) -> _containers.RepeatedCompositeFieldContainer[_duration_pb2.Duration]:
         """The spans of its granularities, the finest first."""
@@ -208,6 +224,10 @@ class Summary(_message.Message):
     @_builtins.property
     def zones(self) -> _containers.RepeatedCompositeFieldContainer[Global___Zone]:
         """Its zones, if requested: newest granularity first, oldest zone first."""
+
+    @_builtins.property
+    def measures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What its zones measure, as in MEASURES."""
 
     def __init__(
         self,
@@ -233,10 +253,14 @@ class Summary(_message.Message):
         sketch_bytes: _builtins.int = ...,
         tuple_bytes: _builtins.int = ...,
         key_bytes: _builtins.int = ...,
+        measures: _abc.Iterable[_builtins.str] | None = ...,
+        statement: _builtins.str = ...,
+        building: _builtins.str = ...,
+        show: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "name", b"name", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "building", b"building", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "measures", b"measures", "name", b"name", "show", b"show", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "statement", b"statement", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__watermark: _TypeAlias = _typing.Literal["watermark"]  # noqa: Y015
     _WhichOneofArgType__watermark: _TypeAlias = _typing.Literal["_watermark", b"_watermark"]  # noqa: Y015
@@ -279,6 +303,7 @@ class CreateSummaryRequest(_message.Message):
     STRUCTURE_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     IF_NOT_EXISTS_FIELD_NUMBER: _builtins.int
+    MEASURES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -301,6 +326,10 @@ class CreateSummaryRequest(_message.Message):
     def options(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """OPTIONS by name: buckets, depth, width, maxlength, tolerance, effect, filter_bits, coarse_bits, probes, ceiling."""
 
+    @_builtins.property
+    def measures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What its zones measure, such as MOMENTS(price)."""
+
     def __init__(
         self,
         *,
@@ -313,10 +342,11 @@ class CreateSummaryRequest(_message.Message):
         structure: Global___Structure.ValueType = ...,
         options: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         if_not_exists: _builtins.bool = ...,
+        measures: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity", "if_not_exists", b"if_not_exists", "key", b"key", "name", b"name", "options", b"options", "stream", b"stream", "structure", b"structure"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity", "if_not_exists", b"if_not_exists", "key", b"key", "measures", b"measures", "name", b"name", "options", b"options", "stream", b"stream", "structure", b"structure"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__collapse_depth: _TypeAlias = _typing.Literal["collapse_depth"]  # noqa: Y015
     _WhichOneofArgType__collapse_depth: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth"]  # noqa: Y015
@@ -402,19 +432,23 @@ class DescribeSummaryRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     CELLS_FIELD_NUMBER: _builtins.int
+    SHOW_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     cells: _builtins.bool
     """Also count the tuples of every cell."""
+    show: _builtins.str
+    """Also a figure of what its zones measure: avg(column), count, sum, min, max, median, distinct or most_frequent."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         cells: _builtins.bool = ...,
+        show: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cells", b"cells", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cells", b"cells", "name", b"name", "show", b"show"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -577,8 +611,11 @@ class RegionsRequest(_message.Message):
     SUMMARY_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
     summary: _builtins.str
     """The summary."""
+    search: _builtins.str
+    """How they are found: "flat", the default, or "pyramid". The result is the same."""
     @_builtins.property
     def keys(self) -> _common_pb2.Keys:
         """The keys."""
@@ -593,12 +630,15 @@ class RegionsRequest(_message.Message):
         summary: _builtins.str = ...,
         keys: _common_pb2.Keys | None = ...,
         window: _common_pb2.Window | None = ...,
+        search: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_search", b"_search", "keys", b"keys", "search", b"search", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "summary", b"summary", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_search", b"_search", "keys", b"keys", "search", b"search", "summary", b"summary", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__search: _TypeAlias = _typing.Literal["search"]  # noqa: Y015
+    _WhichOneofArgType__search: _TypeAlias = _typing.Literal["_search", b"_search"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__search) -> _WhichOneofReturnType__search | None: ...
 
 Global___RegionsRequest: _TypeAlias = RegionsRequest  # noqa: Y015
 
@@ -761,6 +801,7 @@ class StoryResponse(_message.Message):
     ZONE_FIELD_NUMBER: _builtins.int
     LINES_FIELD_NUMBER: _builtins.int
     ABSORBED_FIELD_NUMBER: _builtins.int
+    MEASURES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def zone(self) -> Global___Zone:
         """The zone."""
@@ -773,16 +814,21 @@ class StoryResponse(_message.Message):
     def absorbed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Absorbed]:
         """What it has absorbed; empty for zones of the finest granularity."""
 
+    @_builtins.property
+    def measures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it measured, as lines of text."""
+
     def __init__(
         self,
         *,
         zone: Global___Zone | None = ...,
         lines: _abc.Iterable[_builtins.str] | None = ...,
         absorbed: _abc.Iterable[Global___Absorbed] | None = ...,
+        measures: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["zone", b"zone"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["absorbed", b"absorbed", "lines", b"lines", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["absorbed", b"absorbed", "lines", b"lines", "measures", b"measures", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from promising.errors import Overflow
 from promising.query.aggregate.arrow_memory import Column, Ids, Numbers, text, widened, words
 from promising.query.aggregate.grouping import GroupTable, Strings
+from promising.query.aggregate.known import Known
 from promising.query.kernels.folds import (
     add_floats,
     add_ints,
@@ -46,6 +47,13 @@ class Accumulator(Protocol):
         """The aggregate of each group."""
 
 
+class Absorbing(Accumulator, Protocol):
+    """An accumulator that needs no values."""
+
+    def absorb(self, known: Known) -> None:
+        """Add values of groups 0, 1, ... of which this is known."""
+
+
 class Count:
     """The number of non-null values, or of rows."""
 
@@ -68,6 +76,11 @@ class Count:
             return
         self._counts = widened(self._counts, groups)
         tally(ids, self._counts)
+
+    def absorb(self, known: Known) -> None:
+        groups = len(known.count)
+        self._counts = widened(self._counts, groups)
+        self._counts[:groups] += known.count
 
     def counts(self, groups: int) -> NDArray[np.int64]:
         self._counts = widened(self._counts, groups)
@@ -146,6 +159,14 @@ class IntSum:
             self._sums[0] += total
             self._counts[0] += len(values)
 
+    def absorb(self, known: Known) -> None:
+        assert known.moments is not None
+        groups = len(known.count)
+        self._widen(groups)
+        self._counts[:groups] += known.count
+        self._sums[:groups] += known.moments.pairs()
+        self._loose += groups
+
     def _carry(self) -> None:
         carry(self._sums)
         self._loose = 0
@@ -203,10 +224,20 @@ class Extreme:
             values, places = reduce(values, keepdims=True), np.zeros(1, np.int32)
         else:
             return
+        self._take(places, values)
+
+    def _take(self, places: Ids, values: Numbers) -> None:
         if self._lowest:
             least(places, values, self._seen, self._best)
         else:
             greatest(places, values, self._seen, self._best)
+
+    def absorb(self, known: Known) -> None:
+        groups = len(known.count)
+        self._widen(groups)
+        some, best = known.extreme(lowest=self._lowest)
+        places = np.flatnonzero(some).astype(np.int32)
+        self._take(places, np.ascontiguousarray(best[places]))
 
     def _widen(self, groups: int) -> None:
         self._seen = widened(self._seen, groups)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from promising.index.dictionary import CodedStrings
 from promising.query.aggregate.accumulators import (
+    Absorbing,
     Accumulator,
     Count,
     Distinct,
@@ -20,7 +21,9 @@ from promising.query.aggregate.accumulators import (
     Ordered,
 )
 from promising.query.aggregate.arrow_memory import Column, Ids
+from promising.query.aggregate.exact_sums import ExactSum
 from promising.query.aggregate.grouping import GroupKeys, GroupTable, Key
+from promising.query.aggregate.known import Known
 from promising.query.aggregate.most_frequent import MostFrequent
 from promising.query.scalar.types import ARROW, NAMES, NUMBERS, TOP, Kind
 
@@ -72,13 +75,14 @@ class Aggregate:
         assert self.at is not None
         return self.at
 
-    def accumulator(self, keyed: bool) -> Accumulator:
-        """An empty state; `keyed` if there can be several groups."""
+    def accumulator(self, keyed: bool, exact: bool = False) -> Accumulator:
+        """An empty state; `keyed` if there can be several groups, `exact` for sums that depend on no order."""
         if self.function == "count":
             return Count()
         assert self.kind is not None
         if self.function in ("sum", "avg"):
-            return FloatSum(self.function == "avg") if self.kind == "float" else IntSum(self.function == "avg")
+            mean = self.function == "avg"
+            return IntSum(mean) if self.kind != "float" else ExactSum(mean) if exact else FloatSum(mean)
         if self.function in ("min", "max"):
             least = self.function == "min"
             return ExtremeString(least) if self.kind == "string" else Extreme(self.kind, least)
@@ -100,14 +104,16 @@ class Groups:
     """Aggregates by key of all rows added so far; groups are in order of first appearance. O(1) per row.
 
     NULL keys are equal, so are NaN keys; 0.0 equals -0.0. NULL arguments are ignored. Without keys there is one group.
+    exact: sums of floats depend on no order of rows.
     """
 
-    def __init__(self, keys: Sequence[Kind], aggregates: Sequence[Aggregate]) -> None:
+    def __init__(self, keys: Sequence[Kind], aggregates: Sequence[Aggregate], *, exact: bool = False) -> None:
         self.kinds = tuple(keys)
         self.aggregates = tuple(aggregates)
         self._keys = GroupKeys(keys)
         self._table = GroupTable(self._keys.width)
-        self.accumulators = [aggregate.accumulator(bool(keys)) for aggregate in aggregates]
+        self.exact = exact
+        self.accumulators = [aggregate.accumulator(bool(keys), exact) for aggregate in aggregates]
 
     @property
     def keyed(self) -> bool:
@@ -123,7 +129,14 @@ class Groups:
 
     def empty(self) -> "Groups":
         """The same aggregates of no rows."""
-        return Groups(self.kinds, self.aggregates)
+        return Groups(self.kinds, self.aggregates, exact=self.exact)
+
+    def absorb(self, keys: Sequence[pa.Array], known: Sequence[Known]) -> None:
+        """Add rows of which this is known, before all others: the keys of each group, no two equal; by aggregate."""
+        if self.keyed:
+            self._table.enter(self._keys.encode(keys, len(keys[0])))
+        for accumulator, part in zip(self.accumulators, known, strict=True):
+            cast(Absorbing, accumulator).absorb(part)
 
     def add(self, keys: Sequence[Key], arguments: Sequence[pa.Array | None], rows: int) -> Ids | None:
         """Add a slice: arrays of `rows` values, of the Arrow types of their kinds. If one is not, nothing is added.

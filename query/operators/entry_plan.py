@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from promising.index.regions import Window
 from promising.index.snapshot import Rows, Snapshot
 from promising.index.summary_index import SummaryIndex
+from promising.query.fade import Bands, HalfLife
 from promising.query.key_rows import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, finished
 from promising.query.preference import BoundPreference, exact_counts
 from promising.query.promising_set import ANY, READY, ROUGH, PromisingSet
@@ -82,8 +83,16 @@ class EntryPlan:
 
     @property
     def banded(self) -> bool:
-        """Whether entries are split by granularity."""
-        return self.preference is not None and self.preference.fade < 1
+        """Whether entries are split by the bands of a fade."""
+        return self.preference is not None and self.preference.fade is not None
+
+    def bands(self, side: int, rows: Rows) -> Bands:
+        """The band of each row; only if `banded`, and inside `holding`."""
+        return self.sides[side].snapshot.granularity(rows, self.horizons(side))
+
+    def horizons(self, side: int) -> NDArray[np.int64]:
+        assert self.preference is not None and self.preference.fade is not None
+        return self.preference.fade.horizons(self.sides[side].snapshot)
 
     @property
     def exact(self) -> bool:
@@ -228,7 +237,7 @@ class EntryPlan:
             value = self.value_of(rows)
             if self.banded:
                 with snapshot.holding():
-                    value = self.preference.faded(value, [snapshot.granularity(rows)])
+                    value = self.preference.faded(value, [self.bands(side, rows)])
             before = len(self.set)
             self.set.add(hashes, counts, self.preference.priority(value), READY, row=rows, tie=numbers)
             self.listed += len(rows)
@@ -285,14 +294,18 @@ class EntryPlan:
         self.set.push(ids)
 
     def _split(self, ids: NDArray[np.int32]) -> Generator[None, None, None]:
-        """Replace each entry by one per combination of granularities of its tuples."""
+        """Replace each entry by one per combination of bands of its tuples.
+
+        The value of an entry is that of its own tuples if they fade by granularity. If they fade by age it is that of
+        all tuples of the key, so that it does not depend on how wide bands are; WEIGHTED shares it among them.
+        """
         assert self.preference is not None
-        counts = []  # by side: [entry, granularity]
+        counts = []  # by side: [entry, band]
         for number, side in enumerate(self.sides):
             lists = yield from self.keys(number).load(self.set.hash[ids])
             with side.snapshot.holding():
-                bands = side.snapshot.granularity(lists.rows) - 1
-            wide = len(side.snapshot.horizons) + 1
+                bands = self.bands(number, lists.rows) - 1
+            wide = len(self.horizons(number)) + 1
             owner = np.repeat(np.arange(len(ids)), lists.counts)
             counts.append(np.bincount(owner * wide + bands, minlength=len(ids) * wide).reshape(len(ids), wide))
         if len(counts) == 1:
@@ -303,9 +316,12 @@ class EntryPlan:
         inside = [c[entry, band] for c, band in zip(counts, at, strict=True)]
         whole = [c.sum(axis=1)[entry] for c in counts]
         bands_of = [band + 1 for band in at]
-        shown = whole if self.preference.direction == "ASC" else inside
+        by_age = isinstance(self.preference.fade, HalfLife)
+        shown = whole if by_age or self.preference.direction == "ASC" else inside
         known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, shown, strict=True))}
         value = self.preference.value(exact_counts(self.preference.estimates, known), len(entry))
+        if by_age and self.preference.direction == "WEIGHTED":
+            value *= np.prod(inside, axis=0) / np.prod(whole, axis=0, dtype=np.float64)
         value = self.preference.faded(value, bands_of)
         self.total -= float(self.set.units[ids].astype(np.float64).sum())
         self.until[ids] = self.set.units[ids]

@@ -174,9 +174,8 @@ class Guided(Operator):
         bands = self.plan.set.bands[side][ids]
         if not bands.any():
             return lists
-        snapshot = self.plan.sides[side].snapshot
-        with snapshot.holding():
-            kept = snapshot.granularity(lists.rows) == np.repeat(bands, lists.counts)
+        with self.plan.sides[side].snapshot.holding():
+            kept = self.plan.bands(side, lists.rows) == np.repeat(bands, lists.counts)
         starts, counts, rows = lists.starts.copy(), lists.counts.copy(), np.empty(len(lists.rows), np.int32)
         left = compact(lists.rows, kept, starts, counts, rows)
         return Lists(rows[:left], starts, counts)

@@ -22,7 +22,7 @@ ALLOWED: frozenset[type[exp.Expression]] = frozenset(
         *(nodes.Select, nodes.Preference, nodes.SummaryEstimate, nodes.ErrorTarget, nodes.LimitBy, nodes.Span),
         *(exp.Union, exp.Intersect, exp.Except, exp.Exists),
         *(nodes.CreateStream, nodes.CreateSummary, nodes.CreateContinuousQuery, nodes.Option, nodes.AlterQuery),
-        nodes.AlterStream,
+        *(nodes.AlterStream, nodes.AlterSummary, nodes.Measure),
         *(nodes.CreateTable, nodes.TableChange, nodes.Row, nodes.Assignment),
         *(nodes.Show, nodes.Describe, nodes.Drop, nodes.Explain),
     }

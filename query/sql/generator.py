@@ -43,6 +43,7 @@ _LEVELS: dict[type[exp.Expression], int] = {kind: level for kind, (_, level) in 
     exp.Neg: MINUS,
 }
 _SETS: dict[type[exp.Expression], tuple[str, int]] = {kind: (word, level) for word, (level, kind) in SETS.items()}
+_SPANS = {"fade": "FADE FACTOR", "half_life": "FADE HALF LIFE", "window": "WINDOW", "budget": "BUDGET"}
 _NEGATED = (exp.Is, exp.Between, exp.In, exp.Like, exp.ILike)  # nodes that contain their NOT: `a NOT IN (1)`
 
 
@@ -199,7 +200,7 @@ class PromisingGenerator(Generator):
             parts.append(f"ORDER BY {self.listed(args['order'].expressions)}")
         if args.get("preference") is not None:
             parts.append(self.sql(args["preference"]))
-        for key, word in (("fade", "FADE FACTOR"), ("window", "WINDOW"), ("budget", "BUDGET")):
+        for key, word in _SPANS.items():
             if args.get(key) is not None:
                 parts.append(f"{word} {self.sql(args[key])}")
         if args.get("target") is not None:
@@ -270,13 +271,18 @@ class PromisingGenerator(Generator):
         stream, key, granularity, rate, depth = (
             self.sql(node.args[part]) for part in ("stream", "key", "granularity", "rate", "depth")
         )
-        parts = [
-            f"CREATE SUMMARY {self.created(node)} ON {stream} ({key})",
-            f"WITH GRANULARITY {granularity} AND COLLAPSE({rate}, {depth})",
-        ]
+        parts = [f"CREATE SUMMARY {self.created(node)} ON {stream} ({key})"]
+        if (measures := node.args.get("measures")) is not None:
+            none = isinstance(measures, exp.Var)
+            parts.append("MEASURES NONE" if none else f"MEASURES ({self.listed(measures)})")
+        parts.append(f"WITH GRANULARITY {granularity} AND COLLAPSE({rate}, {depth})")
         if node.text("structure"):
             parts.append(f"STRUCTURE {node.text('structure')}")
         return self.parted(parts + self.options(node))
+
+    def measure_form(self, node: nodes.Measure) -> str:
+        column = node.args.get("column")
+        return f"{node.text('this')}({self.listed([*([] if column is None else [column]), *node.expressions])})"
 
     def created(self, node: exp.Expression) -> str:
         return ("IF NOT EXISTS " if node.args.get("exists") else "") + self.sql(node.this)
@@ -300,6 +306,11 @@ class PromisingGenerator(Generator):
         clauses = {"keep": "KEEP", "watermark": "WATERMARK", "max_jump": "MAX JUMP"}
         (change,) = (f"{word} {self.sql(node.args[one])}" for one, word in clauses.items() if node.args.get(one))
         return f"ALTER STREAM {self.sql(node.this)} {change}"
+
+    def alter_summary_form(self, node: nodes.AlterSummary) -> str:
+        return (
+            f"ALTER SUMMARY {self.sql(node.this)} {node.args['kind']} MEASURES ({self.listed(node.args['measures'])})"
+        )
 
     def table_definition_form(self, node: nodes.CreateTable) -> str:
         columns = ", ".join(f"{self.sql(one.this)} {self.sql(one.args['kind'])}" for one in node.args["columns"])
@@ -369,12 +380,14 @@ _FORMS: dict[type[exp.Expression], Callable[[PromisingGenerator, Any], str]] = {
     nodes.Span: PromisingGenerator.span_form,
     nodes.CreateStream: PromisingGenerator.stream_form,
     nodes.CreateSummary: PromisingGenerator.summary_form,
+    nodes.Measure: PromisingGenerator.measure_form,
     nodes.Option: PromisingGenerator.option_form,
     nodes.CreateContinuousQuery: PromisingGenerator.query_form,
     **dict.fromkeys(_SETS, PromisingGenerator.set_form),
     exp.Exists: PromisingGenerator.exists_form,
     nodes.AlterQuery: PromisingGenerator.alter_form,
     nodes.AlterStream: PromisingGenerator.alter_stream_form,
+    nodes.AlterSummary: PromisingGenerator.alter_summary_form,
     nodes.CreateTable: PromisingGenerator.table_definition_form,
     nodes.TableChange: PromisingGenerator.change_form,
     nodes.Row: lambda self, node: f"({self.listed(node.expressions)})",

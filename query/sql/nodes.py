@@ -34,7 +34,7 @@ class Node(exp.Expression):
 
 
 class Select(exp.Select):
-    """A query: plain SQL without `preference`, `fade`, `window`, `budget`, `target` and `limit_by`.
+    """A query: plain SQL without `preference`, `fade`, `half_life`, `window`, `budget`, `target` and `limit_by`.
 
     `distinct` is a bool.
 
@@ -45,6 +45,7 @@ class Select(exp.Select):
         **exp.Select.arg_types,
         "preference": False,
         "fade": False,
+        "half_life": False,
         "window": False,
         "budget": False,
         "target": False,
@@ -74,9 +75,10 @@ class CreateStream(Node):
 
 
 class CreateSummary(Node):
-    """`CREATE SUMMARY this ON stream (key) WITH GRANULARITY granularity AND COLLAPSE(rate, depth) ...`.
+    """`CREATE SUMMARY this ON stream (key) [MEASURES] WITH GRANULARITY granularity AND COLLAPSE(rate, depth) ...`.
 
-    `structure` is an `exp.Var` in lower case; `node.text("structure")` is its name, or empty.
+    `measures` are Measures, one Var NONE, or absent. `structure` is an `exp.Var` in lower case;
+    `node.text("structure")` is its name, or empty.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -84,12 +86,19 @@ class CreateSummary(Node):
         "exists": False,
         "stream": True,
         "key": True,
+        "measures": False,
         "granularity": True,
         "rate": True,
         "depth": True,
         "structure": False,
         "options": False,
     }
+
+
+class Measure(Node):
+    """One of MEASURES: `this(column, expressions)`; the kind is a Var in upper case, `expressions` are numbers."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "column": False, "expressions": False}
 
 
 class Option(Node):
@@ -114,6 +123,12 @@ class AlterStream(Node):
     """`ALTER STREAM this KEEP keep`, or `WATERMARK watermark` (a string), or `MAX JUMP max_jump`: one of them."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "keep": False, "watermark": False, "max_jump": False}
+
+
+class AlterSummary(Node):
+    """`ALTER SUMMARY this ADD MEASURES (measures)`, or DROP; `kind` is the word, `measures` are Measures."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "measures": True}
 
 
 class CreateTable(Node):

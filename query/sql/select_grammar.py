@@ -33,7 +33,8 @@ _NO_ALIAS = frozenset((*SETS, *_CLAUSES, *_JOINS, *_AFTER_STREAM, *_AT_THE_END))
 _PLAIN = {"FROM": "FROM", "WHERE": "WHERE", "GROUP": "GROUP BY", "HAVING": "HAVING", "ORDER": "ORDER BY"}
 _NAMES = {
     **{"from_": "FROM", "where": "WHERE", "group": "GROUP BY", "having": "HAVING", "order": "ORDER BY"},
-    **{"preference": "PREFERENCE", "target": "ERROR", "fade": "FADE FACTOR", "window": "WINDOW", "budget": "BUDGET"},
+    **{"preference": "PREFERENCE", "target": "ERROR", "fade": "FADE FACTOR", "half_life": "FADE HALF LIFE"},
+    **{"window": "WINDOW", "budget": "BUDGET"},
     **{"limit_by": "LIMIT n BY", "limit": "LIMIT"},
 }
 
@@ -269,7 +270,7 @@ class Queries(Calls):
     # --- our clauses ----------------------------------------------------------------------------------------------
 
     def clause(self, args: dict[str, object]) -> bool:
-        """PREFERENCE, FADE FACTOR, WINDOW, BUDGET, ERROR, LIMIT BY or LIMIT, each once; False if none follows."""
+        """PREFERENCE, FADE, WINDOW, BUDGET, ERROR, LIMIT BY or LIMIT, each once; False if none follows."""
         start, word, following = self.start, self.word, self.peek()
         if word == "LIMIT":
             self.limits(args)
@@ -279,20 +280,30 @@ class Queries(Calls):
             if key is None:
                 self.advance()
                 self.unexpected("PREFERENCE or ERROR after WITH")
-        elif word in ("FADE", "WINDOW", "BUDGET"):
+        elif word == "FADE":
+            key = "half_life" if following == "HALF" else "fade"
+        elif word in ("WINDOW", "BUDGET"):
             key = word.lower()
         else:
             return False
         if key in args:
             self.misplaced(f"{_NAMES[key]} is given twice", start)
+        if word == "FADE" and not {"fade", "half_life"}.isdisjoint(args):
+            self.misplaced("FADE FACTOR and FADE HALF LIFE exclude each other: leave one of them out", start)
         if word == "WINDOW" and self.peek(2) == "AS":
             self.refuse("a named WINDOW")
         self.advance()
         if word == "WITH":
             self.advance()
         if key == "fade":
-            self.expect("FACTOR")
+            if self.word != "FACTOR":
+                self.unexpected("FACTOR or HALF LIFE")
+            self.advance()
             args[key] = self.number("a number after FADE FACTOR")
+        elif key == "half_life":
+            self.advance()
+            self.expect("LIFE")
+            args[key] = self.span("FADE HALF LIFE")
         elif key in ("window", "budget"):
             args[key] = self.span(word)
         else:

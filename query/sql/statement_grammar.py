@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from promising.query.sql import nodes
 from promising.query.sql.change_grammar import TableChanges
-from promising.query.sql.token_cursor import END, STRING, placed
-from promising.query.sql.words import OTHER_STATEMENTS
+from promising.query.sql.token_cursor import END, QUOTED, STRING, placed
+from promising.query.sql.words import OTHER_STATEMENTS, RESERVED
 
 _OTHERS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "ALTER", "INSERT", "UPSERT", "UPDATE", "DELETE")
 _CONSTRAINTS = ("UNIQUE", "FOREIGN", "CHECK", "CONSTRAINT", "EXCLUDE", "INDEX", "KEY")
@@ -187,6 +187,7 @@ class Statements(TableChanges):
         if self.word == ",":
             self.refuse("a summary on several columns")
         self.expect(")")
+        measures = self.measures() if self.word == "MEASURES" else None
         self.expect("WITH", "GRANULARITY")
         self.expect("GRANULARITY")
         granularity = self.span("GRANULARITY")
@@ -207,12 +208,52 @@ class Statements(TableChanges):
             exists=exists,
             stream=stream,
             key=key,
+            measures=measures,
             granularity=granularity,
             rate=rate,
             depth=depth,
             structure=given.get("STRUCTURE"),
             options=given.get("OPTIONS", []),
         )
+
+    def measures(self) -> exp.Expression | list[exp.Expression]:
+        """MEASURES NONE, or a list in parentheses."""
+        self.advance()
+        start = self.start
+        return placed(exp.Var(this="NONE"), start) if self.take("NONE") else self.measure_list("NONE or ")
+
+    def measure_list(self, other: str = "") -> list[exp.Expression]:
+        if self.word != "(":
+            self.unexpected(f"{other}( and measures, such as MOMENTS(column)")
+        self.advance()
+        found = self.several(self.measure)
+        if self.word != ")":
+            self.unexpected(", or )")
+        self.advance()
+        return found
+
+    def measure(self) -> exp.Expression:
+        """A kind, and in parentheses the column and numbers it takes. No name is reserved here."""
+        if not self.is_word():
+            self.unexpected("a measure, such as MOMENTS(column)")
+        start = self.start
+        kind = placed(exp.Var(this=self.word), start)
+        self.advance()
+        self.expect("(", "and what to measure")
+        column, numbers = None, []
+        if self.word == QUOTED or self.is_word():
+            reserved = self.word in RESERVED
+            column = self.identifier()
+            if reserved:
+                column.set("quoted", True)
+        elif self.word != ")":
+            numbers.append(self.number("a column or a number"))
+        while (column or numbers) and self.take(","):
+            numbers.append(self.number("a number"))
+        if self.word != ")":
+            self.unexpected(", or )")
+        self.advance()
+        return placed(nodes.Measure(this=kind, column=column, expressions=numbers), start)
 
     def structure(self) -> exp.Expression:
         if not self.is_word():
@@ -291,8 +332,8 @@ class Statements(TableChanges):
         if self.word in ("DROP", "ALTER") and not analyze:
             start = self.start
             change = placed(self.drop() if self.word == "DROP" else self.alter(), start)
-            if isinstance(change, nodes.AlterQuery):
-                self.refuse("EXPLAIN of ALTER QUERY", start)
+            if isinstance(change, nodes.AlterQuery | nodes.AlterSummary):
+                self.refuse(f"EXPLAIN of ALTER {'QUERY' if isinstance(change, nodes.AlterQuery) else 'SUMMARY'}", start)
             return nodes.Explain(this=change, analyze=False)
         if self.word == "CREATE" and self.peek() == "CONTINUOUS":
             if analyze:
@@ -312,11 +353,13 @@ class Statements(TableChanges):
         start = self.advance().start
         if self.take("STREAM"):
             return self.alter_stream()
+        if self.take("SUMMARY"):
+            return self.alter_summary()
         self.take("CONTINUOUS")
         if self.word != "QUERY":
             if self.is_word():
                 self.refuse(f"ALTER {self.word}", start)
-            self.unexpected("STREAM or QUERY")
+            self.unexpected("STREAM, SUMMARY or QUERY")
         self.advance()
         name = self.name("the name of a query")
         if self.take("DROP"):
@@ -344,3 +387,14 @@ class Statements(TableChanges):
         if self.is_word():
             self.refuse(f"ALTER STREAM ... {self.word}")
         return self.unexpected("KEEP, WATERMARK or MAX JUMP")
+
+    def alter_summary(self) -> exp.Expression:
+        name = self.name("the name of a summary")
+        kind = self.word
+        if kind not in ("ADD", "DROP"):
+            if self.is_word():
+                self.refuse(f"ALTER SUMMARY ... {kind}")
+            self.unexpected("ADD MEASURES or DROP MEASURES")
+        self.advance()
+        self.expect("MEASURES", "and a list of measures")
+        return nodes.AlterSummary(this=name, kind=kind, measures=self.measure_list())

@@ -14,6 +14,7 @@ from promising.query.aggregate.aggregates import Aggregate
 from promising.query.binder import Binder, typed_null
 from promising.query.bound import Bound, JoinKey, Source
 from promising.query.catalog import Catalog
+from promising.query.fade import HalfLife
 from promising.query.grouped_scope import AGGREGATES
 from promising.query.preference import BoundPreference
 from promising.query.scalar.coercion import to_kind
@@ -43,6 +44,7 @@ _REFUSED_INSIDE = {
         "limit_by": "LIMIT n BY",
         "preference": "PREFERENCE",
         "fade": "FADE FACTOR",
+        "half_life": "FADE HALF LIFE",
         "budget": "BUDGET",
         "distinct": "DISTINCT",
     },
@@ -509,9 +511,10 @@ class _Branch(Binder):
             )
         wanted = set(enumerate(bound.join.attributes))
         if preference.counts_only and {(e.side, e.attribute) for e in preference.estimates} == wanted:
-            if preference.fade == 1:
+            if preference.fade is None:
                 return None
-            return "FADE FACTOR in a continuous query: its pairs are ranked by number alone; leave FADE FACTOR out"
+            clause = "FADE HALF LIFE" if isinstance(preference.fade, HalfLife) else "FADE FACTOR"
+            return f"{clause} in a continuous query: its pairs are ranked by number alone; leave {clause} out"
         counts = ", ".join(
             f"SUMMARY.Estimate.Count({source.alias}.{attribute})"
             for source, attribute in zip(self.sources, bound.join.attributes, strict=True)

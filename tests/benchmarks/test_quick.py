@@ -24,7 +24,13 @@ def lines(text: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("entry", "part"), [("benchmarks.index", "join"), ("benchmarks.index", "search"), ("benchmarks.query", "exact")]
+    ("entry", "part"),
+    [
+        ("benchmarks.index", "join"),
+        ("benchmarks.index", "search"),
+        ("benchmarks.query", "exact"),
+        ("benchmarks.query", "fresh"),
+    ],
 )
 def test_a_quick_run_prints_a_line_of_json_for_every_row_of_its_tables(entry, part):
     done = run(entry, "--quick", part)

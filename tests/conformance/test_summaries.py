@@ -29,7 +29,10 @@ def prepared(session: Session) -> Session:
             f"CREATE SUMMARY by_{structure} ON s (item_id) WITH GRANULARITY 8 SECONDS AND COLLAPSE (2, 4)"
             f" STRUCTURE {structure}"
         )
-    session.execute("CREATE SUMMARY by_name ON s (name) WITH GRANULARITY 8 SECONDS AND COLLAPSE (2, 4)")
+    session.execute(
+        "CREATE SUMMARY by_name ON s (name) MEASURES (MOMENTS(price), SAMPLE(8))"
+        " WITH GRANULARITY 8 SECONDS AND COLLAPSE (2, 4)"
+    )
     columns = zipf(N, 500, seed=4, rate=300.0)
     names = pa.array(columns["item_id"] % 40).cast(pa.string())
     session.ingest("s", {"ts": columns["ts"], "item_id": columns["item_id"], "name": names, "price": columns["price"]})
@@ -50,7 +53,7 @@ def pair(both: Both) -> tuple[Session, Session]:
 def plain(told: Any) -> Any:
     """Something that can be compared, of anything that a session tells."""
     if isinstance(told, np.ndarray):
-        return told.dtype.str, told.tolist()
+        return told.dtype.str, told.shape, repr(told.tolist())  # of which NaN is equal
     if isinstance(told, pa.Table):
         return told.schema, told.to_pydict()
     if isinstance(told, Regions | Description | Story | Absorbed):
@@ -115,8 +118,15 @@ def questions() -> list[tuple[str, Callable[[Session], Any]]]:
             ask(method, "by_name", keys)
         for window in [*WINDOWS, (5, 1), (1,), 7, ("a", "b"), (float("nan"), 1), (None, 1), (1, 2, 3)]:
             ask(method, "by_adaptive", [0, 300], window)
+    for search in ("flat", "pyramid", "zigzag", ""):
+        for summary in ("by_adaptive", "by_none"):
+            ask("regions", summary, [0, 5, 499], search=search)
     for columns in (["price"], ["price", "ts"], ["ITEM_ID"], ["probe"], ["nothing"], [], ["price", "price"]):
         ask("probe", "by_grid", [1, 2], None, columns)
+    for show in ("avg(price)", "COUNT( Price )", "avg(name)", "rows()", "", "("):
+        ask("describe", "by_name", show=show)
+        ask("describe", "by_grid", cells=True, show=show)
+    ask("story", "by_name", 2, 10)
     for granularity, zone in ((1, 0), (1, 10**6), (1, -1), (4, 0), (2, 1 << 62)):
         ask("story", "by_adaptive", granularity, zone)
     return asked

@@ -59,7 +59,10 @@ VALID: dict[str, list[Message]] = {
     "CreateSummary": [
         summaries_pb2.CreateSummaryRequest(
             name="more", stream="s", key="b", granularity=SECOND, options={"buckets": 4, "width": 8}, collapse_rate=2
-        )
+        ),
+        summaries_pb2.CreateSummaryRequest(
+            name="more", stream="s", key="b", granularity=SECOND, measures=["MOMENTS(price)", 'distinct( "name" )']
+        ),
     ],
     "DescribeSummary": [summaries_pb2.DescribeSummaryRequest(name="s_k", cells=True)],
     "DropSummary": [summaries_pb2.DropSummaryRequest(name="t_k", if_exists=True)],

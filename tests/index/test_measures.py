@@ -208,7 +208,7 @@ def test_the_ceiling_includes_measures():
 def test_a_measure_that_is_not_there_is_named():
     stream = new_stream(measures=("distinct(w)",))
     with pytest.raises(
-        UnknownMeasure, match=r"its measures are: distinct\(w\); add it .*ADD MEASURES \(QUANTILES\(x\)\)"
+        UnknownMeasure, match=r'measures are: DISTINCT\(w\); add it .*SUMMARY "by_k" ADD MEASURES \(QUANTILES\(x\)\)'
     ):
         window_measure(stream.summaries["by_k"], "quantiles(x)")
 

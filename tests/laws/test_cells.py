@@ -18,7 +18,7 @@ from promising.index import Stream
 from promising.index.check import check_stream
 from promising.index.measure_reading import window_estimate
 from promising.summaries.adt import BOUNDS, Estimate, FrequencySummary
-from promising.summaries.cells import KINDS, CellKind, Measure, Part, SummaryCells, _same, kind_of
+from promising.summaries.cells import KINDS, CellKind, Measure, Part, SummaryCells, kind_of, same_images
 from tests.index.world import SCHEMA, SMALL, columns
 from tests.laws.cases import CASES, Case, Values, stream
 from tests.tiers import examples
@@ -230,9 +230,9 @@ def test_absorb_is_union_in_any_order_and_bounds_hold(case: CellCase):
         for at in rng.permutation(len(parts)):
             before = kind.image(parts[at])
             kind.absorb(merged, parts[at])
-            assert not kind.exact or _same(before, kind.image(parts[at]))
+            assert not kind.exact or same_images(before, kind.image(parts[at]))
         if kind.exact:
-            assert _same(kind.image(merged), kind.image(built(kind, values)))
+            assert same_images(kind.image(merged), kind.image(built(kind, values)))
             assert kind.differs(merged, built(kind, values, sort=True)) is None
         assert kind.nbytes(merged) <= kind.ceiling(CELLS)
         found += hits(case, kind, merged, values)
@@ -263,8 +263,8 @@ def test_images_round_trip(case: CellCase, n: int, seed: int):
         for question in case.ask(mine):
             assert repr(kind.estimate(again, cell, *question)) == repr(kind.estimate(state, cell, *question))
     kind.absorb(again, built(kind, values, n))
-    assert not kind.exact or _same(image, kind.image(state)), "an image is independent of its state"
-    assert not kind.exact or _same(image, kind.image(kind.restore(image)))
+    assert not kind.exact or same_images(image, kind.image(state)), "an image is independent of its state"
+    assert not kind.exact or same_images(image, kind.image(kind.restore(image)))
 
 
 @every_kind
@@ -281,7 +281,7 @@ def test_subtract_undoes_absorb_or_says_it_cannot(case: CellCase):
     kind.subtract(state, other)
     for name, left in before.items():
         if name not in ("least", "greatest", "special"):  # bounds stay, and counts of what was there
-            assert _same(left, kind.image(state)[name])
+            assert same_images(left, kind.image(state)[name])
 
 
 def test_adt_and_cells_agree():

@@ -467,7 +467,8 @@ class Generator:
                 factors[0] = f"- {factors[0]}"
             elif pick == 4:
                 factors.append(f"{mine}{rng.choice(('g', 'n'))}")
-            fade = rng.choice(("", "", " FADE FACTOR 0.8", " FADE FACTOR 1", " FADE FACTOR 0.001"))
+            fades = "FACTOR 0.8", "FACTOR 1", "FACTOR 0.001", "HALF LIFE 3 SECONDS", "HALF LIFE 1 MICROSECOND"
+            fade = rng.choice(("", "", *(f" FADE {how}" for how in fades)))
             text = f"WITH PREFERENCE {direction} {', '.join(factors)}{fade}"
             order = query.order if query.grouped else []
             sorted_by = query.sorted_by if query.grouped else ()

@@ -8,7 +8,7 @@ import pytest
 from promising.index.auto_structure import Auto
 from promising.query import Session
 from tests.query.stores import Stores, filled, pieces, rows_of, tuples
-from tests.query.test_resume import PREFERENCES, STRUCTURES, arriving, query
+from tests.query.test_resume import FADES, PREFERENCES, STRUCTURES, arriving, query
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_an_answer_under_way_outlives_every_change(by_hand, preference, first):
     join, arrive = rng.random() < 0.7, rng.random() < 0.8
     made = filled(360, 90, structure="auto")
     change(made, first)
-    asked = query(join, preference, fade=rng.random() < 0.5, window=rng.choice([None, 15]), where=False)
+    asked = query(join, preference, fade=rng.choice(FADES), window=rng.choice([None, 15]), where=False)
     truth, whole = asked.truth(made), rows_of(made.session.query(asked.sql, seed=3))
     budgets = [rng.choice((0.01, 0.02, 0.03)) for _ in range(12)]
     got, _ = pieces(
@@ -84,7 +84,7 @@ def test_queries_by_key_bring_about_a_structure_and_explain_tells_it():
         if made.session.stream("a").summaries["by_a"].structure != "none":
             break
     told = made.session.explain(sql)
-    assert told.steps[-1].startswith("keys of a.k from summary by_a, auto: time, because none has cost ")
+    assert told.steps[-1].startswith("keys of a.k from postings of summary by_a, auto: time, because none has cost ")
     assert set(rows_of(made.session.query(sql))) == truth
 
 

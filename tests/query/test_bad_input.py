@@ -174,6 +174,10 @@ CASES: list[tuple[str, type[e.PromisingError], str, str]] = [
     (JOIN + " " + DESC + " FADE FACTOR 0", e.BadClause, "greater than 0 and at most 1", "0"),
     (JOIN + " " + DESC + " FADE FACTOR 1.01", e.BadClause, "greater than 0 and at most 1", "1.01"),
     (JOIN + " " + DESC + " FADE FACTOR -0.5", e.BadClause, "greater than 0 and at most 1", "-0.5"),
+    (JOIN + " " + DESC + " FADE HALF LIFE 0 HOURS", e.BadClause, "longer than nothing", "0 HOURS"),
+    (JOIN + " " + DESC + " FADE HALF LIFE -1 DAY", e.BadClause, "longer than nothing", "-1 DAY"),
+    (JOIN + " " + DESC + " FADE HALF LIFE 1 DAY FADE FACTOR 0.5", e.BadClause, "exclude each other", "FADE FACTOR"),
+    (JOIN + " FADE HALF LIFE 1 DAY", e.BadClause, "FADE HALF LIFE changes a preference", "1 DAY"),
     (JOIN + " FADE FACTOR 0.5", e.BadClause, "WITH PREFERENCE is missing", "0.5"),
     # spans
     ("SELECT k FROM fact WINDOW 0 SECONDS", e.BadClause, "longer than nothing", "0 SEC"),

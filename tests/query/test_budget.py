@@ -12,7 +12,7 @@ from promising.errors import BadClause
 from promising.query import Progress
 from promising.query.operators.operator import Guess
 from tests.query.stores import MS, Row, Stores, as_rows, filled, frames, pieces, rows_of, stores, tuples
-from tests.query.test_resume import PREFERENCES, STRUCTURES, query
+from tests.query.test_resume import FADES, PREFERENCES, STRUCTURES, query
 
 CASES = [(join, window, where) for join in (False, True) for window in (None, 15) for where in (False, True)]
 
@@ -29,7 +29,7 @@ SPANS = (0, 0.02, 0.04, 0.05, 0.05, 0.1, 0.1)
 def test_rows_are_true_and_the_first_of_a_fixed_sequence(preference, structure):
     made = filled(360, 90, structure=structure, strings=structure == "grid")
     for join, window, where in CASES:
-        for fade in (False, True) if preference != "none" else (False,):
+        for fade in FADES if preference != "none" else ("",):
             asked = query(join, preference, fade=fade, window=window, where=where)
             truth, whole = asked.truth(made), rows_of(made.session.query(asked.sql, seed=8))
             assert set(whole) == truth
@@ -45,7 +45,7 @@ def test_rows_are_true_and_the_first_of_a_fixed_sequence(preference, structure):
 
 def test_more_budget_buys_more_rows():
     made = filled(900, 90)
-    asked = query(True, "DESC", fade=False, window=None, where=False)
+    asked = query(True, "DESC", fade="", window=None, where=False)
     counts = [len(rows_of(made.session.query(asked.sql, budget=b))) for b in (0, 0.05, 0.1, 0.3, 1.0)]
     assert counts == sorted(counts) and counts[0] == 0 and 0 < counts[2] < counts[-1]
 
@@ -72,7 +72,7 @@ def test_in_a_hurry_the_newest_keys_come_first_and_nothing_is_lost():
     made = stores(step=MS // 10)
     for number, name in enumerate("ab"):
         made.ingest(name, tuples(20_000, 15_000, seed=21 + number, exponent=0.3))
-    asked = query(True, "DESC", fade=False, window=None, where=False)
+    asked = query(True, "DESC", fade="", window=None, where=False)
     got, _ = pieces(made, asked.sql, lambda n: 0.001 if n == 0 else None)
     flat = [row for piece in got for row in piece]
     assert 0 < len(got[0]) < len(flat)
@@ -117,7 +117,7 @@ def test_bounds_of_total_and_coverage_hold_at_every_frame(worlds, join, preferen
     """In 95 of 100 trials, told from summaries alone and later on; and they come to say something."""
     found: dict[str, Held] = defaultdict(Held)
     for made in worlds:
-        for fade in (False, True):
+        for fade in FADES:
             for window in (None, 15):
                 for where in (False, True):
                     asked = query(join, preference, fade=fade, window=window, where=where)
@@ -136,7 +136,7 @@ def test_bounds_of_total_and_coverage_hold_at_every_frame(worlds, join, preferen
 def test_a_join_that_is_planned_knows_its_size_exactly():
     made = filled(900, 90)
     for preference in ("DESC", "ASC", "WEIGHTED", "DESC, tuples"):
-        asked = query(True, preference, fade=False, window=None, where=False)
+        asked = query(True, preference, fade="", window=None, where=False)
         truth = len(asked.truth(made))
         seen = [f.progress for f in frames(made.session.query(asked.sql, budget=0.4))]
         assert seen[-1].cut == "budget" and 0 < seen[-1].rows < truth
@@ -168,7 +168,7 @@ def test_without_any_budget_the_summaries_answer(structure):
     made = filled(900, 90, structure=structure)
     for preference in PREFERENCES:
         for join in (False, True):
-            asked = query(join, preference, fade=False, window=None, where=False)
+            asked = query(join, preference, fade="", window=None, where=False)
             truth = len(asked.truth(made))
             answer = made.session.query(asked.sql, budget=0)
             assert rows_of(answer) == []

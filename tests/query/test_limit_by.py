@@ -52,7 +52,7 @@ def asked(rng: random.Random, preference: str, *, join: bool) -> str:
     if not join:
         clause = clause.replace(", SUMMARY.Estimate.Count(b.k)", "").replace("b.", "a.")
     sql += f" WITH PREFERENCE {clause}" if clause else ""
-    sql += rng.choice(["", " FADE FACTOR 0.5"]) if clause else ""
+    sql += rng.choice(["", " FADE FACTOR 0.5", " FADE HALF LIFE 5 SECONDS"]) if clause else ""
     return sql + rng.choice(["", " WINDOW 15 SECONDS", " WINDOW 33 SECONDS"])
 
 

@@ -127,6 +127,69 @@ def test_fade_lets_recent_entries_come_first(joined):
     assert values == sorted(values, reverse=True)
 
 
+def faded(ages: Sequence[int], half_life: int) -> float:
+    """The factor of a row by the ages of its tuples, in quarters of a half life and more coarsely beyond four."""
+    out = 1.0
+    for age in ages:
+        lives = age / half_life
+        if lives >= 20:
+            lives = 20 * 2 ** min(int(np.log2(lives / 20)), 4)
+        out *= 0.5 ** (int(lives) if lives >= 4 else int(4 * lives) / 4)
+    return out
+
+
+@pytest.mark.parametrize("window", [None, 25, 6])
+@pytest.mark.parametrize("half_life", [0.001, 0.5, 4, 60])
+@pytest.mark.parametrize("direction", ["DESC", "ASC"])
+@pytest.mark.parametrize("what", ["keys", "tuples", "pairs", "one side", "falling"])
+def test_a_half_life_counts_ages_and_no_granularities(what, direction, half_life, window):
+    made = filled(900, 60)
+    made.ingest("b", {**tuples(30, 60, seed=7, start=40.0, seconds=0.5)})
+    joined = what in ("pairs", "one side")
+    within = "" if window is None else f"WINDOW {window} SECONDS"
+    columns = made.window(window, "a", "b")
+    counts = [Counter(c["k"].tolist()) for c in columns]
+    at = [dict(zip(c["id"].tolist(), c["ts"].tolist(), strict=True)) for c in columns]
+    now = max(max(a.values()) for a in at) if joined else max(made.columns("a")["ts"].tolist())
+    if not joined and window is not None:
+        columns = [{n: c[made.columns("a")["ts"] > now - window * SECOND] for n, c in made.columns("a").items()}]
+        counts = [Counter(columns[0]["k"].tolist())]
+        at = [dict(zip(columns[0]["id"].tolist(), columns[0]["ts"].tolist(), strict=True))]
+    ask = {
+        "keys": "SELECT k, id FROM a WITH PREFERENCE {} SUMMARY.Estimate.Count(k)",
+        "tuples": "SELECT k, id, price FROM a WITH PREFERENCE {} SUMMARY.Estimate.Count(k) * price",
+        "pairs": f"{PAIRS} WITH PREFERENCE {{}} {COUNTS}",
+        "one side": f"{PAIRS} WITH PREFERENCE {{}} SUMMARY.Estimate.Count(b.k)",
+        "falling": "SELECT k, id FROM a WITH PREFERENCE {} 1.0 / SUMMARY.Estimate.Count(k)",
+    }[what]
+    rows = rows_of(made.session.query(f"{ask.format(direction)} FADE HALF LIFE {half_life} SECONDS {within}"))
+    values = []
+    for row in rows:
+        value = {
+            "keys": lambda r: counts[0][r[0]],
+            "tuples": lambda r: counts[0][r[0]] * r[2],
+            "pairs": lambda r: counts[0][r[0]] * counts[1][r[0]],
+            "one side": lambda r: counts[1][r[0]],
+            "falling": lambda r: 1 / counts[0][r[0]],
+        }[what](row)
+        ages = [now - at[side][row[1 + side]] for side in range(2 if joined else 1)]
+        factor = faded(ages, int(half_life * SECOND))
+        values.append(value / factor if direction == "ASC" else value * factor)
+    assert len(rows) == len({row[1:3] for row in rows})
+    assert len(rows) == (sum(n * counts[1][k] for k, n in counts[0].items()) if joined else len(at[0]))
+    steps = np.diff(values if direction == "DESC" else values[::-1])
+    assert (steps <= 1e-9 * np.max(np.abs([values[1:], values[:-1]]), axis=0)).all()
+
+
+def test_a_half_life_is_explained():
+    made = filled(900, 60)
+    sql = "SELECT k FROM a WITH PREFERENCE SUMMARY.Estimate.Count(k) FADE HALF LIFE 5 SECONDS"
+    explained = made.session.explain(sql)
+    assert "priority halves with every 5 s of age" in str(explained)
+    faded = explained.regions["fade"].to_pylist()
+    assert faded and all(0 < f <= 1 for f in faded) and max(faded) == 1
+
+
 def of_granularity(made: Stores, stream: str) -> dict[int, int]:
     """The granularity of each tuple, by its id, in order of arrival."""
     columns = made.columns(stream)

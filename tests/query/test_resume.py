@@ -12,6 +12,7 @@ from tests.query import skewed
 from tests.query.stores import MS, Row, Stores, filled, pieces, rows_of, stores, tuples
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
+FADES = "", " FADE FACTOR 0.5", " FADE HALF LIFE 5 SECONDS"
 BUDGETS = (0, 0.02, 0.05, 0.1, 0.3)
 """Seconds, while a slice takes one hundredth of one or less."""
 
@@ -39,7 +40,7 @@ class Query:
 
 
 def query(
-    join: bool, preference: str, *, fade: bool, window: int | None, where: bool, limit: int | None = None
+    join: bool, preference: str, *, fade: str, window: int | None, where: bool, limit: int | None = None
 ) -> Query:
     sql = "SELECT a.id, b.id FROM a, b WHERE a.k = b.k" if join else "SELECT a.id FROM a"
     if where:
@@ -48,7 +49,7 @@ def query(
     if not join:
         asked = asked.replace(BOTH, "SUMMARY.Estimate.Count(a.k)").replace("b.", "a.")
     sql += f" WITH PREFERENCE {asked}" if asked else ""
-    sql += " FADE FACTOR 0.5" if fade and asked else ""
+    sql += fade if asked else ""
     sql += f" WINDOW {window} SECONDS" if window else ""
     sql += f" LIMIT {limit}" if limit is not None else ""
 
@@ -64,7 +65,7 @@ def random_query(rng: random.Random, preference: str) -> Query:
     return query(
         rng.random() < 0.6,
         preference,
-        fade=rng.random() < 0.5,
+        fade=rng.choice(FADES),
         window=rng.choice([None, None, 15, 33]),
         where=rng.random() < 0.4,
         limit=rng.choice([None, None, None, 0, 1, 37, 300]),
@@ -118,7 +119,7 @@ def arriving(made: Stores) -> Callable[[int], None]:
 def test_the_pieces_are_the_answer_of_the_beginning_while_tuples_arrive(preference, structure, join):
     rng = random.Random(f"{preference} {structure} {join}")
     made = filled(360, 90, structure=structure)
-    asked = query(join, preference, fade=rng.random() < 0.5, window=rng.choice([None, 15]), where=False)
+    asked = query(join, preference, fade=rng.choice(FADES), window=rng.choice([None, 15]), where=False)
     truth, whole = asked.truth(made), rows_of(made.session.query(asked.sql, seed=3))
     budgets = [rng.choice((0.01, 0.02, 0.03)) for _ in range(12)]
     got, progress = pieces(
@@ -134,7 +135,7 @@ def test_the_pieces_are_the_answer_of_the_beginning_while_tuples_arrive(preferen
 
 def test_late_tuples_that_arrive_meanwhile_are_not_in_the_answer():
     made = filled(360, 90)
-    asked = query(True, "DESC", fade=False, window=33, where=False)
+    asked = query(True, "DESC", fade="", window=33, where=False)
     truth, whole = asked.truth(made), rows_of(made.session.query(asked.sql))
 
     def late(piece: int) -> None:
@@ -238,7 +239,7 @@ def test_the_same_question_has_the_same_answer(preference, window):
         for first in range(0, 360, 50):
             again.ingest(name, {c: v[first : first + 50] for c, v in columns.items()})
     again.cpu.step = 1
-    for fade in (False, True):
+    for fade in FADES:
         asked = query(True, preference, fade=fade, window=window, where=False)
         rows = rows_of(made.session.query(asked.sql, seed=4))
         assert rows_of(made.session.query(asked.sql, seed=4)) == rows

@@ -300,7 +300,7 @@ def test_what_is_refused():
     told(Unsupported, "WEIGHTED", "SELECT k FROM a WITH PREFERENCE WEIGHTED SUMMARY.Estimate.Count(k)", 0.5)
     ranked = "SELECT k FROM a WITH PREFERENCE DESC SUMMARY.Estimate.Count(k)"
     told(Unsupported, "a preference that reads columns ranks parts of them", f"{ranked} * price", 0.5)
-    told(Unsupported, "a preference that has a FADE FACTOR ranks parts of them", f"{ranked} FADE FACTOR 0.5", 0.5)
+    told(Unsupported, "a preference that fades ranks parts of them", f"{ranked} FADE FACTOR 0.5", 0.5)
     told(Unsupported, "order of the preference", "SELECT k FROM a WITH PREFERENCE SUMMARY.Estimate.Count(k) LIMIT 3")
     told(Unsupported, "LIMIT n BY is not offered on Spark", "SELECT k FROM a LIMIT 3 BY k")
     told(Unsupported, "approx_top_k is not offered on Spark", "SELECT approx_top_k(k, 2) FROM a")

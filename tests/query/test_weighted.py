@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 import numpy as np
 import pytest
 
-from tests.query.stores import Row, Stores, rows_of, stores, tuples
+from tests.query.stores import SECOND, Row, Stores, rows_of, stores, tuples
 
 LIMIT = 4.9
 """Two-sided chance of 1e-6."""
@@ -199,6 +199,19 @@ def test_fade_gives_a_pair_its_factor_for_every_step_back_on_either_side(fade):
     assert abs(fits(seen, weights, key_of(made))) < LIMIT
     plain = {row: 1.0 for row in weights}
     assert fits(seen, plain, lambda row: (of_a[row[0]], of_b[row[1]])) > LIMIT, "and that is not what it was without"
+
+
+@pytest.mark.deep("statistics over many draws")
+def test_a_half_life_gives_a_pair_its_factor_by_the_ages_of_both_tuples():
+    made = joined(300, 30)
+    columns = made.window(None, "a", "b")
+    now = max(int(c["ts"].max()) for c in columns)
+    lives = [{i: (now - t) * 4 // (20 * SECOND) / 4 for i, t in zip(c["id"], c["ts"], strict=True)} for c in columns]
+    weights = {row: 0.5 ** (lives[0][row[0]] + lives[1][row[1]]) for row in made.pairs()}
+    seen = first_rows(made, f"{PAIRS} {BY_PAIRS} FADE HALF LIFE 20 SECONDS", 700)
+    assert abs(fits(seen, weights, lambda row: (lives[0][row[0]], lives[1][row[1]]))) < LIMIT
+    assert abs(fits(seen, weights, key_of(made))) < LIMIT
+    assert fits(seen, dict.fromkeys(weights, 1.0), lambda row: lives[0][row[0]]) > LIMIT
 
 
 @pytest.mark.deep("statistics over many draws")

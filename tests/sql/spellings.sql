@@ -66,6 +66,9 @@ SELECT a FROM s ORDER BY a, b, c DESC
     SELECT a FROM s ORDER BY a ASC, b ASC NULLS LAST, c DESC NULLS LAST
 SELECT a FROM s WITH PREFERENCE DESC a FADE FACTOR .5 WINDOW 2 MINUTES BUDGET 1 SECONDS WITH ERROR .1 LIMIT 5
     SELECT a FROM s LIMIT 5 BUDGET 1 s WINDOW 2 MIN FADE FACTOR .5 WITH ERROR .1 WITH PREFERENCE a
+SELECT a FROM s FADE HALF LIFE 90 MINUTES
+    SELECT a FROM s fade half life 90 min
+    SELECT a FROM s FADE HALF LIFE INTERVAL '90' MINUTE
 SELECT a FROM s WINDOW 2 MINUTES LIMIT 2 BY a, b LIMIT 5
     SELECT a FROM s limit 2 by a, b LIMIT 5 WINDOW 2 MIN
     SELECT a FROM s LIMIT 2 BY a, b WINDOW 2 MIN LIMIT 5
@@ -85,6 +88,12 @@ CREATE STREAM s (a INT, ts TIMESTAMP) TIMESTAMP BY ts LATENESS 5 SECONDS OPTIONS
     create stream s (a int, ts timestamp) options (x = 1) lateness 5 seconds timestamp by ts
 CREATE SUMMARY s ON t (k) WITH GRANULARITY 1 MINUTES AND COLLAPSE(4, 5) STRUCTURE grid OPTIONS (a = b)
     create summary s on t (k) with granularity 1 minute and collapse (4,5) options (a=b) structure GRID
+CREATE SUMMARY s ON t (k) MEASURES (MOMENTS("order"), SAMPLE(5)) WITH GRANULARITY 1 MINUTES AND COLLAPSE(4, 5)
+    create summary s on t (k) measures ( moments(order) , Sample( +5 ) ) with granularity 1 minute and collapse (4,5)
+CREATE SUMMARY s ON t (k) MEASURES NONE WITH GRANULARITY 1 MINUTES AND COLLAPSE(4, 5)
+    create summary s on t (k) measures none with granularity 1 minute and collapse (4,5)
+ALTER SUMMARY s ADD MEASURES (MOMENTS(price))
+    alter summary s add measures ( moments ( price ) )
 DESCRIBE store1
     DESC store1
 DROP QUERY q

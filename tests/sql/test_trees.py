@@ -179,11 +179,12 @@ def selects(draw: st.DrawFn) -> exp.Expression:
         "where": wrapped(exp.Where, maybe(small | existence)),
         "group": wrapped(exp.Group, draw(st.lists(small, max_size=2)), "expressions"),
         "having": wrapped(exp.Having, maybe(small)),
-        "fade": maybe(signed),
         "window": maybe(spans()),
         "budget": maybe(spans()),
         "limit": wrapped(exp.Limit, maybe(signed), "expression"),
     }
+    fading = draw(st.sampled_from(["fade", "half_life"]))  # one of the two at most
+    args[fading] = maybe(signed if fading == "fade" else spans())
     if draw(st.booleans()):
         args["joins"] = [exp.Join(this=draw(streams()), on=maybe(small))]
     if ordered := draw(st.lists(small, max_size=2)):
@@ -271,6 +272,16 @@ option_values = (
 option_lists = st.lists(
     st.builds(lambda this, value: nodes.Option(this=this, value=value), identifiers(), option_values), max_size=3
 )
+measure_lists = st.lists(
+    st.builds(
+        lambda kind, column, numbers: nodes.Measure(this=exp.Var(this=kind), column=column, expressions=numbers),
+        st.sampled_from(["MOMENTS", "DISTINCT", "SAMPLE", "TEA"]),
+        identifiers(),
+        st.lists(signed, max_size=2),
+    ),
+    min_size=1,
+    max_size=3,
+)
 column_lists = st.lists(
     st.builds(lambda this, kind: exp.ColumnDef(this=this, kind=kind), identifiers(), types), min_size=1, max_size=4
 )
@@ -278,7 +289,7 @@ column_lists = st.lists(
 
 @st.composite
 def definitions(draw: st.DrawFn) -> exp.Expression:
-    kind = draw(st.integers(0, 10))
+    kind = draw(st.integers(0, 11))
     name, exists = draw(identifiers()), draw(st.booleans())
     if kind == 0:
         return nodes.CreateStream(
@@ -296,6 +307,7 @@ def definitions(draw: st.DrawFn) -> exp.Expression:
             exists=exists,
             stream=draw(identifiers()),
             key=draw(identifiers()),
+            measures=draw(st.none() | st.just(exp.Var(this="NONE")) | measure_lists),
             granularity=draw(spans()),
             rate=draw(signed),
             depth=draw(signed),
@@ -325,6 +337,8 @@ def definitions(draw: st.DrawFn) -> exp.Expression:
         return nodes.Explain(this=nodes.CreateContinuousQuery(this=name, exists=exists, query=draw(queries())))
     if kind == 9:
         return draw(changes())
+    if kind == 10:
+        return nodes.AlterSummary(this=name, kind="ADD" if exists else "DROP", measures=draw(measure_lists))
     return nodes.Describe(this=name)
 
 

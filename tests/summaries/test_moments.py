@@ -207,3 +207,45 @@ def test_digits_are_carried_before_they_overflow(monkeypatch: pytest.MonkeyPatch
     for at in range(0, len(rows), 30):
         put(made, rows[at : at + 30])
     same(made, of(rows, "float"))
+
+
+def test_merging_again_and_again_needs_no_more_digits():
+    one = Moments(1, "float")
+    one.add(np.zeros(3, np.int32), np.array([0.1, 7.25, -3e5]))
+    sized, into = one.nbytes, np.zeros(1, np.int32)
+    whole = Moments(1, "int")
+    whole.add(into, np.array([-(1 << 63)]))
+    for _ in range(50):
+        for kind, known in (("float", one), ("int", whole)):
+            made = Moments(1, kind)
+            made.merge(known, into)
+            one, whole = (made, whole) if kind == "float" else (one, made)
+    assert one.nbytes == sized
+    assert one.sums().tolist() == [math.fsum([0.1, 7.25, -3e5])]
+    assert whole.pairs().tolist() == [[-(1 << 31), 0]]
+
+
+def test_digits_hold_any_number_of_merges():
+    one, into = Moments(1, "float"), np.zeros(1, np.int32)
+    one.add(into, np.array([1e10]))
+    total = 1
+    for _ in range(70):
+        made = Moments(1, "float")
+        made.merge(one, into)
+        made.merge(one, into)
+        one, total = made, 2 * total
+    assert one.sums().tolist() == [1e10 * total]
+    one.subtract(one.take(into), into)
+    assert one.count.tolist() == [0]
+
+
+def test_an_image_does_not_depend_on_how_often_digits_were_carried():
+    values, into = np.full(1 << 20, (1 << 53) - 1.0), np.zeros(1, np.int32)
+    whole, parts = Moments(1, "float"), Moments(1, "float")
+    whole.add_runs(into, np.array([0, len(values)]), values)
+    for part in np.split(values, 64):
+        one = Moments(1, "float")
+        one.add(np.zeros(len(part), np.int32), part)
+        parts.merge(one, into)
+    for name, image in whole.image().items():
+        assert np.array_equal(image, parts.image()[name]), name

@@ -30,6 +30,7 @@ def test_a_stream_and_a_summary_are_created_as_the_options_say(cli):
     summed = cli.ok(
         "create-summary", "by item", "--on", "sales made", "--key", "item", "--granularity", "90s",
         "--collapse", "3, 2", "--structure", "grid", "--option", "buckets=8",
+        "--measure", 'moments("n o")', "--measure", "SAMPLE(4)",
     )  # fmt: skip
     assert summed.startswith("summary by item created on sales made (item): at most ")
     told = lines(cli.ok("describe", "sales made", "--output", "json"))[0]
@@ -40,6 +41,8 @@ def test_a_stream_and_a_summary_are_created_as_the_options_say(cli):
     ]
     (row,) = [r for r in lines(cli.ok("sql", "SHOW SUMMARIES", "--output", "json")) if r["name"] == "by item"]
     assert (row["granularity"], row["granularities"], row["structure"]) == (90.0, 2, "grid")
+    assert row["measures"] == 'MOMENTS("n o"), SAMPLE(4)'
+    assert row["statement"].startswith('CREATE SUMMARY "by item" ON "sales made" (item) MEASURES (MOMENTS("n o"), ')
 
 
 def test_rows_are_removed_only_with_yes_and_are_counted(cli):
@@ -106,6 +109,10 @@ def test_an_error_does_not_show_a_statement_that_nobody_wrote(cli, words, said):
             "rate and a depth",
         ),
         (("create-summary", "x", "--on", "s", "--key", "k", "--granularity", "1m", "--option", "a"), "NAME=VALUE"),
+        (
+            ("create-summary", "x", "--on", "s", "--key", "k", "--granularity", "1m", "--measure", "price"),
+            "is not a measure",
+        ),
         (("story", "items1"), "SUMMARY/GRANULARITY/ZONE"),
         (("query",), "give a SELECT"),
         (("query", "SELECT 1", "--resume", "x"), "give a SELECT"),
@@ -305,6 +312,26 @@ def test_the_story_of_a_zone(cli):
     missing = cli("story", "items1/G1/123456")
     assert missing.code == 1
     assert 'promising sql "DESCRIBE items1"' in missing.err
+
+
+def test_figures_of_measures_are_shown(cli, tmp_path):
+    cli.ok("sql", "CREATE SUMMARY measured ON store1 (item_id) MEASURES (MOMENTS(price)) WITH GRANULARITY 60 SECONDS"
+                  " AND COLLAPSE (4, 5)")  # fmt: skip
+    picture = tmp_path / "prices.png"
+    text = cli.ok("describe", "measured", "--show", "avg(price)", "--png", str(picture))
+    assert "avg(price) in " in text and "measures: MOMENTS(price)" in text
+    assert picture.stat().st_size > 10_000
+    facts = json.loads(cli.ok("describe", "measured", "--show", "count(price)", "--output", "json"))
+    assert facts["measures"] == ["MOMENTS(price)"]
+    assert all(sum(filter(None, zone["shown"])) == zone["tuples"] for zone in facts["zones"])
+    (row, *_) = rows = lines(cli.ok("regions", "measured", "1", "--show", "count(price)", "--output", "json"))
+    assert all(row["count(price)"] == row["tuples"] for row in rows)
+    assert "count(price)" in cli.ok("regions", "measured", "1", "--show", "count(price)")
+    assert "It measures MOMENTS(price): count " in cli.ok("story", row["region"])
+    wrong = cli("describe", "measured", "--show", "avg(prize)")
+    assert wrong.code == 1 and "there are count(price), sum(price), avg(price)" in " ".join(wrong.err.split())
+    assert cli("describe", "store1", "--show", "avg(price)").code == 1
+    cli.ok("sql", "DROP SUMMARY measured")
 
 
 # --- the service -------------------------------------------------------------------------------------------------

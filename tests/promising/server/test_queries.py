@@ -155,6 +155,18 @@ def test_requests_without_what_they_need_name_the_field():
             (remote.summaries.Estimate(summaries_pb2.EstimateRequest(summary="items", keys=keys)), "keys"),
             (remote.streams.CreateStream(streams_pb2.CreateStreamRequest(name="t")), "columns"),
             (remote.summaries.CreateSummary(summaries_pb2.CreateSummaryRequest(name="t")), "granularity"),
+            (
+                remote.summaries.CreateSummary(
+                    summaries_pb2.CreateSummaryRequest(
+                        name="t",
+                        stream="s",
+                        key="k",
+                        granularity=Duration(seconds=60),
+                        measures=["SAMPLE(8)", "NONE) WITH"],
+                    )
+                ),
+                "measures[1]",
+            ),
             (remote.streams.DropStream(streams_pb2.DropStreamRequest()), "name"),
         ):
             problem = await failed(call)

@@ -316,6 +316,8 @@ def test_fade_and_a_preference_without_a_join_are_refused(catalog):
     both = "SUMMARY.Estimate.Count(r.k), SUMMARY.Estimate.Count(o.k) FADE FACTOR 0.8"
     with pytest.raises(Unsupported, match="leave FADE FACTOR out"):
         bound(RANKED.format(both), catalog)
+    with pytest.raises(Unsupported, match="leave FADE HALF LIFE out"):
+        bound(RANKED.format(both.replace("FACTOR 0.8", "HALF LIFE 1 SECOND")), catalog)
     assert bound(RANKED.format(both.replace("0.8", "1")), catalog).preference is not None
     with pytest.raises(Unsupported, match="no join and computes every row: leave PREFERENCE out"):
         bound("SELECT k FROM ranked WITH PREFERENCE SUMMARY.Estimate.Count(k) WINDOW 2 SECONDS", catalog)

@@ -72,7 +72,7 @@ def range_of(first, count):
 def test_a_join_with_little_time_finds_each_pair_at_most_once(mode, direction, seed):
     """What is shown is always right, though not all; once there is time, nothing is missing that is still live."""
     story = Story(seed, mode, windows=(40, 40))
-    preference = None if direction is None else BoundPreference(direction, (), (), 0.9, None, True, True)
+    preference = None if direction is None else BoundPreference(direction, (), (), None, None, True, True)
     join = JoinNode(story.leaves[0], story.leaves[1], [(K0, K1)], [], preference)
     view = View(ProjectNode(join, [K0, X0, X1]))
 
