@@ -131,6 +131,14 @@ class Dictionary:
         if self._ends[count] + size > len(self._arena):
             self._arena = _wider(self._arena, max(2 * len(self._arena), int(self._ends[count]) + size))
 
+    def find(self, text: pa.LargeStringArray, nulls: NDArray[np.bool_] | None = None) -> Codes:
+        """The code of each string, -1 if null or unknown."""
+        codes = np.empty(len(text), np.int32)
+        data, offsets = parts(text)
+        mask = NONE if nulls is None else nulls.view(np.uint8)
+        kernels.find(data, offsets, mask, SEED, self._slots, self._arena, self._ends, codes)
+        return codes
+
     def leave(self, codes: Codes) -> None:
         """One row less for each of these codes."""
         kernels.leave(codes, self._ends, self._refs, self._tally)
@@ -157,10 +165,7 @@ class Dictionary:
     def nbytes_with(self, text: pa.LargeStringArray, nulls: NDArray[np.bool_] | None, gone: Codes) -> tuple[int, int]:
         """`nbytes` and `live` after the rows with the codes `gone` have left, and rows with this text have entered."""
         refs = self._refs[: len(self)] - np.bincount(gone[gone >= 0], minlength=len(self))
-        codes = np.empty(len(text), np.int32)
-        data, offsets = parts(text)
-        mask = NONE if nulls is None else nulls.view(np.uint8)
-        kernels.find(data, offsets, mask, SEED, self._slots, self._arena, self._ends, codes)
+        codes = self.find(text, nulls)
         refs[codes[codes >= 0]] += 1
         live = refs > 0
         unknown = codes < 0 if nulls is None else (codes < 0) & ~nulls
