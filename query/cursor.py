@@ -141,8 +141,8 @@ class Cursor:
 
     def _prepare(self) -> None:
         self._plan = plan(self.bound, self._pace, *self._asked)
-        self.bound = self._plan.bound
         self._matched = self._plan.answered
+        self.bound = self._plan.bound
 
     def _run(self) -> Generator[None, None, None]:
         """All work; yields after each slice."""

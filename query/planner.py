@@ -39,10 +39,10 @@ from promising.summaries.hashing import hash_keys
 
 LISTING = 5  # rough nanoseconds to inspect a directory line
 CROWDED = 1.5  # pairs per tuple from which a join goes key by key
-PROOF, PROOFS = 1 << 15, 1 << 10  # strings looked at while streams are locked, and how often without a budget
 BRIEF = 1 << 17  # tuples that are read in less time than anything else about a query takes
 FOLLOWED = 1 << 18  # tuples that a query adds to the ladder, at most
 WORTH = 4  # cells are used without a budget if they spare one tuple in so many
+PROOF, PROOFS = 1 << 15, 1 << 10  # strings looked at while streams are locked, and how often without a budget
 NARROW = 4  # a window with less than one in this many of the stream's tuples is scanned, not looked up
 
 
