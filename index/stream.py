@@ -224,6 +224,11 @@ class Stream:
         with self._lock:
             return self._summaries.catch_up(most)
 
+    def catch_up_all(self) -> None:
+        """Add all tuples to the ladder, in slices, as after a load."""
+        while self.catch_up(1 << 18):
+            pass
+
     def drop_summary(self, name: str) -> None:
         with self._lock:
             self._check_summary(name)

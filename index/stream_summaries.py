@@ -47,10 +47,11 @@ class StreamSummaries:
 
     @property
     def postings_bytes(self) -> int:
-        """Bytes of postings and cells."""
+        """Bytes of postings, and of the ladder."""
         states = (summary.state for summary in self.by_name.values())
         tuples = len(self._log)
-        return sum(s.postings.nbytes(2 * tuples) for s in states if isinstance(s, SummaryState))
+        ladder = 0 if self.ladder is None else self.ladder.nbytes
+        return ladder + sum(s.postings.nbytes(2 * tuples) for s in states if isinstance(s, SummaryState))
 
     def add(self, state: SummaryState | BareState, options: Options) -> SummaryIndex:
         """Add or replace a summary."""

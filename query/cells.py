@@ -56,12 +56,7 @@ def has_cells(bound: Bound) -> bool:
     They know no order of rows either; that of an aggregate's tuples does not matter.
     """
     alone = len(bound.sources) == 1 and bound.join is None and bound.constants is None
-    return (
-        alone
-        and (bound.preference is None or bound.grouped)
-        and not bound.sources[0].is_view
-        and bound.sources[0].stream.ladder is not None
-    )
+    return alone and not bound.sources[0].is_view and (bound.preference is None or bound.grouped)
 
 
 def cells_of(bound: Bound, snapshot: Snapshot) -> Cells | None:

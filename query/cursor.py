@@ -143,6 +143,7 @@ class Cursor:
         self._plan = plan(self.bound, self._pace, *self._asked)
         self._matched = self._plan.answered
         self.bound = self._plan.bound
+        self._reached = self.bound.target is not None and not self._plan.exact
 
     def _run(self) -> Generator[None, None, None]:
         """All work; yields after each slice."""
@@ -459,7 +460,7 @@ class Cursor:
         if self._plan is None:
             return self._unplanned(cut)
         result, operator, sampler = self.plan.result, self.plan.worker, self.plan.sampler
-        complete = self.finished and not self._reached and cut != "cancelled"
+        complete = self.finished and not self._reached and cut != "cancelled" and self.plan.exact
         total = self._total(complete)
         if isinstance(result, Aggregated):
             seen = float(operator.done if sampler is None else max(operator.done, sampler.done))

@@ -34,6 +34,7 @@ from promising.query.preference import BoundPreference, EstimatedMeasure, exact_
 from promising.query.result_sinks import Aggregated, Plain, Sorted
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
+from promising.query.sketches import Sketched, sketched
 from promising.query.spill import Spill
 from promising.query.sql import generate
 from promising.summaries.hashing import hash_keys
@@ -64,12 +65,20 @@ class Plan:
     joined: JoinCardinality | None  # of two streams
     warnings: list[str] = field(default_factory=list)
     cells: Cells | None = None  # what the worker need not read
+    sketched: Sketched | None = None  # the answer; then there is nothing to read
     brief: bool = False  # whether the work is so little that it is done whatever the budget
 
     @property
     def answered(self) -> int:
-        """Tuples that cells answer for."""
+        """Tuples that cells or sketches answer for."""
+        if self.sketched is not None:
+            return self.sketched.tuples
         return 0 if self.cells is None else self.cells.tuples
+
+    @property
+    def exact(self) -> bool:
+        """Whether the answer is, once all is read."""
+        return self.sketched is None or self.sketched.found.exact
 
     def words(self) -> list[str]:
         """The steps as text. Conditions are rendered here, because only EXPLAIN needs it."""
@@ -98,6 +107,7 @@ class _Planner:
         self.seed = int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest(), "little")
         self.steps: list[Step] = []
         self.cells: Cells | None = None
+        self.sketched: Sketched | None = None
         self.brief = False
 
     def plan(self) -> Plan:
@@ -130,8 +140,10 @@ class _Planner:
         sampler, worker = self._operators()
         if isinstance(result, Plain) and isinstance(worker, Guided):
             result.by_key = worker.limit = self._key_limit(worker.plan.sides)
-        if isinstance(result, Aggregated) and self.cells is not None and self.cells.answered:
-            result.absorb(self.cells)
+        if isinstance(result, Aggregated):
+            result.sketched = None if self.sketched is None else self.sketched.found
+            if self.cells is not None and self.cells.answered:
+                result.absorb(self.cells)
         return Plan(
             bound,
             self.snapshots,
@@ -143,6 +155,7 @@ class _Planner:
             self.joined,
             warnings,
             self.cells,
+            self.sketched,
             self.brief,
         )
 
@@ -154,7 +167,21 @@ class _Planner:
         with self.bound.sources[0].stream.reading():
             self.bound.sources[0].stream.catch_up(FOLLOWED)
             self.snapshots = snapshots_of(self.bound, warnings)
-            self.cells = cells_of(self.bound, self.snapshots[0])
+            self.sketched = sketched(self.bound, self.snapshots[0])
+            if self.sketched is None:
+                self.cells = cells_of(self.bound, self.snapshots[0])
+
+    def _nothing(self, known: Sketched) -> Edges:
+        """Sketches have answered."""
+        self._tell(f"from sketches: {known.tuples - known.read:,} tuples, by {known.zones:,} zones")
+        if known.read:
+            self._tell(f"from tuples: {known.read:,} that are in no sealed zone of the window")
+        self.brief = True
+        snapshot = self.snapshots[0]
+        none = np.empty(0, np.int64)
+        edges = Edges(snapshot, self.pace, snapshot.until, none, none, known.tuples)
+        edges.read = known.read
+        return edges
 
     def _edges(self) -> Edges | None:
         """The operator that reads what cells leave, if that is worth it."""
@@ -212,8 +239,12 @@ class _Planner:
 
     def _operators(self) -> tuple[Sampler | None, Operator]:
         bound, preference = self.bound, self.bound.preference
+        if self.sketched is not None:
+            return None, self._nothing(self.sketched)
         edges = self._edges()
         if edges is not None and self.cells is not None:
+            if preference is not None:
+                self._tell("the preference changes nothing: cells have no order")
             self._tell_edges(self.cells, edges)
             if preference is not None:
                 self._tell("the preference changes nothing: an aggregate needs no order")

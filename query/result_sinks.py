@@ -264,6 +264,7 @@ class Aggregated:
         self.fresh = Fresh(self.schema)
         self.groups = Groups([k.kind for k in bound.group_keys], bound.aggregates)
         self.count = 0
+        self.sketched: Estimated | None = None  # the answer, if sketches gave it
         self._parts: list[tuple[list[pa.Array], list[pa.Array | None], NDArray[np.int64]]] = []
         self._drawn = 0  # bytes of `_parts`
         self._spill = spill
@@ -313,6 +314,8 @@ class Aggregated:
 
     def estimated(self, sampler: Sampler | None, worker: Operator, left: float, confidence: float) -> Estimated:
         """All aggregates, exact if nothing is left. `left` counts candidates about which nothing is known yet."""
+        if self.sketched is not None:
+            return self.sketched
         drawn, population = np.empty(0, np.bool_), left
         if sampler is not None and not left:
             drawn, population = sampler.rest(worker)

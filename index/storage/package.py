@@ -329,4 +329,6 @@ def attach(stream: Stream, package: Package, token: str) -> Attached:
     if found is not None:
         return found
     parts = [package.part(entry, package.read(entry), stream, None) for entry in package.parts]
-    return stream.attach(package.load(token, parts))
+    found = stream.attach(package.load(token, parts))
+    stream.catch_up_all()
+    return found

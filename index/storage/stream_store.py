@@ -290,6 +290,7 @@ class StreamStore:
             found = self.stream.loaded(token, package.digest)
             if found is None:
                 found = self._attach(package, token)
+                self.stream.catch_up_all()
         while self._loaded and self.checkpoint():  # the load is not in the log, so every checkpoint must have it
             pass
         return found

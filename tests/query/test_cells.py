@@ -295,6 +295,7 @@ def test_they_read_the_edges_only(steady: Session):
         ("SELECT sum(n) AS a FROM s", sum((at * 7919) % 100 for at in range(ROWS))),
         ("SELECT count(*) AS a FROM s WINDOW 99999 SECONDS", 99_999),
         ("SELECT max(x) AS a FROM s WHERE x < 100000", 99_999.5),
+        ("SELECT min(n) AS a FROM s WITH PREFERENCE DESC SUMMARY.Estimate.Count(k) * x", 0),
     ):
         answer = steady.query(sql)
         assert answer.to_arrow().to_pylist() == [{"a": wanted}]
