@@ -51,10 +51,9 @@ def _named(numbers: pa.Array, name: str) -> pa.Array:
 def session_with(kind: str, named: dict[str, list[pa.RecordBatch]], *, summaries: bool) -> Session:
     session = promising.open(seed=7)
     for name, batches in named.items():
-        rows = max(sum(b.num_rows for b in batches), 1 << 18)
         session.execute(
             f"CREATE STREAM {name} (key {KINDS[kind]}, ts TIMESTAMP, price DOUBLE, amount DOUBLE, city {KINDS[kind]})"
-            f" TIMESTAMP BY ts OPTIONS (max_tuples = {rows})"
+            " TIMESTAMP BY ts"
         )
         if summaries:
             session.execute(

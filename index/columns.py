@@ -73,7 +73,7 @@ class Columns:
         if key in self._columns:
             return hash_keys(self.values(key, rows), seed).view(np.int64)
         coded = self._coded[key]
-        if self._all_coded(key):
+        if self._in_codes(key, rows):
             return coded.dictionary.hashes(coded.codes(rows), seed)
         out = np.empty(len(rows), np.int64)
         marks = coded.marks(rows)
@@ -81,9 +81,11 @@ class Columns:
         out[~marks] = hash_keys(self._strings(key, rows[~marks]), seed).view(np.int64)
         return out
 
-    def _all_coded(self, name: str) -> bool:
-        """Whether every row of a column of strings is in memory, as a code."""
-        return not self._heaps[name] and not self._tiers
+    def _in_codes(self, name: str, rows: NDArray[Any]) -> bool:
+        """Whether these are rows of a column of strings that is in memory, as codes."""
+        if name not in self._coded:
+            return False
+        return (not self._heaps[name] and not self._tiers) or bool(self._coded[name].marks(rows).all())
 
     def values(self, name: str, rows: NDArray[np.int32]) -> NDArray[Any]:
         """A non-string column at these rows; nulls have arbitrary values."""
@@ -122,13 +124,14 @@ class Columns:
         return names
 
     def coded(self, name: str, rows: NDArray[np.int32]) -> CodedStrings | None:
-        """These rows of a column of strings as codes; None if not all of it is in codes."""
-        dictionary = self.dictionary(name)
-        return None if dictionary is None else dictionary.coded(self._coded[name].codes(rows))
+        """These rows of a column of strings; None if not all of them are in codes."""
+        if not self._in_codes(name, rows):
+            return None
+        return self._coded[name].dictionary.coded(self._coded[name].codes(rows))
 
-    def dictionary(self, name: str) -> Dictionary | None:
-        """The dictionary of a column, if it has every tuple's string."""
-        return self._coded[name].dictionary if name in self._coded and self._all_coded(name) else None
+    def dictionary(self, name: str, rows: NDArray[Any]) -> Dictionary | None:
+        """The dictionary of a column of strings, if all tuples in the chunks of these rows are in codes."""
+        return self._coded[name].dictionary if self._in_codes(name, rows) else None
 
     def same(
         self, key: str, rows: NDArray[np.int32], asked: Keys, probe: NDArray[np.int32]
@@ -136,6 +139,10 @@ class Columns:
         """Which rows really have the requested key; None if all do, as integer hashes have no collisions."""
         if isinstance(asked, np.ndarray) or not len(rows):
             return None
+        if self._in_codes(key, rows):
+            codes = self._coded[key].codes(rows)
+            same: NDArray[np.bool_] = codes == self._coded[key].dictionary.find(asked.cast(pa.large_string()))[probe]
+            return same & (codes >= 0)
         wanted = asked.cast(pa.large_string()).take(pa.array(probe))
         return np.asarray(pc.equal(self._strings(key, rows), wanted).to_numpy(zero_copy_only=False))
 
@@ -153,7 +160,7 @@ class Columns:
         return marks if marks.any() else None
 
     def array(self, name: str, rows: NDArray[np.int32]) -> pa.Array:
-        if name in self._coded and self._all_coded(name):
+        if self._in_codes(name, rows):
             return self._coded[name].dictionary.take(self._coded[name].codes(rows))
         mask = self.nulls(name, rows)
         if name in self._columns:

@@ -18,8 +18,9 @@ from promising.summaries.hashing import inner_seed
 SEED = np.uint64(secrets.randbits(64))
 """Random per process, so that nobody can send colliding strings. No result depends on it."""
 
-LEAST = 64  # slots of a new table
-OVERHEAD = 64  # bytes that a string counts as, besides its own
+LEAST = 32  # strings that a new table has room for
+SPARE = 4  # slots for each: with half as many, every fifth lookup goes on, and all take a fifth longer
+OVERHEAD = 96  # bytes that a string counts as, besides its own
 UNUSED = 1 << 10  # strings without rows that are always tolerated
 
 Codes = NDArray[np.int32]
@@ -50,17 +51,17 @@ class Dictionary:
         self._clear()
 
     def _clear(self) -> None:
-        self._slots = np.zeros(LEAST, np.uint64)
-        self._hashes = np.empty(LEAST // 2, np.uint64)
-        self._refs = np.zeros(LEAST // 2, np.int64)
-        self._ends = np.zeros(LEAST // 2 + 1, np.int64)
+        self._slots = np.zeros(SPARE * LEAST, np.uint64)
+        self._hashes = np.empty(LEAST, np.uint64)
+        self._refs = np.zeros(LEAST, np.int64)
+        self._ends = np.zeros(LEAST + 1, np.int64)
         self._arena = np.empty(1024, np.uint8)
         self._tally = np.zeros(3, np.int64)  # strings, those that rows have, and their bytes
         self._keys = np.empty(0, np.uint64)
         self._seed: int | None = None  # of the key hashes
         self._hashed = self._seated = 0
         self._alone = True  # no two of its strings share a key hash
-        self._by_key = np.zeros(LEAST, np.uint64)
+        self._by_key = np.zeros(SPARE * LEAST, np.uint64)
         self._proved: WeakKeyDictionary[Dictionary, tuple[int, int, int]] = WeakKeyDictionary()
 
     def __len__(self) -> int:
@@ -130,6 +131,14 @@ class Dictionary:
         if self._ends[count] + size > len(self._arena):
             self._arena = _wider(self._arena, max(2 * len(self._arena), int(self._ends[count]) + size))
 
+    def find(self, text: pa.LargeStringArray, nulls: NDArray[np.bool_] | None = None) -> Codes:
+        """The code of each string, -1 if null or unknown."""
+        codes = np.empty(len(text), np.int32)
+        data, offsets = parts(text)
+        mask = NONE if nulls is None else nulls.view(np.uint8)
+        kernels.find(data, offsets, mask, SEED, self._slots, self._arena, self._ends, codes)
+        return codes
+
     def leave(self, codes: Codes) -> None:
         """One row less for each of these codes."""
         kernels.leave(codes, self._ends, self._refs, self._tally)
@@ -156,10 +165,7 @@ class Dictionary:
     def nbytes_with(self, text: pa.LargeStringArray, nulls: NDArray[np.bool_] | None, gone: Codes) -> tuple[int, int]:
         """`nbytes` and `live` after the rows with the codes `gone` have left, and rows with this text have entered."""
         refs = self._refs[: len(self)] - np.bincount(gone[gone >= 0], minlength=len(self))
-        codes = np.empty(len(text), np.int32)
-        data, offsets = parts(text)
-        mask = NONE if nulls is None else nulls.view(np.uint8)
-        kernels.find(data, offsets, mask, SEED, self._slots, self._arena, self._ends, codes)
+        codes = self.find(text, nulls)
         refs[codes[codes >= 0]] += 1
         live = refs > 0
         unknown = codes < 0 if nulls is None else (codes < 0) & ~nulls

@@ -5,7 +5,7 @@ summary with tuples is a *draft* until it has been built from them all, in slice
 once, tuples from before are *pending* in their zones and move with them. Nothing reads a draft.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,13 +24,14 @@ Rows = NDArray[np.int32]
 class Source(NamedTuple):
     """Tuples to measure: hashes of the key, and what reads a column of them.
 
-    rows, arrivals: where the log has them; None outside of it, where kinds of whole tuples are left out.
+    rows: where the log has them, and `arrivals` their numbers; None outside of it, where kinds of whole tuples are left
+        out.
     """
 
     hashes: NDArray[np.int64]
     columns: Mapping[str, Column]
     rows: Rows | None = None
-    arrivals: NDArray[np.int64] | None = None
+    arrivals: Callable[[Rows], NDArray[np.int64]] | None = None
 
 
 class Columns(Mapping[str, Column]):
@@ -77,7 +78,7 @@ class Chosen(Mapping[str, Column]):
 
 def logged(log: Any, rows: Rows, hashes: NDArray[np.int64]) -> Source:
     """Tuples in a log."""
-    return Source(hashes, Columns(log, rows), rows, log.arrivals(rows))
+    return Source(hashes, Columns(log, rows), rows, log.arrivals)
 
 
 class Measures:
@@ -142,7 +143,10 @@ class Measures:
                 sorted_ = sorted_ or self._sorted(source.hashes)
                 starts, order = sorted_
             column = Column(None, None, None) if name is None else source.columns[name]
-            kind.add(state, Part(starts, order, *column, source.rows, source.arrivals))
+            arrivals = None
+            if name is None and source.rows is not None and source.arrivals is not None:
+                arrivals = source.arrivals(source.rows)
+            kind.add(state, Part(starts, order, *column, source.rows, arrivals))
 
     def _sorted(self, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], Rows]:
         """The tuples by bucket."""

@@ -194,7 +194,7 @@ class Snapshot:
 
         Looks at up to `most` strings; None if there are more. Call it with both streams locked.
         """
-        mine, theirs = self._log.dictionary(name), other._log.dictionary(others_name)
+        mine, theirs = self._log.dictionary(name, self._starts), other._log.dictionary(others_name, other._starts)
         seed = self.stream.seed
         if mine is None or theirs is None or seed != other.stream.seed:
             return False

@@ -17,6 +17,7 @@ from promising.query.catalog import Catalog
 from promising.query.error_places import placed
 from promising.query.fade import Fade, FadeFactor, HalfLife
 from promising.query.grouped_scope import AGGREGATES, GroupedScope, aggregates_in
+from promising.query.measured_binding import Asked
 from promising.query.preference import BoundPreference, Direction, EstimatedCount
 from promising.query.scalar.compiled import Compiled, column
 from promising.query.scalar.expressions import compile_expression, compile_predicate, conjuncts
@@ -33,6 +34,7 @@ MOST_COLUMNS = 1 << 14  # per answer
 CONFIDENCE = 0.95
 UNPROMISED = ("min", "max", "approx_top_k")  # by WITH ERROR
 LISTS = "approx_top_k gives a list, which stands alone in the select list: no expression, HAVING or order takes it"
+COUNTS = ("COUNT", "LOWER", "UPPER")  # estimates that postings know
 LONG = 1 << 11  # characters of a statement whose conditions may take long to bind
 SLICE = 64  # expressions between two pauses: about a millisecond
 
@@ -502,7 +504,7 @@ class Binder:
             if made.kind not in NUMBERS:
                 raise self.error(TypeMismatch, f"a preference is a number, not {NAMES[made.kind]}", expression)
             factors.append(made)
-        if not scope.found:
+        if not scope.found and not scope.asked:
             raise self.error(
                 BadClause,
                 "a preference ranks by what summaries know: name at least one SUMMARY.Estimate.Count(column)",
@@ -512,6 +514,8 @@ class Binder:
         direction: Direction = node.args["direction"]
         key = self._preferred_key(bound, scope, node)
         columns |= {e.side for e in scope.found if key[e.side] != e.attribute}
+        measured = tuple(asked.provided(key[asked.side]) for asked in scope.asked.values())
+        columns |= {m.side for m in measured if m.what == "FREQUENCY"}
         if len(columns) > 1:
             raise self.error(
                 Unsupported, "a preference may look at columns of one of the two streams, not of both", node
@@ -520,7 +524,9 @@ class Binder:
         rising = all(_rising(e) for e in node.expressions)
         bare = all(isinstance(e, nodes.SummaryEstimate) and e.args["what"] == "COUNT" for e in node.expressions)
         counts_only = bare and len(scope.found) == len(node.expressions)
-        return BoundPreference(direction, tuple(factors), tuple(scope.found), fade, side, rising, counts_only)
+        estimates = tuple(scope.found)
+        alone = key[0] if bound.join is None else None
+        return BoundPreference(direction, tuple(factors), estimates, fade, side, rising, counts_only, measured, alone)
 
     def _fade(self) -> Fade | None:
         node = self.node.args.get("fade")
@@ -541,7 +547,7 @@ class Binder:
     def _preferred_key(self, bound: Bound, scope: "_PreferenceScope", node: exp.Expression) -> list[str | None]:
         """The attribute whose values are the entries, per side."""
         if bound.join is None:
-            return [scope.found[0].attribute]
+            return [scope.found[0].attribute if scope.found else next(iter(scope.asked.values())).key()]
         for side, (source, attribute, summary) in enumerate(
             zip(self.sources, bound.join.attributes, bound.join.summaries, strict=True)
         ):
@@ -593,6 +599,7 @@ class _PreferenceScope:
         self.sql = rows.sql
         self._binder = binder
         self.found: list[EstimatedCount] = []
+        self.asked: dict[Input, Asked] = {}
 
     def resolve(self, node: exp.Column) -> Input:
         return self.rows.resolve(node)
@@ -600,6 +607,9 @@ class _PreferenceScope:
     def replace(self, node: exp.Expression) -> Input | None:
         if not isinstance(node, nodes.SummaryEstimate):
             return None
+        if node.args["what"] not in COUNTS:
+            asked = Asked(node, self._binder)
+            return self.asked.setdefault(asked.input, asked).input
         found = self._binder.estimated(node)
         if found not in self.found:
             self.found.append(found)
@@ -657,7 +667,9 @@ def _rising(node: exp.Expression) -> bool:
         return _rising(node.this)
     if isinstance(node, exp.Mul):
         return _rising(node.this) and _rising(node.expression)
-    return isinstance(node, nodes.SummaryEstimate) or (isinstance(node, exp.Literal) and not node.is_string)
+    if isinstance(node, nodes.SummaryEstimate):
+        return node.args["what"] in COUNTS
+    return isinstance(node, exp.Literal) and not node.is_string
 
 
 def typed_null(compiled: Compiled) -> Compiled:

@@ -51,7 +51,10 @@ class Cells:
 
 
 def has_cells(bound: Bound) -> bool:
-    """Whether cells may help: they know nothing of keys, of other streams, or of the views of continuous queries."""
+    """Whether cells may help: they know nothing of keys, of other streams, or of the views of continuous queries.
+
+    They know no order of rows either; that of an aggregate's tuples does not matter.
+    """
     alone = len(bound.sources) == 1 and bound.join is None and bound.constants is None
     return alone and not bound.sources[0].is_view and (bound.preference is None or bound.grouped)
 

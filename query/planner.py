@@ -20,6 +20,7 @@ from promising.query.bound import Bound, JoinKey
 from promising.query.cells import Cells, cells_of, has_cells
 from promising.query.join_cardinality import JoinCardinality
 from promising.query.key_rows import Hasher, Hashes, Keys
+from promising.query.measured_estimates import MeasuredEstimate
 from promising.query.operators.edges import Edges
 from promising.query.operators.entry_plan import EntryPlan, Side
 from promising.query.operators.guided import Guided
@@ -29,7 +30,7 @@ from promising.query.operators.operator import Operator, Pace, Sampler
 from promising.query.operators.random_order import Drawing
 from promising.query.operators.stream_scan import RandomScan, Scan
 from promising.query.pipeline import Pipeline
-from promising.query.preference import BoundPreference, exact_counts
+from promising.query.preference import BoundPreference, EstimatedMeasure, exact_counts
 from promising.query.result_sinks import Aggregated, Plain, Sorted
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
@@ -245,12 +246,14 @@ class _Planner:
             if preference is not None:
                 self._tell("the preference changes nothing: cells have no order")
             self._tell_edges(self.cells, edges)
+            if preference is not None:
+                self._tell("the preference changes nothing: an aggregate needs no order")
             return None, edges
         if not bound.grouped:
             return None, self._worker(preference)
         if self.budget is None and bound.target is None:
             if preference is not None:
-                self._tell("the preference changes nothing: without a budget every tuple is read")
+                self._tell("the preference changes nothing: an aggregate without a budget needs no order")
             return None, self._worker(None)
         ordered = None if preference is None else self._ordering(preference)
         if bound.join is None and bound.constants is None:
@@ -362,8 +365,9 @@ class _Planner:
             and all(s.keys is not None for s in sides)
             and lines * LISTING > self.budget / 2
         )
-        value_of, extra = self._value_of(preference, sides)
-        plan = EntryPlan(sides, preference, restrict=restrict, value_of=value_of, extra=extra)
+        measured = [self._measured(asked) for asked in preference.measured] if preference is not None else []
+        value_of, extra = self._value_of(preference, sides, measured)
+        plan = EntryPlan(sides, preference, restrict=restrict, value_of=value_of, extra=extra, measured=measured)
         return Guided(plan, self.pace, hurry=hurry)
 
     def _key_limit(self, sides: list[Side]) -> KeyLimit | None:
@@ -408,11 +412,16 @@ class _Planner:
         if bound.join is not None:
             return bound.join.attributes[side], bound.join.summaries[side]
         if preference is not None:
-            attribute = preference.estimates[0].attribute
+            assert preference.attribute is not None
+            attribute = preference.attribute
         else:
             assert bound.constants is not None
             attribute = bound.constants.attribute
         return attribute, best_summary(bound.sources[0].stream.summaries, attribute)
+
+    def _measured(self, asked: EstimatedMeasure) -> MeasuredEstimate:
+        snapshot = self.snapshots[asked.side]
+        return MeasuredEstimate(asked, (snapshot.start, snapshot.end))
 
     def _found(
         self, side: int, summary: SummaryIndex | None, hasher: Hasher, *, narrow: bool, exact: bool = False
@@ -430,7 +439,7 @@ class _Planner:
         return Keys(snapshot, hasher, postings, exact=snapshot.everything, summary=summary)
 
     def _value_of(
-        self, preference: BoundPreference | None, sides: list[Side]
+        self, preference: BoundPreference | None, sides: list[Side], measured: list[MeasuredEstimate]
     ) -> tuple[Callable[[Rows], NDArray[np.float64]] | None, list[Side]]:
         """The function that values tuples, and the additional directories it needs."""
         if preference is None or preference.side is None:
@@ -459,6 +468,12 @@ class _Planner:
                 counts[place] = side.keys.counts(hashes)
             with snapshot.holding():
                 given: dict[Input, pa.Array] = {i: snapshot.column(i.name, rows) for i in columns}
+                hashes, _ = sides[me].hasher(rows)
+                for estimate in measured:
+                    frequency = estimate.asked.what == "FREQUENCY"
+                    given[estimate.input] = estimate.of(
+                        hashes, snapshot.column(estimate.asked.column, rows) if frequency else None
+                    )
             return preference.value(given | exact_counts(preference.estimates, counts), len(rows))
 
         return value_of, extra
@@ -537,7 +552,7 @@ def snapshots_of(bound: Bound, warnings: list[str]) -> list[Snapshot]:
         for number, source in enumerate(bound.sources):
             summary = bound.join.summaries[number] if bound.join is not None else None
             if bound.join is None and bound.preference is not None:
-                summary = best_summary(source.stream.summaries, bound.preference.estimates[0].attribute)
+                summary = best_summary(source.stream.summaries, bound.preference.attribute or "")
             if summary is None:
                 known = list(source.stream.summaries.values())
                 summary = max(known, key=lambda s: (s.reach, s.name), default=None)

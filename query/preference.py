@@ -1,16 +1,18 @@
 """Preferences: the priority of entries, and the order in which they are processed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from promising.index.summary_index import SummaryIndex
 from promising.query.fade import Bands, Fade
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
+from promising.summaries.cells import Measure
 
 Direction = Literal["DESC", "ASC", "WEIGHTED"]
 
@@ -31,11 +33,32 @@ class EstimatedCount:
 
 
 @dataclass(frozen=True)
+class EstimatedMeasure:
+    """An estimate of the preference that measures of a summary give, about the cell of an entry, and its input.
+
+    what: SUM, AVG, MIN, MAX, QUANTILE at `rank`, DISTINCT, FREQUENCY (of the entry's value) or CONFIDENCE.
+    measures: of `summary`; a confidence is the least of several, and 1 of none, that of the key's count.
+    """
+
+    side: int
+    column: str
+    what: str
+    bound: Literal["LOWER", "UPPER"] | None
+    rank: float | None
+    summary: SummaryIndex = field(compare=False)
+    measures: tuple[Measure, ...]
+
+    @property
+    def input(self) -> Input:
+        return Input(ESTIMATE, f"{self.side}.{self.what}.{self.bound}.{self.rank}.{self.column}", "float")
+
+
+@dataclass(frozen=True)
 class BoundPreference:
     """The product of `factors`, each over estimates and columns.
 
     side: None if entries are keys; else entries are tuples of that side, because a factor reads its columns.
-    rising: no factor falls when a count rises, so a key's highest count bounds its priority.
+    rising: all factors are of counts, and none falls when a count rises: a key's highest count bounds its priority.
     counts_only: a product of distinct `SUMMARY.Estimate.Count`s and nothing else.
     """
 
@@ -46,6 +69,9 @@ class BoundPreference:
     side: int | None
     rising: bool
     counts_only: bool
+    measured: tuple[EstimatedMeasure, ...] = ()
+    attribute: str | None = None
+    """The key of the entries of a query over one stream."""
 
     def value(self, columns: Mapping[Input, pa.Array], rows: int) -> NDArray[np.float64]:
         """The product for each row; NaN, which sorts last, where it is not a number."""

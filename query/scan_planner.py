@@ -103,7 +103,7 @@ class _Planner:
         if bound.join is not None:
             return bound.join.attributes
         if self.preference is not None:
-            return (self.preference.estimates[0].attribute,)
+            return (self.preference.attribute,)
         return (None if bound.constants is None else bound.constants.attribute,)
 
     def _keys(self, snapshots: list[Snapshot]) -> "list[_EveryRow] | None":
@@ -160,8 +160,8 @@ class _Planner:
             return
         if preference.direction == "WEIGHTED":
             raise Unsupported("WEIGHTED draws at random, and has no first share: use DESC or ASC", self.sql, 0)
-        if preference.side is not None or preference.fade is not None:
-            what = "reads columns" if preference.side is not None else "fades"
+        if preference.side is not None or preference.fade is not None or preference.measured:
+            what = "reads columns" if preference.side is not None else "fades" if preference.fade else "reads measures"
             raise Unsupported(
                 f"a share takes whole keys, and a preference that {what} ranks parts of them: rank by"
                 " SUMMARY.Estimate.Count of the key alone",

@@ -93,18 +93,19 @@ class Summaries:
             stream, summary = self.catalog.streams[entry.stream.lower()], entry.index
         given = read_measures(node.args["measures"], stream, sql)
         adding, first = node.args["kind"] == "ADD", node.args["measures"][0]
-        with placed(sql, node.this, {BadMeasure: first, CeilingTooLow: first}):
-            with stream.reading():  # no other change comes between
-                for one, measure in zip(node.args["measures"], given, strict=True):
-                    with placed(sql, one):
-                        check_change(summary, measure, adding)
-                before = [kind.measure for kind in summary.kinds]
-                after = [*before, *given] if adding else [measure for measure in before if measure not in given]
-                change = stream.set_measures(summary.name, map(str, after))
+        place = placed(sql, node.this, {BadMeasure: first, CeilingTooLow: first})
+        with stream.reading():  # no other change comes between
+            for one, measure in zip(node.args["measures"], given, strict=True):
+                with placed(sql, one):
+                    check_change(summary, measure, adding)
+            before = [kind.measure for kind in summary.kinds]
+            after = [*before, *given] if adding else [measure for measure in before if measure not in given]
+            change = stream.set_measures(summary.name, map(str, after))
+            with place:
                 going_on = next(change, None) is not None
-            if going_on:
-                for _ in change:
-                    time.sleep(PAUSE)
+        with place:
+            for _ in change if going_on else ():
+                time.sleep(PAUSE)
         has = ", ".join(measure.sql for measure in after) or "nothing"
         return Done(f"summary {summary.name} measures {has}", True)
 

@@ -185,6 +185,10 @@ class CellKind(ABC, Generic[State]):
     def estimate(self, state: State, cell: int, *question: Any) -> Estimate:
         """Answer this kind's question about a cell, with bounds."""
 
+    def confidence(self, state: State, cell: int) -> float:
+        """As in `promising.summaries.adt`, of a cell's answers: a lower bound, 0 where a kind has none."""
+        return 0.0
+
     @abstractmethod
     def image(self, state: State) -> Any:
         """The state as a tree of arrays and bytes, without the seed; independent of it."""
@@ -299,6 +303,9 @@ class SummaryCells(CellKind[Held]):
     def estimate(self, state: Held, cell: int, *question: Any) -> Estimate:
         found: Estimate = state.summaries[cell].estimate(*question)
         return found
+
+    def confidence(self, state: Held, cell: int) -> float:
+        return 0.0 if state.apart[cell] else state.summaries[cell].confidence()
 
     def image(self, state: Held) -> Any:
         return {"summaries": [self.to_image(summary) for summary in state.summaries], "apart": state.apart.copy()}

@@ -55,6 +55,9 @@ class MomentCells(CellKind[Moments]):
             raise BadQuestion(f"{self.measure} answers {', '.join(QUESTIONS)}, not {asked!r}")
         return Estimate(found, found, found)
 
+    def confidence(self, state: Moments, cell: int) -> float:
+        return 1.0
+
     def figure(self, state: Moments, name: str) -> npt.NDArray[np.float64]:
         count = state.count.astype(np.float64)
         if name == "count":

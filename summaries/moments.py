@@ -44,13 +44,10 @@ class Digits:
 
     def reserve(self, values: Numbers, squared: bool) -> None:
         """Have digits for these values, or their squares, as far as they are finite."""
-        some = np.abs(values.astype(np.float64, copy=False))
-        with np.errstate(over="ignore"):
-            some = some * some if squared else some
-        some = some[(some > 0) & (some < np.inf)]
-        if len(some):
-            ends = np.array([some.min(), some.max()]).view(np.int64) >> 52
-            least, most = np.maximum(ends, 1).tolist()
+        found = np.empty(2)
+        kernels.magnitudes(values, squared, found)
+        if found[1]:
+            least, most = np.maximum(found.view(np.int64) >> 52, 1).tolist()
             self.widen(least >> 5, (most >> 5) + 4)
 
     def widen(self, low: int, end: int) -> None:
@@ -292,10 +289,10 @@ class Moments:
         if not len(self.special):
             return sums
         nan, more, less, steep = (self.special > 0).T
-        with np.errstate(invalid="ignore"):
-            sums = np.where(more | ((less | steep) if squared else False), np.inf, sums)
-            sums = np.where(less, sums - np.inf, sums) if not squared else sums
-        return np.where(nan, np.nan, sums)
+        if squared:
+            return np.where(nan, np.nan, np.where(more | less | steep, np.inf, sums))
+        sums = np.where(more, np.inf, np.where(less, -np.inf, sums))  # even if finite ones are beyond doubles
+        return np.where(nan | (more & less), np.nan, sums)
 
     # --- to bytes and back ---------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from html import escape
 from promising.demo.questions import Average
 
 WIDTH, LABEL = 440, 205
+LETTER = 7  # width of a letter beside a tick, at most
 TICKS = (
     (0.001, "1 ms"),
     (0.01, "10 ms"),
@@ -72,10 +73,13 @@ def race_chart(races: Sequence[Race]) -> str:
             parts.append(_bar(x(race.plain), y, "plain" if race.done else "plain cut", text, x(end)))
             y += 18
         y += 8
+    free = 0.0  # where the next label has room
     for seconds, label in ticks:
         parts.append(f'<line x1="{x(seconds):.1f}" x2="{x(seconds):.1f}" y1="6" y2="{y}" class="grid"/>')
-        anchor = "start" if seconds == low else "middle"
-        parts.append(f'<text x="{x(seconds):.1f}" y="{y + 14}" class="tick" text-anchor="{anchor}">{label}</text>')
+        anchor, begins = ("start", x(seconds)) if seconds == low else ("middle", x(seconds) - LETTER * len(label) / 2)
+        if begins >= free:
+            parts.append(f'<text x="{x(seconds):.1f}" y="{y + 14}" class="tick" text-anchor="{anchor}">{label}</text>')
+            free = begins + LETTER * (len(label) + 1)
     parts.append(f'<text x="8" y="{y + 31}" class="tick">seconds that the caller waited, logarithmic scale</text>')
     said = "; ".join(
         f"{r.label}: Promising {duration(r.ours)}"

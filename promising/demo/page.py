@@ -97,6 +97,7 @@ def _image(png: bytes, alt: str, caption: str) -> str:
     )
 
 
+PLAIN = "Exact analytics over data at rest are what DuckDB is made for: use it for them."
 GAP_LABELS = ("none", "to 0.50", "to 1", "to 2", "to 5", "more")
 
 
@@ -209,16 +210,16 @@ the join is computed. Every answer reports its coverage.</p>
 <div><figure>{race_chart(races(found))}
 <figcaption class="small">Measured in this run, same machine, same rows; answers of promising cross gRPC, its kernels
 were loaded. "over": stopped there, not done.</figcaption></figure>
-<p class="small">Plain exact questions are DuckDB's ground: {self._faster()} About the data:
-{escape(journey.REMARK)}</p></div>
+<p class="small">{PLAIN}{self._of_kinds()} About the data: {escape(journey.REMARK)}</p></div>
 </header>"""
 
-    def _faster(self) -> str:
+    def _of_kinds(self) -> str:
+        """A plain question, if DuckDB is here."""
         if self.found.simple_plain is None:
-            return "aggregates, sorts, joins over data at rest."
+            return ""
         return (
-            f"sales per kind took it {duration(self.found.simple_plain)}, and promising {duration(self.found.simple)},"
-            " each the best of three."
+            f" Sales per kind in this run: DuckDB {duration(self.found.simple_plain)}, promising"
+            f" {duration(self.found.simple)}, each the best of three."
         )
 
     def _table(self, pairs: Pairs) -> str:
@@ -291,8 +292,7 @@ log; {w.delivered:,} of {w.expected:,} matching rows were delivered.{by_hand}</p
     def _plain(self) -> str:
         return f"""<section>
 <h2>When to use something else</h2>
-<p>For exact analytics over data at rest use DuckDB: {self._faster()} A query written for one
-key by hand is fast there, too.</p>
+<p>{PLAIN}{self._of_kinds()} A query written for one key by hand is fast there, too.</p>
 </section>"""
 
     def _cells(self) -> str:

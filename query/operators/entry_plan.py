@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from promising.index.snapshot import Rows, Snapshot
 from promising.index.summary_index import SummaryIndex
 from promising.query.fade import Bands, HalfLife
 from promising.query.key_rows import ENTERED, SLICE, Counts, Hasher, Hashes, Keys, finished
+from promising.query.measured_estimates import MeasuredEstimate
 from promising.query.preference import BoundPreference, exact_counts
 from promising.query.promising_set import ANY, READY, ROUGH, PromisingSet
 
@@ -62,12 +64,14 @@ class EntryPlan:
         restrict: Hashes | None = None,
         value_of: ValueOf | None = None,
         extra: Sequence[Side] = (),
+        measured: Sequence[MeasuredEstimate] = (),
     ) -> None:
         self.sides = sides
         self.preference = preference
         self.restrict = restrict
         self.value_of = value_of
         self.extra = extra  # sides that `value_of` reads
+        self.measured = measured
         self.set = PromisingSet(len(sides))
         self.planned = False
         self.entries = 0
@@ -79,7 +83,11 @@ class EntryPlan:
         self._tried: Hashes = np.empty(0, np.int64)
 
     def again(self) -> "EntryPlan":
-        return EntryPlan(self.sides, self.preference, restrict=self.restrict, value_of=self.value_of, extra=self.extra)
+        return EntryPlan(self.sides, self.preference, **self._how)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("restrict", "value_of", "extra", "measured")}
 
     @property
     def banded(self) -> bool:
@@ -116,8 +124,16 @@ class EntryPlan:
         """Candidates processed per entry."""
         return self._until[: len(self.set)]
 
+    def ready(self) -> Generator[None, None, None]:
+        """Know the keys of every side, and what the preference asks of measures."""
+        for side in self.sides:
+            yield from side.ready()
+        for estimate in self.measured:
+            yield from estimate.read()
+
     def fill(self) -> Generator[None, None, None]:
-        for side in (*self.sides, *self.extra):
+        yield from self.ready()
+        for side in self.extra:
             yield from side.ready()
         if self.preference is not None and self.preference.side is not None:
             yield from self._plan_tuples(self.preference.side)
@@ -186,7 +202,7 @@ class EntryPlan:
 
     def _add(self, hashes: Hashes, *counts: Counts) -> None:
         preference = self.preference
-        priority = np.zeros(len(hashes)) if preference is None else self.priorities(*counts)
+        priority = np.zeros(len(hashes)) if preference is None else self.priorities(hashes, *counts)
         rough = self.banded or (preference is not None and not self.exact and preference.direction == "DESC")
         if rough and preference is not None and not preference.rising:
             priority = np.full(len(hashes), np.inf)  # unbounded: all are refined before any is processed
@@ -196,11 +212,21 @@ class EntryPlan:
         self.set.add(hashes, list(counts), priority, ROUGH if rough else READY, tie=tie)
         self._grow(before)
 
-    def priorities(self, *counts: Counts) -> NDArray[np.float64]:
+    def priorities(self, hashes: Hashes, *counts: Counts) -> NDArray[np.float64]:
+        """The final priorities of keys with these counts."""
+        assert self.preference is not None
+        return self.preference.priority(self._values(hashes, counts))
+
+    def bound(self, most: Sequence[int]) -> float:
+        """At least the priority of any key with at most so many tuples per side; only if the preference is `rising`."""
+        return float(self.priorities(np.zeros(1, np.int64), *(np.array([m]) for m in most))[0])
+
+    def _values(self, hashes: Hashes, counts: Sequence[Counts]) -> NDArray[np.float64]:
         assert self.preference is not None
         known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, counts, strict=True))}
         columns = exact_counts(self.preference.estimates, known)
-        return self.preference.priority(self.preference.value(columns, len(counts[0])))
+        columns |= {estimate.input: estimate.of(hashes) for estimate in self.measured}
+        return self.preference.value(columns, len(hashes))
 
     def _grow(self, before: int) -> None:
         fresh = len(self.set) - before
@@ -288,7 +314,7 @@ class EntryPlan:
         self.total += float(self.set.units[ids].astype(np.float64).sum() - units)
         self.entries -= int((~there).sum())
         ids = ids[there]
-        self.set.priority[ids] = self.priorities(*(c[there] for c in counts))
+        self.set.priority[ids] = self.priorities(self.set.hash[ids], *(c[there] for c in counts))
         self.set.tie[ids] = self.set.hash[ids]
         self.set.state[ids] = READY
         self.set.push(ids)
@@ -318,8 +344,8 @@ class EntryPlan:
         bands_of = [band + 1 for band in at]
         by_age = isinstance(self.preference.fade, HalfLife)
         shown = whole if by_age or self.preference.direction == "ASC" else inside
-        known = {(i, s.attribute): c for i, (s, c) in enumerate(zip(self.sides, shown, strict=True))}
-        value = self.preference.value(exact_counts(self.preference.estimates, known), len(entry))
+        hashes = self.set.hash[ids][entry]
+        value = self._values(hashes, shown)
         if by_age and self.preference.direction == "WEIGHTED":
             value *= np.prod(inside, axis=0) / np.prod(whole, axis=0, dtype=np.float64)
         value = self.preference.faded(value, bands_of)
@@ -327,7 +353,6 @@ class EntryPlan:
         self.until[ids] = self.set.units[ids]
         self.entries -= len(ids)
         before = len(self.set)
-        hashes = self.set.hash[ids][entry]
         tie = hashes.copy()
         for band in bands_of:
             tie = tie * 31 + band

@@ -29,8 +29,7 @@ class Guided(Operator):
         self.limit: KeyLimit | None = None
 
     def work(self) -> Slices:
-        for side in self.plan.sides:
-            yield from side.ready()
+        yield from self.plan.ready()
         if self.hurry:
             self.plan.enter_newest()
             yield from self._work()
@@ -76,7 +75,7 @@ class Guided(Operator):
                 yield from self._work()
                 return
             most[lister] = least - 1
-            yield from self._work(self.plan.priorities(*(np.array([m]) for m in most))[0])
+            yield from self._work(self.plan.bound(most))
 
     def _work_all(self) -> Slices:
         """Process entries in set order, without a preference."""

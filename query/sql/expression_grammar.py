@@ -52,7 +52,8 @@ _REFUSED_WORDS: dict[str, str] = {
 _REFUSED_STARTS = _REFUSED_SIGNS | {":": _PARAMETER, "#": _PARAMETER}
 ENDS = frozenset({",", ")", "FROM", "AS", ";", END})  # no operator precedes these, so a word before them is a name
 
-_ESTIMATES = ("COUNT", "LOWER", "UPPER")
+_BOUNDS = ("LOWER", "UPPER")
+_ESTIMATES = ("COUNT", *_BOUNDS, "SUM", "AVG", "MIN", "MAX", "QUANTILE", "DISTINCT", "FREQUENCY")
 
 
 class Scalars(Literals):
@@ -247,6 +248,7 @@ class Scalars(Literals):
     def column(self) -> exp.Expression:
         """`column`, `stream.column` or an estimate."""
         start, of_summary = self.start, (self.word, self.peek(2)) == ("SUMMARY", "ESTIMATE")
+        of_confidence = self.word == "SUMMARY"
         first = self.identifier()
         if self.word == "(":
             self.refuse("a function with its name in quotes", start)
@@ -257,34 +259,54 @@ class Scalars(Literals):
         # After a dot even a reserved word is a name.
         if self.word != QUOTED and not self.is_word():
             self.unexpected("a name after the dot")
+        confidence = of_confidence and self.word == "CONFIDENCE"
         second = self.identifier()
+        if self.word == "(" and confidence:
+            return self.estimate(start, "SUMMARY.Confidence", "CONFIDENCE", None)
         if self.word == "(":
             self.refuse(f"a function of '{first.name}'", start)
         if self.word == ".":
             if not of_summary:
                 self.refuse("a name of more than two parts", start)
-            return self.estimate(start)
+            return self.estimate_of(start)
         return placed(exp.Column(this=second, table=first), start)
 
-    def estimate(self, start: int) -> exp.Expression:
+    def estimate_of(self, start: int) -> exp.Expression:
+        """`SUMMARY.Estimate.` and what is estimated, or a bound of it. `Lower` and `Upper` alone are those of Count."""
         self.advance()
         what = self.word
         if not self.is_word():
-            self.unexpected("Count, Lower or Upper")
+            self.unexpected("Count, Sum, Avg, Min, Max, Quantile, Distinct, Frequency, Lower or Upper")
         if what not in _ESTIMATES:
-            self.refuse(f"SUMMARY.Estimate.{self.shown()}, other than Count, Lower and Upper,", start)
+            self.refuse(f"SUMMARY.Estimate.{self.shown()}", start)
         self.advance()
+        name, bound = f"SUMMARY.Estimate.{what.title()}", None
+        if what not in _BOUNDS and self.take("."):
+            if self.word not in _BOUNDS:
+                self.unexpected("Lower or Upper")
+            bound = self.word
+            name += f".{bound.title()}"
+            self.advance()
+            if what == "COUNT":
+                what, bound = bound, None
+        return self.estimate(start, name, what, bound)
+
+    def estimate(self, start: int, name: str, what: str, bound: str | None) -> exp.Expression:
         if not self.preferring:
-            self.refuse(f"SUMMARY.Estimate.{what.title()} outside of PREFERENCE", start)
+            self.refuse(f"{name} outside of PREFERENCE", start)
         self.expect("(", "and a column")
         self.inside()
         place = self.start
         inner = self.expression()
         if not isinstance(inner, exp.Column):
-            self.fail(BadSyntax, f"SUMMARY.Estimate.{what.title()} takes a column", place)
+            self.fail(BadSyntax, f"{name} takes a column", place)
+        rank = None
+        if what == "QUANTILE":
+            self.expect(",", "and a number from 0 to 1")
+            rank = self.number("a number from 0 to 1")
         self.expect(")")
         self.nested -= 1
-        return placed(nodes.SummaryEstimate(this=inner, what=what), start)
+        return placed(nodes.SummaryEstimate(this=inner, what=what, bound=bound, rank=rank), start)
 
     def call(self) -> exp.Expression:
         """A word before a parenthesis, and the arguments; overridden by the grammar of calls."""

@@ -177,7 +177,11 @@ class PromisingGenerator(Generator):
         return f"{name.lower() if name.isascii() else name}({self.listed(node.expressions)})"
 
     def estimate_form(self, node: nodes.SummaryEstimate) -> str:
-        return f"SUMMARY.Estimate.{node.args['what'].title()}({self.sql(node.this)})"
+        if node.args["what"] == "CONFIDENCE":
+            return f"SUMMARY.Confidence({self.sql(node.this)})"
+        bound = f".{node.args['bound'].title()}" if node.args.get("bound") else ""
+        rank = f", {self.sql(node.args['rank'])}" if node.args.get("rank") else ""
+        return f"SUMMARY.Estimate.{node.args['what'].title()}{bound}({self.sql(node.this)}{rank})"
 
     # --- queries --------------------------------------------------------------------------------------------------
 

@@ -213,9 +213,13 @@ class Preference(Node):
 
 
 class SummaryEstimate(Node, exp.Condition):
-    """`SUMMARY.Estimate.Count(this)`: COUNT, or its LOWER or UPPER bound, for a column's value."""
+    """`SUMMARY.Estimate.Sum(this)`; with `bound`, LOWER or UPPER, `SUMMARY.Estimate.Sum.Lower(this)`.
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "what": True}
+    `what` is COUNT, SUM, AVG, MIN, MAX, QUANTILE (with its `rank`), DISTINCT or FREQUENCY; LOWER or UPPER, the bounds
+    of a count; or CONFIDENCE, as in `SUMMARY.Confidence(this)`.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "what": True, "bound": False, "rank": False}
 
 
 class LimitBy(Node):

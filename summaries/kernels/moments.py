@@ -242,6 +242,19 @@ def add_float_runs(groups, starts, values, squared, at, top, words, low):
     return values.size
 
 
+@kernel([f"void({FLOATS}, boolean, float64[::1])", f"void({INTS}, boolean, float64[::1])"])
+def magnitudes(values, squared, found):
+    """The least and the greatest magnitude of values, or of their squares, that is neither 0 nor infinite nor NaN."""
+    least, most = np.inf, 0.0
+    for i in range(values.size):
+        x = abs(np.float64(values[i]))
+        if squared:
+            x *= x
+        if 0.0 < x < np.inf:
+            least, most = min(least, x), max(most, x)
+    found[0], found[1] = least, most
+
+
 @kernel("void(int64[:,::1])")
 def carry(words):
     """Bring all digits but the last to 0 to 2^32 - 1."""

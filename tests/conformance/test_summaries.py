@@ -11,6 +11,7 @@ import pytest
 import promising.errors as e
 from promising.index import Absorbed, Description, Regions, Story
 from promising.query import Session
+from promising.query.answers import Done
 from promising.testing import ManualClock
 from promising.testing.streams import zipf
 from tests.conformance.sessions import Opened
@@ -215,3 +216,19 @@ def test_a_structure_that_is_chosen_is_told_with_its_reason(session):
     assert told.told == "auto: none, because nothing was asked yet"
     fixed = session.describe("by_grid")
     assert (fixed.structure, fixed.now, fixed.why, fixed.told) == ("grid", "grid", "", "grid")
+
+
+def test_measures_are_added_and_dropped(session: Session):
+    found = session.execute("ALTER SUMMARY by_time ADD MEASURES (MOMENTS(Price), DISTINCT(name))")
+    assert isinstance(found, Done)
+    assert found == Done("summary by_time measures MOMENTS(price), DISTINCT(name)", True)
+    told = session.describe("by_time", show="count(price)")
+    assert told.measures == ("MOMENTS(price)", "DISTINCT(name)")
+    assert told.shown is not None
+    assert told.shown.sum() == told.tuples == N
+    session.execute("ALTER SUMMARY by_time DROP MEASURES (DISTINCT(name))")
+    assert session.describe("by_time").measures == ("MOMENTS(price)",)
+    with pytest.raises(e.UnknownMeasure, match=r"line 1, column 38:"):
+        session.execute("ALTER SUMMARY by_time DROP MEASURES (DISTINCT(name))")
+    with pytest.raises(e.NoSuchName, match="no summary 'by_tim'"):
+        session.execute("ALTER SUMMARY by_tim ADD MEASURES (SAMPLE(8))")

@@ -64,7 +64,10 @@ VALID: dict[str, list[Message]] = {
             name="more", stream="s", key="b", granularity=SECOND, measures=["MOMENTS(price)", 'distinct( "name" )']
         ),
     ],
-    "DescribeSummary": [summaries_pb2.DescribeSummaryRequest(name="s_k", cells=True)],
+    "DescribeSummary": [
+        summaries_pb2.DescribeSummaryRequest(name="s_k", cells=True),
+        summaries_pb2.DescribeSummaryRequest(name="s_k", show="avg(price)"),
+    ],
     "DropSummary": [summaries_pb2.DropSummaryRequest(name="t_k", if_exists=True)],
     "Estimate": [summaries_pb2.EstimateRequest(summary="s_k", keys=KEYS, window=WINDOW)],
     "Regions": [summaries_pb2.RegionsRequest(summary="s_k", keys=KEYS, window=WINDOW)],

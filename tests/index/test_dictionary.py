@@ -105,14 +105,14 @@ def test_nearly_distinct_strings_stay_in_heaps_and_others_are_coded(monkeypatch)
     stream.append({"ts": [0] * 1000, "s": told})
     assert 2 <= len(coded.starts) <= 3
     assert len(log._heaps["s"]) == len(log._chunks) - len(coded.starts)
-    assert log.dictionary("s") is None and log.coded("s", log.rows()) is None
+    assert log.dictionary("s", log.rows()) is None and log.coded("s", log.rows()) is None
     assert log.array("s", log.rows()).to_pylist() == told
     assert restarted(stream, ManualClock(1 << 50))._log.array("s", log.rows()).to_pylist() == told
     assert cool(stream, shelf, 300, 2)
     assert log.array("s", log.rows()).to_pylist() == told
     assert check_stream(stream) == []
     stream.append({"ts": [10_000] * 500, "s": ["again"] * 500})  # all others are released
-    assert log.dictionary("s") is not None
+    assert log.dictionary("s", log.rows()) is not None
     assert coded.dictionary.live == 1 and not log._heaps["s"]
     assert check_stream(stream) == []
 

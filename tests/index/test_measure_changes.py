@@ -1,8 +1,11 @@
 """ALTER SUMMARY ... MEASURES in the index: built in slices while everything goes on, and made in one step."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +16,7 @@ from promising.index import Stream
 from promising.index.check import check_stream
 from promising.index.measure_reading import window_measure
 from promising.index.options import Options
+from promising.index.storage.package import attach, read_manifest, write_manifest, write_part
 from promising.testing import ManualClock
 from tests.index.test_measures import MEASURES, SPAN, TYPES, check, feed, new_stream, windows
 from tests.tiers import examples
@@ -167,3 +171,31 @@ def test_ceilings_follow_measures():
     assert summary.describe().bytes > plain.bytes
     run(stream, ())
     assert (summary.describe().ceiling, summary.describe().tuple_bytes) == (plain.ceiling, plain.tuple_bytes)
+
+
+@pytest.mark.parametrize("when", ["before", "between", "after"])
+def test_a_load_that_was_prepared_for_other_measures(tmp_path: Path, when: str):
+    """It is attached before, between the slices of, or after a change: zones have what the summary measures by then."""
+    source, stream = new_stream(measures=()), new_stream(measures=FEW)
+    feed(source, 9, 12)
+    with source.reading() as log:
+        table = log.take(log.rows())
+    plan = stream.load_plan()
+    shape = plan.shaped(int(pc.max(table["ts"]).cast(pa.int64()).as_py()))
+    parts = [write_part(str(tmp_path), f"p{at}", plan, shape, table.slice(at, 700)) for at in range(0, len(table), 700)]
+    write_manifest(str(tmp_path), plan, shape, "once", parts, {})
+    first = table.slice(0, 600)
+    stream.append(first)
+
+    def load() -> None:
+        assert attach(stream, read_manifest(str(tmp_path)), "once").accepted > 0
+
+    if when == "before":
+        load()
+    for number, _ in enumerate(stream.set_measures("by_k", MEASURES)):
+        if when == "between" and number == 1:
+            load()
+    if when == "after":
+        load()
+    measures = tuple(sorted(MEASURES, key=lambda text: (text not in FEW, MEASURES.index(text))))
+    checked(stream, measures, 9)

@@ -181,6 +181,15 @@ def oracle_for(summary: SummaryIndex, stream: Stream, clock: ManualClock) -> Ora
     )
 
 
+def flat(image: Any) -> Any:
+    """An image without arrays: equal if and only if all of it is, to the bit, and `repr` shows all of it."""
+    if isinstance(image, dict):
+        return {name: flat(part) for name, part in image.items()}
+    if isinstance(image, list | tuple):
+        return [flat(part) for part in image]
+    return (image.dtype.str, image.shape, image.tobytes()) if isinstance(image, np.ndarray) else image
+
+
 def narrow_hashes(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     """Key hashes of so few bits that different strings share one."""
     mask = np.uint64((1 << bits) - 1)

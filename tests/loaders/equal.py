@@ -26,6 +26,7 @@ from promising.index.check import check_stream
 from promising.index.storage.store_options import StoreOptions
 from promising.loaders.bulk import bulk_load
 from promising.query.session import Session
+from tests.index.world import flat
 
 BATCH = 1 << 18
 DAY = 86_400_000_000
@@ -66,8 +67,14 @@ def opened(folder: Path) -> Session:
         "CREATE STREAM sales (store_id BIGINT, transaction_id BIGINT, ts TIMESTAMP, item_id BIGINT, price DOUBLE)"
         " TIMESTAMP BY ts OPTIONS (max_tuples = 30000000)"
     )
-    session.execute("CREATE SUMMARY by_item ON sales (item_id) WITH GRANULARITY 6 HOURS AND COLLAPSE (4, 7)")
-    session.execute("CREATE SUMMARY by_store ON sales (store_id) WITH GRANULARITY 7 HOURS AND COLLAPSE (3, 8)")
+    session.execute(
+        "CREATE SUMMARY by_item ON sales (item_id) MEASURES (MOMENTS(price), DISTINCT(store_id))"
+        " WITH GRANULARITY 6 HOURS AND COLLAPSE (4, 7)"
+    )
+    session.execute(
+        "CREATE SUMMARY by_store ON sales (store_id) MEASURES (MOMENTS(ts))"
+        " WITH GRANULARITY 7 HOURS AND COLLAPSE (3, 8)"
+    )
     return session
 
 
@@ -102,6 +109,7 @@ def told(session: Session, some: list[int]) -> dict[str, str]:
                 digest.update(repr((granularity, number, zone.start, zone.first, zone.last)).encode())
                 for array in (zone.counters, zone.bits, zone.cells):
                     digest.update(array.tobytes())
+                digest.update(repr(flat(zone.measured.image())).encode())
                 zones += 1
         out[f"zones of {name}"] = digest.hexdigest()
     out["zones"] = str(zones)

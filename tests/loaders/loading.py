@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import promising
 from promising.query.session import Session
 from promising.testing.streams import Columns, zipf
+from tests.index.world import flat
 
 START = 1_700_000_000_000_000
 MINUTE = 60_000_000
@@ -53,6 +54,9 @@ def write(columns: Columns, folder: Path, *, files: int = 3, kind: str = "parque
     return str(folder)
 
 
+MEASURES = "MOMENTS(price), MOMENTS(ts), DISTINCT(item_id), HISTOGRAM(price, 0, 50)"  # whose states are exact
+
+
 def store(path: Path | None, *, max_tuples: int = 1 << 20) -> Session:
     """A session with a stream `sales` that has two summaries, in a store or in memory."""
     session = promising.open(path, seed=7)
@@ -64,7 +68,10 @@ def store(path: Path | None, *, max_tuples: int = 1 << 20) -> Session:
         ("by_item", "item_id", "15 MINUTES AND COLLAPSE (4, 4)"),
         ("by_store", "store_id", "20 MINUTES AND COLLAPSE (3, 4)"),
     ):
-        session.execute(f"CREATE SUMMARY {summary} ON sales ({key}) WITH GRANULARITY {geometry} OPTIONS (buckets = 16)")
+        session.execute(
+            f"CREATE SUMMARY {summary} ON sales ({key}) MEASURES ({MEASURES}) WITH GRANULARITY {geometry}"
+            " OPTIONS (buckets = 16)"
+        )
     return session
 
 
@@ -77,6 +84,7 @@ def zones(session: Session) -> dict[tuple[str, int, int], list[Any]]:
             zone.cells.tobytes(),
             zone.first,
             zone.last,
+            flat(zone.measured.image()),
         ]
         for name, summary in session.stream("sales").summaries.items()
         for granularity, level in summary.state.coarse.levels.items()  # type: ignore[union-attr]  # no bare ones here

@@ -209,6 +209,7 @@ def test_bad_changes_are_refused_at_their_place(
     with pytest.raises(kind, match=message) as caught:
         session.execute(head + marked.replace("‸", ""))
     assert f"line 1, column {1 + len(head) + marked.index('‸')}:" in str(caught.value)
+    assert str(caught.value).count("line 1, column") == 1
     assert session.describe("s").measures == ("MOMENTS(Price)",)
     assert session.describe("s").building == ""
 
@@ -263,18 +264,20 @@ def test_a_kill_leaves_either_the_old_measures_or_the_new_ones(tmp_path: Path, m
                 session.store.checkpoint()
             copied()
         copied()
+        fill(session, 300, 99)
+        copied()
         truth = moments(session)
         count = stream.kept
     assert len(copies) > 5
     for at, copy in enumerate(copies):
         with promising.open(str(copy)) as session:
             last = at == len(copies) - 1
-            assert session.describe("s").measures == (after if last else before)
+            assert session.describe("s").measures == (after if at >= len(copies) - 2 else before)
             assert not list(check_stream(session.catalog.streams["sales"]))
             assert session.store is not None
             assert session.store.damages == {}
             if last:
                 assert (moments(session), moments(session)[0]) == (truth, count)
-            else:
+            elif at < len(copies) - 2:
                 session.execute("ALTER SUMMARY s ADD MEASURES (MOMENTS(price))")
                 assert moments(session)[0] == session.catalog.streams["sales"].kept

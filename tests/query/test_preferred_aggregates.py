@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from promising.query import Progress
-from tests.query.stores import Row, Stores, filled, rows_of
+from tests.query.stores import Row, Stores, filled, rows_of, stores, tuples
 
 COUNT = "SUMMARY.Estimate.Count(k)"
 PAIRED = "SUMMARY.Estimate.Count(a.k), SUMMARY.Estimate.Count(b.k)"
@@ -79,3 +79,21 @@ def test_a_budget_for_the_scan_is_enough_with_any_preference(made):
     rows, progress, _ = asked(made, f"{sql} WITH PREFERENCE DESC {COUNT} * price", enough)
     assert progress.complete and rows[0][0] == pytest.approx(exact[0][0])
     assert "changes nothing" in str(made.session.explain(f"{sql} WITH PREFERENCE DESC {COUNT} BUDGET 10 MS"))
+
+
+@pytest.mark.parametrize("budget", ["", " BUDGET 1 HOUR"])
+@pytest.mark.parametrize("expression", [COUNT, f"{COUNT} * price", "SUMMARY.Estimate.Sum(price)"])
+def test_cells_answer_an_aggregate_that_has_a_preference(expression, budget):
+    made = stores()
+    for name in ("by_a", "by_b"):
+        made.session.execute(f"DROP SUMMARY {name}")
+    measured = "CREATE SUMMARY s ON a (k) MEASURES (MOMENTS(price))"
+    made.session.execute(f"{measured} WITH GRANULARITY 4 SECONDS AND COLLAPSE (2, 4)")
+    made.ingest("a", tuples(20_000, 50, seed=3))
+    plain, preferred = "SELECT sum(price), count(*) FROM a", f" WITH PREFERENCE DESC {expression}"
+    rows, progress, _ = asked(made, plain + budget, None)
+    assert progress.read < 10_000  # most is known from spans of the calendar
+    again, more, _ = asked(made, plain + preferred + budget, None)
+    assert (again, more.read, more.complete) == (rows, progress.read, True)
+    explained = str(made.session.explain(plain + preferred + budget))
+    assert "from cells" in explained and "the preference changes nothing" in explained

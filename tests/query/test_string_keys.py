@@ -76,6 +76,10 @@ class World:
             by_key[key].append(number)
         pairs = Counter((i, j, key) for key, i in a if key is not None for j in by_key[key])
         assert Counter(self.rows(JOIN)) == pairs
+        latest = max(s.time for s in self.session.catalog.streams.values() if s.time is not None)
+        recent = {name: {i for ts, _, i in self.held[name] if ts > latest - 6_000_000} for name in "ab"}
+        near = Counter({p: n for p, n in pairs.items() if p[0] in recent["a"] and p[1] in recent["b"]})
+        assert Counter(self.rows(f"{JOIN} WINDOW 6 SECONDS")) == near
         (count,) = self.rows("SELECT count(*) AS n FROM a JOIN b ON a.key = b.key")
         assert count == (sum(pairs.values()),)
         assert dict(self.rows("SELECT key, count(*) FROM a GROUP BY key")) == Counter(key for key, _ in a)
@@ -151,7 +155,7 @@ def test_a_join_whose_hashes_tell_strings_apart_compares_no_pair(monkeypatch):
     for name in "ab":
         world.ingest(name, 50)
     world.check()
-    assert told.count(True) == 5  # each of the joins
+    assert told.count(True) == 6  # each of the joins
     assert "keep where" not in str(world.session.execute(f"EXPLAIN {JOIN}"))
     del told[:]
     narrow_hashes(monkeypatch, 3)
@@ -160,6 +164,20 @@ def test_a_join_whose_hashes_tell_strings_apart_compares_no_pair(monkeypatch):
         world.ingest(name, 50)
     world.check()
     assert not any(told)
+
+
+def test_a_window_without_cold_tuples_compares_no_pair(monkeypatch):
+    small_chunks(monkeypatch, 16)
+    world, shelf = World(promising.open(seed=3), 2, summaries=True), ColdShelf()
+    for turn in range(5):
+        for name in "ab":
+            world.ingest(name, 50)
+        if turn > 1:
+            world.check()
+    assert cool(world.session.catalog.streams["a"], shelf, 60, 4)
+    world.check()
+    assert "keep where" in str(world.session.execute(f"EXPLAIN {JOIN}"))
+    assert "keep where" not in str(world.session.execute(f"EXPLAIN {JOIN} WINDOW 1 SECONDS"))
 
 
 def test_a_proof_that_takes_longer_than_the_budget_is_left_for_the_next_query(monkeypatch):

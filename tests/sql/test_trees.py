@@ -57,7 +57,15 @@ leaves = (
 estimates = st.builds(
     lambda this, what: nodes.SummaryEstimate(this=this, what=what),
     columns,
-    st.sampled_from(["COUNT", "LOWER", "UPPER"]),
+    st.sampled_from(["COUNT", "LOWER", "UPPER", "CONFIDENCE"]),
+) | st.builds(
+    lambda this, what, bound, rank: nodes.SummaryEstimate(
+        this=this, what=what, bound=bound, rank=rank if what == "QUANTILE" else None
+    ),
+    columns,
+    st.sampled_from(["SUM", "AVG", "MIN", "MAX", "QUANTILE", "DISTINCT", "FREQUENCY"]),
+    st.sampled_from([None, "LOWER", "UPPER"]),
+    signed,
 )
 BINARY: list[type[exp.Expression]] = [
     exp.EQ,

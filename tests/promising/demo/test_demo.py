@@ -81,7 +81,7 @@ def test_the_page_begins_with_the_question_and_the_gain(shown):
     assert "How far apart are the prices" in first
     assert re.search(r'class="big">A fair sample in <b>[\d.]+ m?s</b>, instead of all pairs in', first)
     assert "What is behind it" in first
-    assert re.search(r"DuckDB's ground: .* took it [\d.]+ m?s", first)
+    assert re.search(r"DuckDB is made for: .* in this run: DuckDB [\d.]+ m?s", first)
     assert journey.REMARK in first
 
 
