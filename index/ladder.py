@@ -68,8 +68,9 @@ class Ladder:
         return log.arrived - self.until <= BEHIND
 
     def add(self, log: TupleLog, rows: NDArray[np.int32]) -> None:
-        """Add these tuples."""
+        """Add these tuples, all or, if one cannot be read, none."""
         times = log.when(rows)
+        columns = [(moments, log.values(name, rows), log.nulls(name, rows)) for name, moments in self.moments.items()]
         at, starts, first, last = np.empty((4, len(times)), np.int64)
         runs = span_runs(times, self.minutes, self.hours, at, starts, first, last)
         spans, which = np.unique(starts[:runs], return_inverse=True)
@@ -78,8 +79,8 @@ class Ladder:
         np.add.at(self.tuples, groups, np.diff(bounds))
         np.minimum.at(self.first, groups, first[:runs])
         np.maximum.at(self.last, groups, last[:runs])
-        for name, moments in self.moments.items():
-            moments.add_runs(groups, bounds, log.values(name, rows), log.nulls(name, rows))
+        for moments, values, nulls in columns:
+            moments.add_runs(groups, bounds, values, nulls)
 
     def _enter(self, starts: Longs) -> Longs:
         """The spans that begin then, in ascending order; new ones are empty."""

@@ -246,8 +246,6 @@ class _Planner:
             if preference is not None:
                 self._tell("the preference changes nothing: cells have no order")
             self._tell_edges(self.cells, edges)
-            if preference is not None:
-                self._tell("the preference changes nothing: an aggregate needs no order")
             return None, edges
         if not bound.grouped:
             return None, self._worker(preference)

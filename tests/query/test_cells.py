@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import promising
+from promising.errors import StorageError
 from promising.index import Stream
 from promising.index.check import check_stream
 from promising.index.storage.store import Store
@@ -364,3 +365,32 @@ def test_the_cells_follow_changes_of_measures():
     session.execute("CREATE SUMMARY by_n ON s (k) MEASURES (MOMENTS(n)) WITH GRANULARITY 1 DAYS AND COLLAPSE (4, 5)")
     assert "from cells" in str(session.explain(sql))
     assert session.query(sql).to_arrow().to_pylist() == wanted
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_column_that_cannot_be_read_at_first_counts_nothing_twice(monkeypatch: pytest.MonkeyPatch):
+    session = opened()
+    rows: list[Row] = []
+    feed(session, np.random.default_rng(1), rows, 300, float(SECOND))
+    stream = stream_of(session)
+    wanted = [{"c": 300, "m": max(some(rows, "n"))}]
+    with stream.reading() as log, monkeypatch.context() as patch:
+        read = type(log).values
+
+        def unreadable(self: Any, name: str, at: Any) -> Any:
+            if name == "n":
+                raise StorageError("damaged")
+            return read(self, name, at)
+
+        patch.setattr(type(log), "values", unreadable)
+        stream._summaries.climb(anew=True)
+        for _ in range(3):
+            assert session.query("SELECT count(*) AS c FROM s").to_arrow().to_pylist() == [{"c": 300}]
+    assert session.query("SELECT count(*) AS c, max(n) AS m FROM s").to_arrow().to_pylist() == wanted
+    assert "from cells" in str(session.explain("SELECT count(*) AS c, max(n) AS m FROM s"))
+    assert not check_stream(stream)
+
+
+def test_a_preference_that_cells_do_not_need_is_told_once(steady: Session):
+    plan = str(steady.explain("SELECT min(n) AS a FROM s WITH PREFERENCE DESC SUMMARY.Estimate.Count(k) * x"))
+    assert plan.count("the preference changes nothing") == 1
