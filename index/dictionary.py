@@ -1,7 +1,7 @@
 """The dictionary of a column: its distinct strings, each with a code and the number of rows that have it.
 
-Codes are private to the dictionary: `renumbered` changes them. A string that no row has any more stays until there are
-more of those than of others, so O(1) per row.
+Codes are private to the dictionary: `renumbered` changes them. A string that no row has any more stays until those are
+more, or take more bytes, than the others.
 """
 
 import secrets
@@ -22,6 +22,7 @@ LEAST = 32  # strings that a new table has room for
 SPARE = 4  # slots for each: with half as many, every fifth lookup goes on, and all take a fifth longer
 OVERHEAD = 96  # bytes that a string counts as, besides its own
 UNUSED = 1 << 10  # strings without rows that are always tolerated
+UNUSED_BYTES = 1 << 20  # and how long they may be together
 
 Codes = NDArray[np.int32]
 NONE = np.empty(0, np.uint8)
@@ -146,7 +147,8 @@ class Dictionary:
     @property
     def worn(self) -> bool:
         """Whether so many strings have no row that `renumbered` is worth its cost."""
-        return len(self) - self.live > max(self.live, UNUSED)
+        unused, size = len(self) - self.live, int(self._ends[len(self)] - self._tally[2])
+        return unused > max(self.live, UNUSED) or size > max(self.nbytes, UNUSED_BYTES)
 
     def renumbered(self) -> Codes:
         """Forget the strings that no row has; returns the new code of each former one, -1 if it has none."""
@@ -183,13 +185,13 @@ class Dictionary:
 
     # --- key hashes ----------------------------------------------------------------------------------------------
 
-    def keys(self, seed: int) -> NDArray[np.uint64]:
-        """The key hash of each code."""
+    def keys(self, seed: int, most: int | None = None) -> NDArray[np.uint64]:
+        """The key hash of each code; of those in the table by key hash and of `most` others, if given."""
         if seed != self._seed:
             self._seed, self._hashed, self._seated, self._alone = seed, 0, 0, True
             self._by_key[:] = 0
             self._proved.clear()
-        count = len(self)
+        count = len(self) if most is None else min(len(self), self._seated + most)
         if self._hashed < count:
             if len(self._keys) < count:
                 self._keys = _wider(self._keys, len(self._hashes))
@@ -231,7 +233,7 @@ class Dictionary:
 
     def _seat(self, seed: int, most: int) -> int:
         """Enter up to so many strings into the table by key hash; returns how many."""
-        keys = self.keys(seed)
+        keys = self.keys(seed, most)
         if len(self._by_key) < 2 * len(self):
             self._by_key = np.zeros(len(self._slots), np.uint64)
             kernels.seat_keys(keys, 0, self._seated, self._by_key)

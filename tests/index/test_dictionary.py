@@ -90,6 +90,18 @@ def test_strings_of_two_dictionaries_are_told_apart_by_hashes_that_do_not_collid
                 assert found == (len(set(those.values())) == len(those))
 
 
+def test_a_proof_hashes_no_more_strings_than_it_may_look_at():
+    two = Dictionary(), Dictionary()
+    for dictionary in two:
+        entered(dictionary, [f"{n}" for n in range(100)])
+    assert two[0].told_apart_by(7, two[1], 30) is None
+    assert two[0]._hashed + two[1]._hashed == 30
+    assert not all(two[1].keys(8)[:100] == 0) and two[1]._hashed == 100
+    while (found := two[0].told_apart_by(7, two[1], 30)) is None:
+        assert two[0]._hashed == two[0]._seated
+    assert found
+
+
 def stream_of(**more) -> Stream:
     return Stream("s", {"ts": "timestamp", "s": "string"}, "ts", clock=ManualClock(1 << 50), **more)
 
@@ -136,6 +148,18 @@ def test_a_dictionary_shrinks_with_keep(monkeypatch):
         assert len(dictionary) < 700
     assert dictionary.version > 10
     assert stream.nbytes < 1 << 17
+
+
+def test_few_long_strings_without_rows_are_forgotten():
+    dictionary = Dictionary()
+    entered(dictionary, [f"short {n}" for n in range(2000)])
+    for turn in range(100):
+        codes = entered(dictionary, [f"{turn} {n} " + "x" * 30_000 for n in range(10)])
+        dictionary.leave(np.array(codes, np.int32))
+        if dictionary.worn:
+            dictionary.renumbered()
+        assert dictionary._arena.nbytes < 5 << 20
+    assert dictionary.strings.take(pa.array(range(2000))).to_pylist() == [f"short {n}" for n in range(2000)]
 
 
 @settings(max_examples=examples(40))

@@ -96,4 +96,4 @@ def test_cells_answer_an_aggregate_that_has_a_preference(expression, budget):
     again, more, _ = asked(made, plain + preferred + budget, None)
     assert (again, more.read, more.complete) == (rows, progress.read, True)
     explained = str(made.session.explain(plain + preferred + budget))
-    assert "from cells" in explained and "the preference changes nothing" in explained
+    assert "from cells" in explained and explained.count("the preference changes nothing") == 1
