@@ -190,13 +190,15 @@ class Stream:
     def set_measures(self, name: str, measures: Iterable[str]) -> Iterator[Built]:
         """Change what a summary measures; new measures are built from the stored tuples, in slices.
 
-        Yields after each slice, when the stream's lock is free. After the last one, measures are the new ones; before,
-        they are the previous ones, and closing the iterator leaves those.
+        Yields once it has begun, which keeps others from beginning, and after each slice, when the stream's lock is
+        free. After the last one, measures are the new ones; before, they are the previous ones, and closing the
+        iterator leaves those.
         """
         with self._lock:
             self._check_summary(name)
             change = MeasureChange(self._summaries.by_name[name], self._summaries.builder, measures)
         try:
+            yield change.built
             while self._measure(change):
                 yield change.built
             while self.catch_up(LARGEST_BATCH):

@@ -243,6 +243,8 @@ class _Planner:
             return None, self._nothing(self.sketched)
         edges = self._edges()
         if edges is not None and self.cells is not None:
+            if preference is not None:
+                self._tell("the preference changes nothing: an aggregate from cells needs no order")
             self._tell_edges(self.cells, edges)
             return None, edges
         if not bound.grouped:

@@ -59,12 +59,12 @@ class Summaries:
             granularity = node.args["granularity"].micros
         with placed(sql, wanted):
             stream.schema.check_key(found[0])
-        given = (node.args.get("options") or (measures and asked) or [node.this])[0]
+        options_at = (node.args.get("options") or [node.args["granularity"]])[0]
         places = {
             BadGranularity: node.args["granularity"],
             BadStructure: node.args.get("structure") or node.this,
-            BadOptions: given,
-            CeilingTooLow: given,
+            BadOptions: options_at,
+            CeilingTooLow: (node.args.get("options") or (measures and asked) or [node.this])[0],
         }
         try:
             with placed(sql, node.args["rate"] if rate < 2 else node.args["depth"], places):
@@ -102,9 +102,9 @@ class Summaries:
             after = [*before, *given] if adding else [measure for measure in before if measure not in given]
             change = stream.set_measures(summary.name, map(str, after))
             with place:
-                going_on = next(change, None) is not None
+                next(change)
         with place:
-            for _ in change if going_on else ():
+            for _ in change:
                 time.sleep(PAUSE)
         has = ", ".join(measure.sql for measure in after) or "nothing"
         return Done(f"summary {summary.name} measures {has}", True)
