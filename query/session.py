@@ -304,7 +304,7 @@ class Session:
         node = parse(sql, self.max_sql_tokens) if node is None else node
         if not isinstance(node, nodes.Explain):
             node = nodes.Explain(this=node, analyze=analyze)
-        return self._explain(node, sql, budget, seed, began, most, client)
+        yield from self._explain(node, sql, budget, seed, began, most, client)
 
     def _explain(
         self,

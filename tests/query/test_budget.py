@@ -1,7 +1,9 @@
 """What a budget buys: true rows, the first of a fixed sequence, and bounds of what is missing that hold."""
 
 import math
+import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from promising.errors import BadClause
-from promising.query import Progress
+from promising.query import Progress, Session
 from promising.query.operators.operator import Guess
 from tests.query.stores import MS, Row, Stores, as_rows, filled, frames, pieces, rows_of, stores, tuples
 from tests.query.test_resume import FADES, PREFERENCES, STRUCTURES, query
@@ -48,6 +50,20 @@ def test_more_budget_buys_more_rows():
     asked = query(True, "DESC", fade="", window=None, where=False)
     counts = [len(rows_of(made.session.query(asked.sql, budget=b))) for b in (0, 0.05, 0.1, 0.3, 1.0)]
     assert counts == sorted(counts) and counts[0] == 0 and 0 < counts[2] < counts[-1]
+
+
+def test_a_budget_counts_the_thread_that_works():
+    """One that has worked longer may have asked: its CPU time is no credit."""
+    session = Session()
+    session.execute("CREATE STREAM s (ts TIMESTAMP, k INT) TIMESTAMP BY ts")
+    session.ingest("s", {"ts": np.arange(1_000), "k": np.arange(1_000)})
+    while time.thread_time() < 0.1:
+        pass
+    steps = session.explaining("SELECT k FROM s", analyze=True, budget=0)
+    with ThreadPoolExecutor(1) as other:
+        explained = other.submit(list, steps).result()[-1]
+    assert explained is not None and explained.progress is not None
+    assert (explained.progress.rows, explained.progress.cut) == (0, "budget")
 
 
 def test_the_smaller_of_two_budgets_counts():
