@@ -75,7 +75,6 @@ class Sizes:
         zones of G_1       zones * (counters + bucket borders, tuples, F2 and measures) + groups * filter words
         the open zone      rows, keys, sizes; and per block of G_1 a future zone of G_2 and its late tuples
         G_2 .. G_m         at most 2 * rate + 2 zones each; with KEEP, as many more as it has of the last
-        pyramids           a third as many nodes as zones, none larger than a zone with wide counters
         postings           4 bytes per tuple, and the directory at its fullest, with the one it grew from
         cells              4 bytes per tuple
     """
@@ -132,9 +131,8 @@ class Sizes:
         coarse_zone = cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 24 + 512 + measures
         opened = options.maxlength * 32 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 40)
         coarse = coarse_zones * coarse_zone
-        pyramids = groups * GROUP * (cells * 4 + options.filter_bits // 8) // 3
         tuples = 0 if max_tuples is None else max_tuples * 8 + (1 << (max_tuples * 2 + 256).bit_length()) * 50
-        sketches = fine + opened + coarse + pyramids + 256 * 200 if structure != "none" else 4096
+        sketches = fine + opened + coarse + 256 * 200 if structure != "none" else 4096
         ceiling = sketches + tuples if structure != "none" else sketches
         if options.ceiling is not None:
             if ceiling > options.ceiling:
@@ -183,8 +181,7 @@ class Sizes:
     def tuple_bytes(self) -> int:
         """What a tuple adds: its posting, its place in a cell and, beyond `tuples` in `G_1`, its part of two zones."""
         zone = self.counters * 2 + (self.buckets + 1) * 24 + 256 + self.buckets * self.slots // 8 + self.measures
-        node = (self.counters * 4 + self.buckets * self.slots // 8) // 3
-        return 8 + -(-2 * (zone + node) // self.maxlength) if self.structure != "none" else 0
+        return 8 + -(-2 * zone // self.maxlength) if self.structure != "none" else 0
 
     @property
     def key_bytes(self) -> int:

@@ -20,6 +20,11 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
+if sys.version_info >= (3, 13):
+    from warnings import deprecated as _deprecated
+else:
+    from typing_extensions import deprecated as _deprecated
+
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class _Structure:
@@ -167,6 +172,7 @@ class Summary(_message.Message):
     STATEMENT_FIELD_NUMBER: _builtins.int
     BUILDING_FIELD_NUMBER: _builtins.int
     SHOW_FIELD_NUMBER: _builtins.int
+    USING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -205,6 +211,8 @@ class Summary(_message.Message):
     """How far ALTER SUMMARY ADD MEASURES is; empty unless it is running."""
     show: _builtins.str
     """The figure in its zones, such as avg(price), if requested."""
+    using: _builtins.str
+    """How its cells count the key, as in USING."""
     @_builtins.property
     def spans(self) -> _containers.RepeatedCompositeFieldContainer[_duration_pb2.Duration]:
         """The spans of its granularities, the finest first."""
@@ -257,10 +265,11 @@ class Summary(_message.Message):
         statement: _builtins.str = ...,
         building: _builtins.str = ...,
         show: _builtins.str = ...,
+        using: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "building", b"building", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "measures", b"measures", "name", b"name", "show", b"show", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "statement", b"statement", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "building", b"building", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "measures", b"measures", "name", b"name", "show", b"show", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "statement", b"statement", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "using", b"using", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__watermark: _TypeAlias = _typing.Literal["watermark"]  # noqa: Y015
     _WhichOneofArgType__watermark: _TypeAlias = _typing.Literal["_watermark", b"_watermark"]  # noqa: Y015
@@ -304,6 +313,7 @@ class CreateSummaryRequest(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     IF_NOT_EXISTS_FIELD_NUMBER: _builtins.int
     MEASURES_FIELD_NUMBER: _builtins.int
+    USING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -318,6 +328,8 @@ class CreateSummaryRequest(_message.Message):
     """Its structure."""
     if_not_exists: _builtins.bool
     """An existing summary of that name is not an error, and is unchanged."""
+    using: _builtins.str
+    """How its cells count the key: COUNT_SKETCH, the default, COUNT_MIN or EXACT."""
     @_builtins.property
     def granularity(self) -> _duration_pb2.Duration:
         """The span of the finest granularity."""
@@ -343,10 +355,11 @@ class CreateSummaryRequest(_message.Message):
         options: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         if_not_exists: _builtins.bool = ...,
         measures: _abc.Iterable[_builtins.str] | None = ...,
+        using: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity", "if_not_exists", b"if_not_exists", "key", b"key", "measures", b"measures", "name", b"name", "options", b"options", "stream", b"stream", "structure", b"structure"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity", "if_not_exists", b"if_not_exists", "key", b"key", "measures", b"measures", "name", b"name", "options", b"options", "stream", b"stream", "structure", b"structure", "using", b"using"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__collapse_depth: _TypeAlias = _typing.Literal["collapse_depth"]  # noqa: Y015
     _WhichOneofArgType__collapse_depth: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth"]  # noqa: Y015
@@ -614,8 +627,16 @@ class RegionsRequest(_message.Message):
     SEARCH_FIELD_NUMBER: _builtins.int
     summary: _builtins.str
     """The summary."""
-    search: _builtins.str
-    """How they are found: "flat", the default, or "pyramid". The result is the same."""
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def search(self) -> _builtins.str:
+        """Without effect."""
+
+    @search.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def search(self, value: _builtins.str) -> None:
+        """Without effect."""
+
     @_builtins.property
     def keys(self) -> _common_pb2.Keys:
         """The keys."""
