@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from promising.index.reserved import longer
 from promising.index.schema import Column
+from promising.summaries.reserved import longer
 
 
 @dataclass

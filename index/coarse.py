@@ -82,7 +82,9 @@ class Coarse:
 
     def restore(self, image: list[dict[str, Any]]) -> None:
         for saved in image:
-            self.levels[saved["granularity"]][saved["number"]] = CoarseZone.restored(saved, self.measures)
+            self.levels[saved["granularity"]][saved["number"]] = CoarseZone.restored(
+                saved, self.sizes.counts, self.measures
+            )
 
     @property
     def deepest(self) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from promising.index.dictionary import Codes, Dictionary
 from promising.index.kernels.dictionary import gather_codes, renumber
-from promising.index.reserved import Reserved, longer
+from promising.summaries.reserved import Reserved, longer
 
 FEWEST = 1 << 17  # a dictionary of up to so many strings is always worth it
 

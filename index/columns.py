@@ -14,10 +14,10 @@ from promising.index.coded import FEWEST, Coded
 from promising.index.dictionary import CodedStrings, Dictionary, parts
 from promising.index.image_arrays import joined, pour
 from promising.index.kernels.gather import copy_strings, gather, string_lengths
-from promising.index.reserved import Reserved
 from promising.index.schema import TYPES, Column, Schema
 from promising.summaries.hashing import hash_keys
 from promising.summaries.keys import Keys
+from promising.summaries.reserved import Reserved
 
 DTYPES = {"int": np.int64, "float": np.float64, "bool": np.uint8, "timestamp": np.int64}
 

@@ -15,19 +15,19 @@ from sortedcontainers import SortedDict
 from promising.index.ahead import Ahead, Loose
 from promising.index.instants import END
 from promising.index.kernels import open_zone as kernels
-from promising.index.kernels.seal import extent, filter_keys, filter_sliced, pour, sketch_keys
+from promising.index.kernels.seal import extent, filter_keys, filter_sliced
 from promising.index.log import TupleLog
 from promising.index.measures import Measures, logged
 from promising.index.options import GROUP, Options, Sizes
 from promising.index.postings import Postings
-from promising.index.reserved import Reserved, longer
-from promising.index.zone import CoarseZone, FineZone, Hasher, Tuples, cell_f2, distinct, in_order
+from promising.index.zone import CoarseZone, FineZone, Hasher, Tuples, distinct, in_order
+from promising.summaries.reserved import Reserved, longer
 
 REASONS = {kernels.CUT_ERROR: "error", kernels.CUT_BEHAVIOUR: "behaviour", kernels.CUT_MAXLENGTH: "maxlength"}
 
 
 class ZonePool:
-    """Counters, filters and cell counts of all sealed zones of `G_1`, by slot.
+    """Counts of keys, filters and cells of all sealed zones of `G_1`, by slot; `counts` is a state of `kind`.
 
     64 slots form a group with bit-sliced filters: bit z of a word belongs to zone z of the group, so one word answers
     for 64 zones. A group belongs to one block. The pool doubles when no group is free.
@@ -35,21 +35,17 @@ class ZonePool:
 
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
+        self.kind = sizes.counts
+        self.counts = self.kind.allocate(GROUP, "sealed")
         self.groups = 1
-        self._counters = Reserved(np.int16, GROUP, (sizes.counters,))
         self._sliced = Reserved(np.uint64, 1, (sizes.buckets * sizes.slots,))
         self._cells = Reserved(np.int64, GROUP, (sizes.buckets,))
-        self._f2 = Reserved(np.float64, GROUP, (sizes.buckets,))
         self.numbers = np.full(GROUP, -1, np.int64)
         self.first = np.zeros(GROUP, np.int64)
         self.last = np.zeros(GROUP, np.int64)
-        self.sealed = np.zeros(GROUP, np.uint8)  # 2: with its F2
+        self.sealed = np.zeros(GROUP, np.uint8)
         self.zones: list[FineZone | None] = [None] * GROUP
         self._free = [0]
-
-    @property
-    def counters(self) -> NDArray[np.int16]:
-        return self._counters.array
 
     @property
     def sliced(self) -> NDArray[np.uint64]:
@@ -59,15 +55,11 @@ class ZonePool:
     def cells(self) -> NDArray[np.int64]:
         return self._cells.array
 
-    @property
-    def f2(self) -> NDArray[np.float64]:
-        return self._f2.array
-
     def grow(self, groups: int) -> None:
         """Have so many groups."""
         slots, before = groups * GROUP, self.groups * GROUP
-        for part in (self._counters, self._cells, self._f2):
-            part.grow(slots, [(0, before)])
+        self.kind.grow(self.counts, slots)
+        self._cells.grow(slots, [(0, before)])
         self._sliced.grow(groups, [(0, self.groups)])
         self.numbers, self.sealed = longer(self.numbers, slots, -1), longer(self.sealed, slots)
         self.first, self.last = longer(self.first, slots), longer(self.last, slots)
@@ -83,6 +75,8 @@ class ZonePool:
         return group
 
     def give_group(self, group: int) -> None:
+        for slot in range(group * GROUP, (group + 1) * GROUP):
+            self.kind.release(self.counts, slot)
         self.sealed[group * GROUP : (group + 1) * GROUP] = 0
         self.zones[group * GROUP : (group + 1) * GROUP] = [None] * GROUP
         self._free.append(group)
@@ -92,10 +86,10 @@ class ZonePool:
     ) -> None:
         """Build the summary of a zone in its slot, and add its keys to its block's filter."""
         s, slot = self.sizes, zone.slot
-        counters, cells = self.counters[slot], self.cells[slot]
-        counters[:] = 0
+        cells = self.cells[slot]
         cells[:] = 0
-        sketch_keys(keys, counts, s.shift, s.depth, Sizes.lg(s.width), counters, cells)
+        self.kind.clear(self.counts, slot)
+        self.kind.insert(self.counts, slot, keys, counts, cells)
         filter_sliced(keys, s.shift, s.probes, Sizes.lg(s.slots), slot % GROUP, self.sliced[slot // GROUP])
         filter_keys(keys, s.shift, s.probes, Sizes.lg(s.coarse_slots), block_bits)
         self.seal(zone)
@@ -107,23 +101,15 @@ class ZonePool:
         self.zones[slot] = zone
         self.sealed[slot] = 1
 
-    def cell_f2(self, slots: NDArray[np.int64], buckets: NDArray[np.int64]) -> NDArray[np.float64]:
-        """F2 of cells; computed for a zone on first use."""
-        for slot in np.unique(slots[self.sealed[slots] == 1]):
-            self.f2[slot] = cell_f2(self.counters[slot], self.sizes)
-            self.sealed[slot] = 2
-        known: NDArray[np.float64] = self.f2[slots, buckets]
-        return known
-
     @property
     def groups_used(self) -> int:
         return self.groups - len(self._free)
 
     @property
     def nbytes(self) -> int:
-        per_slot = self.counters[0].nbytes + self.cells[0].nbytes + self.f2[0].nbytes + 25
+        zones = int((self.sealed > 0).sum())
         groups: int = self.groups_used * self.sliced[0].nbytes
-        return groups + int((self.sealed > 0).sum()) * int(per_slot)
+        return groups + zones * (int(self.cells[0].nbytes) + 25) + self.kind.nbytes(self.counts, zones)
 
 
 @dataclass
@@ -189,9 +175,7 @@ class Fine:
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._keys = np.empty(sizes.maxlength, np.int64)
         self._counts = np.empty(sizes.maxlength, np.int32)
-        tolerated = (
-            sizes.buckets * sizes.width * options.tolerance * options.tolerance
-        )  # ** raises where this is infinite
+        tolerated = sizes.counts.tolerated(options.tolerance)
         self._limits = np.array([tolerated, options.effect, sizes.maxlength, 0.0])
         self._spare = sizes.zones // 2
         self._zones = 0  # sealed
@@ -377,11 +361,10 @@ class Fine:
         self.pool.fill(zone, keys, counts, whole.bits)
         block.zones.append(zone)
         self._zones += 1
-        pour(self.pool.counters[zone.slot], whole.counters)
+        whole.kind.merge(whole.counts, 0, self.pool.counts, zone.slot)
         whole.cells += self.pool.cells[zone.slot]
         whole.spread(first, last)
         whole.take("late" if late else reason, 1, zone.count)
-        whole.f2 = None
         self.cuts[reason] = self.cuts.get(reason, 0) + 1
 
     def _set_aside(
@@ -463,7 +446,7 @@ class Fine:
             "reasons": [zone.reason for zone in block.zones],
             "tuples": [in_order(zone.tuples, self._log) for zone in block.zones],
             "measures": [zone.measured.image() for zone in block.zones],
-            "counters": pool.counters[slots],
+            **pool.kind.saved(pool.counts, slots),
             "cells": pool.cells[slots],
             "groups": list(block.groups),
             "sliced": pool.sliced[block.groups],
@@ -504,7 +487,7 @@ class Fine:
     def _restore_block(self, saved: dict[str, Any]) -> None:
         pool = self.pool
         block = self.blocks[saved["home"]] = Block(
-            CoarseZone.restored(saved["whole"], self.measures), groups=saved["groups"]
+            CoarseZone.restored(saved["whole"], pool.kind, self.measures), groups=saved["groups"]
         )
         pool.sliced[block.groups] = saved["sliced"]
         measures = saved.get("measures") or [{}] * len(saved["reasons"])
@@ -514,8 +497,9 @@ class Fine:
             measured = self.measures.restored(measures[i])
             zone = FineZone(number, slot, tuples, first, last, saved["reasons"][i], measured, bool(late))
             block.zones.append(zone)
-            pool.counters[slot], pool.cells[slot] = saved["counters"][i], saved["cells"][i]
+            pool.cells[slot] = saved["cells"][i]
             pool.seal(zone)
+        pool.kind.load(pool.counts, [zone.slot for zone in block.zones], saved)
         self._zones += len(block.zones)
         if len(saved["aside_rows"]):
             block.set_aside(saved["aside_hashes"], saved["aside_rows"], saved["aside_times"])

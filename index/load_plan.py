@@ -10,6 +10,7 @@ from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, END
 from promising.index.measures import Measures, kinds_of
 from promising.index.options import Options, Sizes
+from promising.summaries.counts import USUAL
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ class Summed:
         rate, depth = definition["collapse"]
         geometry = Geometry(definition["granularity"], rate, depth, definition.get("keep"))
         options = Options(**{**definition["options"], "ceiling": None})  # the stream has checked it
-        sizes = Sizes.of(definition["structure"], options, geometry, None, plan.lateness)
+        using = definition.get("using", USUAL)
+        sizes = Sizes.of(definition["structure"], options, geometry, None, plan.lateness, using=using)
         kinds = kinds_of(definition.get("measures", ()), plan.types, plan.seed)
         return cls(definition["name"], definition["key"], geometry, sizes, definition, Measures(kinds, sizes.buckets))
 

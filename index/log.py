@@ -23,8 +23,8 @@ from promising.index.columns import Columns
 from promising.index.image_arrays import joined
 from promising.index.instants import BEGINNING, END
 from promising.index.kernels.seal import extent, time_range
-from promising.index.reserved import longer
 from promising.index.schema import Column, Schema
+from promising.summaries.reserved import longer
 
 CHUNK = 1 << 14  # a power of two
 MOST_ROWS = (1 << 31) - CHUNK  # row numbers have 32 bits

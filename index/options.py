@@ -8,6 +8,7 @@ from promising.errors import BadOptions, BadStructure, CeilingTooLow
 from promising.index.geometry import Geometry
 from promising.index.kernels.open_zone import ROW, WINDOW
 from promising.summaries.cells import CellKind
+from promising.summaries.counts import USUAL, CountsKind, counts_kind
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
 AUTO = "auto"  # the cheapest of them: index/auto_structure.py
@@ -55,7 +56,7 @@ class Options:
         if self.depth % 2 == 0 or not 1 <= self.depth <= 15:
             raise BadOptions(f"depth must be odd, from 1 to 15 (an estimate is a median), got {self.depth}")
         if not WINDOW <= self.maxlength <= 32767:
-            raise BadOptions(f"maxlength must be from {WINDOW} to 32767 (counters have 16 bits), got {self.maxlength}")
+            raise BadOptions(f"maxlength must be from {WINDOW} to 32767 (counts have 16 bits), got {self.maxlength}")
         if not 1 <= self.probes <= 4:
             raise BadOptions(f"probes must be from 1 to 4, got {self.probes}")
         if not self.tolerance > 0 or not self.effect > 0:
@@ -72,17 +73,16 @@ class Sizes:
     The ceiling is the sum of everything that can be held at once. In a stream without a limit it covers the first four
     lines, with up to `TUPLES` tuples in `G_1`; what more tuples add is stated per tuple and per key:
 
-        zones of G_1       zones * (counters + bucket borders, tuples, F2 and measures) + groups * filter words
+        zones of G_1       zones * (counts + bucket borders, tuples, F2 and measures) + groups * filter words
         the open zone      rows, keys, sizes; and per block of G_1 a future zone of G_2 and its late tuples
         G_2 .. G_m         at most 2 * rate + 2 zones each; with KEEP, as many more as it has of the last
         postings           4 bytes per tuple, and the directory at its fullest, with the one it grew from
-        cells              4 bytes per tuple
+        cells              4 bytes per tuple, and with EXACT the counts of its key
     """
 
     structure: str
     buckets: int
-    depth: int
-    width: int
+    counts: CountsKind[Any]
     maxlength: int
     slots: int  # of a cell's filter in G_1
     coarse_slots: int  # of a cell's filter in G_2..G_m
@@ -103,11 +103,13 @@ class Sizes:
         max_tuples: int | None,
         lateness: int,
         kinds: Sequence[CellKind[Any]] = (),
+        using: str = USUAL,
     ) -> "Sizes":
-        """max_tuples: the limit of the stream, if it has one. kinds: what its zones measure."""
+        """max_tuples: the limit of the stream, if it has one. kinds: what its zones measure. using: for its key."""
         if structure not in STRUCTURES:
             raise BadStructure(f"unknown STRUCTURE {structure!r}; it is one of {', '.join((*STRUCTURES, AUTO))}")
         buckets = 1 if structure in ("none", "time") else options.buckets
+        counts = counts_kind(using)(buckets, options.depth, options.width)
         blocks = lateness // geometry.granularity + 4
         if blocks > 1 << 16:
             raise BadOptions(
@@ -124,14 +126,17 @@ class Sizes:
         needed = covered // options.maxlength + 3 * blocks
         zones = 2 * needed + GROUP
         groups = -(-zones // GROUP) + blocks
-        cells = buckets * options.depth * options.width
         coarse_zones = geometry.most_zones
         measures = sum(kind.ceiling(buckets if kind.grain == "cell" else 1) + 64 for kind in kinds)
-        fine = groups * GROUP * (cells * 2 + (buckets + 1) * 24 + 256 + measures) + groups * options.filter_bits * 8
-        coarse_zone = cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 24 + 512 + measures
+        fine = (
+            groups * GROUP * (counts.zone_bytes("sealed") + buckets * 16 + 280 + measures)
+            + groups * options.filter_bits * 8
+        )
+        coarse_zone = counts.zone_bytes("zone") + options.coarse_bits // 8 + buckets * 16 + 536 + measures
         opened = options.maxlength * 32 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 40)
         coarse = coarse_zones * coarse_zone
-        tuples = 0 if max_tuples is None else max_tuples * 8 + (1 << (max_tuples * 2 + 256).bit_length()) * 50
+        posting = 8 + counts.tuple_bytes
+        tuples = 0 if max_tuples is None else max_tuples * posting + (1 << (max_tuples * 2 + 256).bit_length()) * 50
         sketches = fine + opened + coarse + 256 * 200 if structure != "none" else 4096
         ceiling = sketches + tuples if structure != "none" else sketches
         if options.ceiling is not None:
@@ -145,8 +150,7 @@ class Sizes:
         return cls(
             structure=structure,
             buckets=buckets,
-            depth=options.depth,
-            width=options.width,
+            counts=counts,
             maxlength=options.maxlength,
             slots=options.filter_bits // buckets,
             coarse_slots=options.coarse_bits // buckets,
@@ -168,9 +172,10 @@ class Sizes:
         max_tuples: int | None,
         lateness: int,
         kinds: Sequence[CellKind[Any]] = (),
+        using: str = USUAL,
     ) -> "Sizes":
         """Sizes of an `auto` summary with the structure `now`: the ceiling is the largest of all structures."""
-        every = {name: cls.of(name, options, geometry, max_tuples, lateness, kinds) for name in STRUCTURES}
+        every = {name: cls.of(name, options, geometry, max_tuples, lateness, kinds, using) for name in STRUCTURES}
         return replace(
             every[now],
             sketches=max(sizes.sketches for sizes in every.values()),
@@ -180,8 +185,8 @@ class Sizes:
     @property
     def tuple_bytes(self) -> int:
         """What a tuple adds: its posting, its place in a cell and, beyond `tuples` in `G_1`, its part of two zones."""
-        zone = self.counters * 2 + (self.buckets + 1) * 24 + 256 + self.buckets * self.slots // 8 + self.measures
-        return 8 + -(-2 * zone // self.maxlength) if self.structure != "none" else 0
+        zone = self.counts.zone_bytes("sealed") + self.buckets * (16 + self.slots // 8) + 280 + self.measures
+        return 8 + self.counts.tuple_bytes + -(-2 * zone // self.maxlength) if self.structure != "none" else 0
 
     @property
     def key_bytes(self) -> int:
@@ -191,11 +196,6 @@ class Sizes:
     @property
     def shift(self) -> int:
         return 64 - self.lg(self.buckets)
-
-    @property
-    def counters(self) -> int:
-        """Counters of a zone, laid out [bucket][row][column]."""
-        return self.buckets * self.depth * self.width
 
     @staticmethod
     def lg(n: int) -> int:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from promising.index.image_arrays import joined, pour
 from promising.index.kernels import postings as kernels
-from promising.index.reserved import Reserved
+from promising.summaries.reserved import Reserved
 
 LEAST = 1 << 10
 NO_KEYS, NO_SIZES = np.empty(0, np.int64), np.empty(0, np.int32)

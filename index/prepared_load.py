@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from promising.index.log import TupleLog
 from promising.index.measures import Measures, logged
 from promising.index.schema import Column
 from promising.index.zone import CoarseZone, Tuples
+from promising.summaries.counts import CountsKind
 
 
 class Attached(NamedTuple):
@@ -27,19 +28,34 @@ class Sum:
 
     start: int
     length: int
-    counters: NDArray[np.int32]
     bits: NDArray[np.uint8]
     cells: NDArray[np.int64]
     first: int
     last: int
+    counts: Mapping[str, Any]
     measures: Mapping[str, Any] = field(default_factory=dict)
 
-    def zone(self, rows: NDArray[np.int32], hashes: NDArray[np.int64], log: TupleLog, measures: Measures) -> CoarseZone:
+    @classmethod
+    def read(cls, tree: Mapping[str, Any]) -> Self:
+        """From its tree in a package: what is no field is of the counts."""
+        known = {name for name in cls.__dataclass_fields__ if name != "counts"}
+        counts = {name: part for name, part in tree.items() if name not in known}
+        return cls(**{name: part for name, part in tree.items() if name in known}, counts=counts)
+
+    def zone(
+        self,
+        rows: NDArray[np.int32],
+        hashes: NDArray[np.int64],
+        log: TupleLog,
+        kind: CountsKind[Any],
+        measures: Measures,
+    ) -> CoarseZone:
         """The zone to absorb; `rows` are its tuples."""
         zone = CoarseZone(
             self.start // self.length,
             self.start,
-            self.counters,
+            kind,
+            kind.one(self.counts),
             self.bits,
             self.cells,
             Tuples(rows),

@@ -1,6 +1,5 @@
 """The read side of a summary: regions, estimates, probes, visits."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,17 +9,17 @@ from numpy.typing import NDArray
 from promising.errors import UnknownName
 from promising.index.asked_keys import check_keys
 from promising.index.kernels.gather import expand, number
-from promising.index.kernels.probe import may_hold, medians, survivors
+from promising.index.kernels.probe import may_hold, survivors
 from promising.index.log import TupleLog
 from promising.index.options import Sizes
 from promising.index.regions import Matches, Region, Regions, Window, check_window
 from promising.index.summary import SummaryState
 from promising.index.unindexed import BareState
 from promising.index.zone import CoarseZone, buckets_of
-from promising.summaries.adt import BOUNDS, Estimates
+from promising.summaries.adt import Estimates
+from promising.summaries.counts import Bounds
 from promising.summaries.hashing import hash_checked
 from promising.summaries.keys import Keys
-from promising.summaries.sizing import tail_point
 
 Hashes = NDArray[np.int64]
 
@@ -33,7 +32,6 @@ class Reader:
     def __init__(self, state: SummaryState) -> None:
         self.state = state
         self.sizes: Sizes = state.identity.sizes
-        self._reach = 1 / math.sqrt(2 * tail_point(self.sizes.depth, (1 - BOUNDS) / 2) * (self.sizes.width - 1))
 
     def hashes(self, keys: Any) -> Hashes:
         return hash_checked(self.keys(keys), self.state.seed).view(np.int64)
@@ -151,21 +149,6 @@ class Reader:
         upper = np.minimum(upper, known.astype(np.float64))
         return Estimates(np.minimum(value, upper), np.minimum(lower, upper), upper)
 
-    def bounds(
-        self, value: NDArray[np.float64], own: NDArray[np.float64], f2: NDArray[np.float64], tuples: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Value and bounds of a count-sketch estimate.
-
-        The error comes from the rest of the cell: the F2 of the counters without the key. A single row cannot detect a
-        heavy key that shares its counter, so there it is all of F2.
-        """
-        rest = f2 if self.sizes.depth == 1 else np.maximum(f2 - own, 0.0)
-        reach = self._reach * np.sqrt(rest)
-        clipped = np.clip(value, 0.0, tuples)
-        lower = np.clip(np.ceil(value - reach), 0.0, clipped)
-        upper = np.clip(np.floor(value + reach), clipped, tuples)
-        return clipped, lower, upper
-
 
 def matching(
     state: SummaryState | BareState,
@@ -226,7 +209,7 @@ class _Found:
         key: NDArray[np.int64],
         granularity: int,
         zone: NDArray[np.int64],
-        counts: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+        counts: Bounds,
         tuples: NDArray[np.int64],
         first: NDArray[np.int64],
         last: NDArray[np.int64],
@@ -257,11 +240,9 @@ class _Found:
         self.considered += n * zones
         self.by_window += n * (zones - possible)
         self.by_filter += n * possible - len(key)
-        value, own = np.empty(len(key), np.float64), np.empty(len(key), np.float64)
-        medians(pool.counters, self.hashes, key, slot, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value, own)
         buckets = self.buckets[key]
         tuples = pool.cells[slot, buckets]
-        counts = self.reader.bounds(value, own, pool.cell_f2(slot, buckets), tuples)
+        counts = pool.kind.estimates(pool.counts, self.hashes, key, slot, buckets, tuples)
         self._add(key, 1, pool.numbers[slot], counts, tuples, pool.first[slot], pool.last[slot])
 
     def waiting(self) -> None:
@@ -305,13 +286,9 @@ class _Found:
         may_hold(zone.bits, self.hashes, sizes.shift, sizes.probes, Sizes.lg(sizes.coarse_slots), hit)
         key = np.flatnonzero(hit)
         self.by_filter += n - len(key)
-        value, own = np.empty(len(key), np.float64), np.empty(len(key), np.float64)
-        grid = zone.counters.reshape(1, -1)
-        at = np.zeros(len(key), np.int64)
-        medians(grid, self.hashes, key, at, sizes.shift, sizes.depth, Sizes.lg(sizes.width), value, own)
         buckets = self.buckets[key]
         tuples = zone.cells[buckets]
-        counts = self.reader.bounds(value, own, zone.cell_f2(sizes)[buckets], tuples)
+        counts = zone.kind.estimates(zone.counts, self.hashes, key, np.zeros(len(key), np.int64), buckets, tuples)
         self._add_one(key, granularity, zone.number, counts, tuples, zone.first, zone.last)
 
     def _add_one(
@@ -319,7 +296,7 @@ class _Found:
         key: NDArray[np.int64],
         granularity: int,
         zone: int,
-        counts: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+        counts: Bounds,
         tuples: NDArray[np.int64],
         first: int,
         last: int,

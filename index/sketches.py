@@ -1,30 +1,18 @@
-"""The count-sketch of a summary over a window."""
+"""The counts of a summary's key over a window."""
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from promising.index.kernels.seal import sketch_keys
-from promising.index.options import Sizes
 from promising.index.regions import Window, check_window
 from promising.index.summary import SummaryState
 from promising.index.summary_index import SummaryIndex
 from promising.index.zone import distinct
-
-Counters = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Sketched:
-    """Counters [bucket][row][column] inside the window, and of zones across its edges, about `share` inside."""
-
-    inside: Counters
-    across: Counters
-    share: float
+from promising.summaries.counts import WindowCounts
 
 
-def window_sketch(summary: SummaryIndex, window: Window) -> Sketched | None:
+def window_counts(summary: SummaryIndex, window: Window) -> WindowCounts | None:
     """Adds up whole blocks and coarse zones; a block across an edge zone by zone. None without structure."""
     start, end = check_window(window)
     with summary.reading() as state:
@@ -34,21 +22,20 @@ def window_sketch(summary: SummaryIndex, window: Window) -> Sketched | None:
 class _Sum:
     def __init__(self, state: SummaryState, start: int, end: int) -> None:
         self.state = state
-        self.sizes: Sizes = state.identity.sizes
+        self.kind = state.identity.sizes.counts
         self.start, self.end = max(start, state.oldest), end
-        self.inside = np.zeros(self.sizes.counters, np.int64)
-        self.across = np.zeros(self.sizes.counters, np.int64)
+        self.inside, self.across = (self.kind.allocate(1, "window") for _ in range(2))
         self.tuples = self.covered = 0.0
 
-    def result(self) -> Sketched:
+    def result(self) -> WindowCounts:
         fine = self.state.fine
         for block in fine.blocks.values():
             whole = block.whole
             if whole.first >= self.start and whole.last < self.end:
-                self.inside += whole.counters
+                self.kind.merge(self.inside, 0, whole.counts, 0)
             else:
                 for zone in block.zones:
-                    self._add(zone.first, zone.last, fine.pool.counters[zone.slot], zone.count)
+                    self._add(zone.first, zone.last, fine.pool.counts, zone.slot, zone.count)
             if block.aside:
                 self._loose(*block.waiting())
         for ahead in fine.ahead.zones():
@@ -58,27 +45,23 @@ class _Sum:
             self._loose(log.hashes(identity.key, fine.open_rows, self.state.seed), fine.open_rows)
         for zones in self.state.coarse.levels.values():
             for coarse in zones.values():
-                self._add(coarse.first, coarse.last, coarse.counters, coarse.count)
-        shape = (self.sizes.buckets, self.sizes.depth, self.sizes.width)
+                self._add(coarse.first, coarse.last, coarse.counts, 0, coarse.count)
         share = self.covered / self.tuples if self.tuples else 0.0
-        return Sketched(
-            self.inside.astype(np.float64).reshape(shape), self.across.astype(np.float64).reshape(shape), share
-        )
+        return WindowCounts(self.kind, self.inside, self.across, share)
 
-    def _add(self, first: int, last: int, counters: NDArray[np.int16] | NDArray[np.int32], count: int) -> None:
+    def _add(self, first: int, last: int, counts: Any, at: int, count: int) -> None:
         if first >= self.end or last < self.start:
             return
         if first >= self.start and last < self.end:
-            self.inside += counters
+            self.kind.merge(self.inside, 0, counts, at)
             return
-        self.across += counters
+        self.kind.merge(self.across, 0, counts, at)
         self.tuples += count
         self.covered += count * (min(last + 1, self.end) - max(first, self.start)) / (last + 1 - first)
 
     def _loose(self, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
         """Add tuples in no zone yet: each is in the window or not."""
         keys, counts = distinct(hashes[self.state.log.between(rows, self.start, self.end)])
-        counters, cells = np.zeros(self.sizes.counters, np.int32), np.zeros(self.sizes.buckets, np.int64)
-        sizes = self.sizes
-        sketch_keys(keys, counts, sizes.shift, sizes.depth, Sizes.lg(sizes.width), counters, cells)
-        self.inside += counters
+        loose = self.kind.allocate(1)
+        self.kind.insert(loose, 0, keys, counts, np.zeros(self.kind.buckets, np.int64))
+        self.kind.merge(self.inside, 0, loose, 0)

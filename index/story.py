@@ -1,14 +1,12 @@
 """The history of a zone in words: where it is, why it begins and ends there, what it absorbed, what is next."""
 
-import math
-
 from promising.index.fine import Block
 from promising.index.geometry import Geometry
 from promising.index.kernels.open_zone import WINDOW
 from promising.index.regions import Absorbed, Story, ZoneInfo
 from promising.index.summary import SummaryState
 from promising.index.time_text import instant, readable
-from promising.index.zone import TAKEN, CoarseZone, FineZone, cell_f2
+from promising.index.zone import TAKEN, CoarseZone, FineZone
 
 CUT = {
     "error": "cut for error",
@@ -107,13 +105,9 @@ def _reason(state: SummaryState, zone: FineZone) -> str:
     """Why a sealed zone ends where it does, after "because"."""
     options, length = state.options, state.identity.geometry.granularity
     if zone.reason == "error":
-        sizes = state.identity.sizes
-        f2 = cell_f2(state.fine.pool.counters[zone.slot], sizes)
-        now = math.sqrt(float(f2.sum()) / (sizes.buckets * sizes.width))
-        return (
-            f"the standard error of its estimates had passed the tolerance of {many_tuples(options.tolerance)}"
-            f" (by its sketches it is {now:.3g})"
-        )
+        now = state.fine.pool.kind.error(state.fine.pool.counts, zone.slot)
+        said = "" if now is None else f" (by its sketches it is {now:.3g})"
+        return f"the standard error of its estimates had passed the tolerance of {many_tuples(options.tolerance)}{said}"
     if zone.reason == "behaviour":
         return (
             f"behaviour changed: the {WINDOW} tuples after it differ from those before by more than chance explains,"

@@ -45,6 +45,7 @@ from promising.index.summary import SummaryState
 from promising.index.summary_builder import LARGEST_BATCH
 from promising.index.summary_index import SummaryIndex
 from promising.index.unindexed import BareState
+from promising.summaries.counts import USUAL
 from promising.summaries.kernels.clock import work_ns
 
 MINUTE = 60_000_000
@@ -156,12 +157,14 @@ class Stream:
         structure: str = "adaptive",
         options: Options | None = None,
         measures: Iterable[str] = (),
+        using: str = USUAL,
     ) -> SummaryIndex:
         """Summarise one attribute, including tuples that the stream already has.
 
         granularity: `T_1`, in microseconds; collapse: (rate, depth). The memory ceiling is fixed here.
         measures: what its zones store beside counts of the key, for example "quantiles(price)"; see
         `summaries/cells.py`.
+        using: how its cells count the key, see `summaries/counts.py`.
         """
         with self._lock:
             if name in self._summaries.by_name:
@@ -174,7 +177,7 @@ class Stream:
                 raise BadCollapse(f"COLLAPSE is (rate, depth), not {collapse!r}")
             builder = self._summaries.builder
             geometry, kinds = Geometry(granularity, *collapse, self.keep), builder.kinds(measures)
-            identity = builder.identity(name, key, geometry, structure, options, kinds=kinds)
+            identity = builder.identity(name, key, geometry, structure, options, kinds=kinds, using=using)
             state = builder.filled(identity, options, self.watermark, self.oldest)
             with self._told(lambda j: j.created(definition(identity, options))):
                 summary = self._summaries.add(state, options)

@@ -10,6 +10,7 @@ from promising.index.options import AUTO, Options
 from promising.index.stream_summaries import StreamSummaries
 from promising.index.summary import Identity
 from promising.index.summary_index import SummaryIndex
+from promising.summaries.counts import USUAL
 
 Image = dict[str, Any]
 
@@ -26,6 +27,7 @@ def definition(identity: Identity, options: Options, now: bool = False) -> dict[
         "options": asdict(options),
         "keep": geometry.keep,
         "measures": [str(kind.measure) for kind in identity.kinds],
+        **({} if identity.using == USUAL else {"using": identity.using}),
     }
 
 
@@ -37,7 +39,8 @@ def creation(made: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `Stream.create_summary` for a definition."""
     given = {name: made[name] for name in ("name", "key", "granularity", "structure")}
     measures = tuple(made.get("measures", ()))  # absent in old definitions
-    return {**given, "collapse": tuple(made["collapse"]), "options": Options(**made["options"]), "measures": measures}
+    more = {"measures": measures, "using": made.get("using", USUAL)}
+    return {**given, "collapse": tuple(made["collapse"]), "options": Options(**made["options"]), **more}
 
 
 def stream_image(figures: Image, ledger: Ledger, log: TupleLog, summaries: StreamSummaries) -> Image:

@@ -43,7 +43,8 @@ class StreamSummaries:
     @property
     def tuple_bytes(self) -> int:
         """Bytes that a tuple adds to all summaries, without its key."""
-        return sum(8 for summary in self.by_name.values() if isinstance(summary.state, SummaryState))
+        states = [summary.state for summary in self.by_name.values()]
+        return sum(8 + s.identity.sizes.counts.tuple_bytes for s in states if isinstance(s, SummaryState))
 
     @property
     def postings_bytes(self) -> int:
@@ -141,7 +142,13 @@ class StreamSummaries:
         for name, summary in self.by_name.copy().items():
             old, options = summary.state.identity, summary.options
             identity = self.builder.identity(
-                name, old.key, old.geometry, AUTO if old.auto else old.sizes.structure, options, kinds=old.kinds
+                name,
+                old.key,
+                old.geometry,
+                AUTO if old.auto else old.sizes.structure,
+                options,
+                kinds=old.kinds,
+                using=old.using,
             )
             self.add(self.builder.filled(identity, options, watermark, oldest), options)
             summary.dropped = True

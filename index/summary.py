@@ -28,6 +28,11 @@ class Identity:
     auto: bool = False  # whether its structure may change
     kinds: Kinds = ()  # what its zones measure
 
+    @property
+    def using(self) -> str:
+        """The kind of counts of its cells."""
+        return self.sizes.counts.name
+
 
 class SummaryState:
     """The write side: `advance`, then `insert`. `oldest` is the least time retained; `expired` counts the aged."""
@@ -141,7 +146,7 @@ class SummaryState:
                 continue  # some of its tuples had aged out before the summary was created
             inside = (times >= part.start) & (times < part.start + part.length)
             one_by_one &= ~inside
-            zone = part.zone(rows[inside], hashes[inside], self.log, self.measures)
+            zone = part.zone(rows[inside], hashes[inside], self.log, self.identity.sizes.counts, self.measures)
             granularity = 1 + sum(part.start < horizon for horizon in self.horizons)
             if granularity > len(self.horizons):
                 self.expired += zone.count

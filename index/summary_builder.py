@@ -13,6 +13,7 @@ from promising.index.measures import Kinds, kinds_of
 from promising.index.options import AUTO, Options, Sizes
 from promising.index.summary import Identity, SummaryState
 from promising.index.unindexed import BareState
+from promising.summaries.counts import USUAL
 
 LARGEST_BATCH = 1 << 22  # tuples summarised at once
 
@@ -35,9 +36,10 @@ class SummaryBuilder:
         options: Options,
         now: str = FIRST,
         kinds: Kinds = (),
+        using: str = USUAL,
     ) -> Identity:
         """The identity of a summary; `now` is its current structure if it may change."""
-        given = (options, geometry, self.max_tuples, self.lateness, kinds)
+        given = (options, geometry, self.max_tuples, self.lateness, kinds, using)
         sizes = Sizes.auto(now, *given) if structure == AUTO else Sizes.of(structure, *given)
         return Identity(name, key, geometry, sizes, structure == AUTO, kinds)
 
@@ -47,31 +49,50 @@ class SummaryBuilder:
 
     def restructured(self, identity: Identity, structure: str, options: Options) -> Identity:
         """The identity of an auto summary with another structure."""
-        return self.identity(identity.name, identity.key, identity.geometry, AUTO, options, structure, identity.kinds)
+        return self._changed(identity, options, structure=structure)
 
     def measuring(self, identity: Identity, kinds: Kinds, options: Options) -> Identity:
         """The identity of a summary that measures something else."""
-        now = identity.sizes.structure
-        structure = AUTO if identity.auto else now
-        return self.identity(identity.name, identity.key, identity.geometry, structure, options, now, kinds)
+        return self._changed(identity, options, kinds=kinds)
 
     def kept(self, identity: Identity, keep: int | None, options: Options) -> Identity:
         """The identity of a summary whose stream keeps this long; raises `BadGranularity` if that is too short."""
-        now = identity.sizes.structure
         try:
             geometry = replace(identity.geometry, keep=keep)
         except BadGranularity as problem:
             raise BadGranularity(f"summary {identity.name!r}: {problem}") from None
-        structure = AUTO if identity.auto else now
-        return self.identity(identity.name, identity.key, geometry, structure, options, now, identity.kinds)
+        return self._changed(identity, options, geometry=geometry)
+
+    def _changed(
+        self,
+        identity: Identity,
+        options: Options,
+        *,
+        geometry: Geometry | None = None,
+        structure: str | None = None,
+        kinds: Kinds | None = None,
+    ) -> Identity:
+        now = structure or identity.sizes.structure
+        return self.identity(
+            identity.name,
+            identity.key,
+            geometry or identity.geometry,
+            AUTO if identity.auto else now,
+            options,
+            now,
+            identity.kinds if kinds is None else kinds,
+            identity.using,
+        )
 
     def defined(self, made: dict[str, Any]) -> tuple[Identity, Options]:
         options = Options(**made["options"])
         rate, depth = made["collapse"]
         geometry = Geometry(made["granularity"], rate, depth, made.get("keep"))
         now = made.get("now", FIRST)
-        kinds = self.kinds(made.get("measures", ()))
-        return self.identity(made["name"], made["key"], geometry, made["structure"], options, now, kinds), options
+        kinds, using = self.kinds(made.get("measures", ())), made.get("using", USUAL)
+        return self.identity(
+            made["name"], made["key"], geometry, made["structure"], options, now, kinds, using
+        ), options
 
     def empty(self, identity: Identity, options: Options) -> SummaryState | BareState:
         """A state without tuples. Raises `CeilingTooLow` if the machine lacks the memory it may need."""

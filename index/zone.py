@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.index.instants import BEGINNING, END
-from promising.index.kernels.seal import extent, filter_keys, order_by_bucket, sketch_keys
+from promising.index.kernels.seal import extent, filter_keys, order_by_bucket
 from promising.index.log import TupleLog
 from promising.index.measures import Measured, Measures, logged
 from promising.index.options import Sizes
+from promising.summaries.counts import CountsKind
 
 Hasher = Callable[[NDArray[np.int32]], NDArray[np.int64]]
 
@@ -145,9 +146,7 @@ class FineZone:
 
 
 def buckets_of(hashes: NDArray[np.int64], sizes: Sizes) -> NDArray[np.int64]:
-    if sizes.buckets == 1:
-        return np.zeros(len(hashes), np.int64)
-    return (hashes.view(np.uint64) >> np.uint64(sizes.shift)).astype(np.int64)
+    return sizes.counts.bucket_of(hashes)
 
 
 def distinct(hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -159,20 +158,21 @@ def distinct(hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
 class CoarseZone:
     """A zone of `G_2..G_m`, or a growing one of a block of `G_1`: a pure function of the set of its tuples.
 
-    `counters` is [bucket][row][column], `bits` a filter [bucket][slot], `cells` the exact number of tuples by bucket.
+    `counts` are those of its keys, a state of `kind`, `bits` is a filter [bucket][slot], `cells` the exact number of
+    tuples by bucket.
     `taken` is its history only: by reason (`TAKEN`), absorbed zones of `G_1`, and tuples.
     """
 
     number: int
     start: int
-    counters: NDArray[np.int32]
+    kind: CountsKind[Any]
+    counts: Any
     bits: NDArray[np.uint8]
     cells: NDArray[np.int64]
     tuples: Tuples
     measured: Measured
     first: int = END
     last: int = BEGINNING
-    f2: NDArray[np.float64] | None = field(default=None, compare=False)
     taken: NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(TAKEN), 2), np.int64), compare=False)
 
     @classmethod
@@ -180,7 +180,8 @@ class CoarseZone:
         return cls(
             number,
             start,
-            np.zeros(sizes.counters, np.int32),
+            sizes.counts,
+            sizes.counts.allocate(1),
             np.zeros(sizes.buckets * sizes.coarse_slots // 8, np.uint8),
             np.zeros(sizes.buckets, np.int64),
             Tuples(np.empty(0, np.int32)),
@@ -192,10 +193,9 @@ class CoarseZone:
         return int(self.cells.sum())
 
     def summarize(self, keys: NDArray[np.int64], counts: NDArray[np.int32], sizes: Sizes) -> None:
-        """Add tuples to counters, filter and cell counts."""
-        sketch_keys(keys, counts, sizes.shift, sizes.depth, Sizes.lg(sizes.width), self.counters, self.cells)
+        """Add tuples to the counts, the filter and the cells."""
+        self.kind.insert(self.counts, 0, keys, counts, self.cells)
         filter_keys(keys, sizes.shift, sizes.probes, Sizes.lg(sizes.coarse_slots), self.bits)
-        self.f2 = None
 
     def spread(self, first: int, last: int) -> None:
         """Extend the known time range of its tuples."""
@@ -216,26 +216,19 @@ class CoarseZone:
 
     def absorb(self, other: "CoarseZone") -> None:
         """Add a finer zone's summary, and its tuples."""
-        self.counters += other.counters
+        self.kind.merge(self.counts, 0, other.counts, 0)
         self.bits |= other.bits
         self.cells += other.cells
         self.tuples.extend(other.tuples)
         self.measured.absorb(other.measured)
         self.spread(other.first, other.last)
         self.taken += other.taken
-        self.f2 = None
-
-    def cell_f2(self, sizes: Sizes) -> NDArray[np.float64]:
-        """F2 of each cell, the mean over the rows of its sketch."""
-        if self.f2 is None:
-            self.f2 = cell_f2(self.counters, sizes)
-        return self.f2
 
     def image(self, log: TupleLog) -> dict[str, Any]:
         return {
             "number": self.number,
             "start": self.start,
-            "counters": self.counters.copy(),
+            **self.kind.saved(self.counts, 0),
             "bits": self.bits.copy(),
             "cells": self.cells.copy(),
             "tuples": in_order(self.tuples, log),
@@ -246,11 +239,12 @@ class CoarseZone:
         }
 
     @classmethod
-    def restored(cls, image: dict[str, Any], measures: Measures) -> "CoarseZone":
+    def restored(cls, image: dict[str, Any], kind: CountsKind[Any], measures: Measures) -> "CoarseZone":
         return cls(
             image["number"],
             image["start"],
-            image["counters"].copy(),
+            kind,
+            kind.one(image),
             image["bits"].copy(),
             image["cells"].copy(),
             Tuples.of(image["tuples"].copy()),
@@ -262,20 +256,11 @@ class CoarseZone:
 
     @property
     def nbytes(self) -> int:
-        f2 = 0 if self.f2 is None else self.f2.nbytes
         return (
-            self.counters.nbytes
+            self.kind.nbytes(self.counts)
             + self.bits.nbytes
             + self.cells.nbytes
-            + f2
             + self.tuples.nbytes
             + self.measured.nbytes
             + 512
         )
-
-
-def cell_f2(counters: NDArray[np.int16] | NDArray[np.int32], sizes: Sizes) -> NDArray[np.float64]:
-    """Mean over rows of the sums of squared counters, by bucket."""
-    squares = counters.astype(np.float64).reshape(sizes.buckets, sizes.depth * sizes.width)
-    sums: NDArray[np.float64] = np.einsum("ij,ij->i", squares, squares)
-    return sums / sizes.depth

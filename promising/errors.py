@@ -208,6 +208,10 @@ class BadMeasure(DefinitionError):
     """A measure that is unknown, given twice, or of a column that it cannot measure."""
 
 
+class BadCounts(DefinitionError):
+    """An unknown USING, or one that the structure cannot have."""
+
+
 class UnknownMeasure(DefinitionError):
     """A summary has no such measure."""
 

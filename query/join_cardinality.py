@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from promising.errors import PromisingError, UnknownName
 from promising.index import SummaryIndex
-from promising.index.sketches import Sketched, window_sketch
+from promising.index.sketches import window_counts
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.query.bound import Bound
 from promising.query.kernels.draw import permuted
@@ -32,8 +32,7 @@ from promising.query.key_rows import Counts, Hasher, Hashes, Keys, Lists, finish
 from promising.query.operators.operator import Batch, Guess
 from promising.query.pipeline import passing
 from promising.query.scalar.compiled import Compiled
-from promising.summaries.adt import BOUNDS
-from promising.summaries.sizing import tail_point
+from promising.summaries.counts import WindowCounts
 
 LEAST, FIRST, MOST = 1 << 10, 1 << 11, 1 << 16  # tuples sampled per side: with any budget, at first, and at most
 SHARE = 0.1  # of the budget that may be spent on samples
@@ -387,31 +386,14 @@ def sketched(bound: Bound, snapshots: list[Snapshot]) -> Guess:
     return most if found is None else Guess(*(min(max(x, 0.0), most.upper) for x in found))
 
 
-def _sketch(summary: SummaryIndex | None, snapshot: Snapshot) -> Sketched | None:
+def _sketch(summary: SummaryIndex | None, snapshot: Snapshot) -> WindowCounts | None:
     try:
-        return None if summary is None else window_sketch(summary, (snapshot.start, snapshot.end))
+        return None if summary is None else window_counts(summary, (snapshot.start, snapshot.end))
     except UnknownName:  # dropped concurrently
         return None
 
 
-def join_size(a: Sketched, b: Sketched) -> Guess | None:
-    """Estimated pairs with equal keys: the inner product of two sketches, None if their shapes differ.
-
-    The lower bound counts tuples surely in both windows, the upper bound those that may be. Per row and bucket the
-    variance is at most (F2 F2' + J²) / width; the median of the rows errs by more than sqrt(variance / p) with
-    probability at most 1 - `BOUNDS` (see `CountSketch.inner`).
-    """
-    if a.inside.shape != b.inside.shape:
-        return None
-    value, _ = _inner(a.inside + a.share * a.across, b.inside + b.share * b.across)
-    low, reach = _inner(a.inside, b.inside)
-    high, far = _inner(a.inside + a.across, b.inside + b.across)
-    return Guess(min(max(value, low - reach), high + far), max(low - reach, 0.0), high + far)
-
-
-def _inner(a: Floats, b: Floats) -> tuple[float, float]:
-    """The estimate and its error bound."""
-    rows = np.einsum("brc,brc->br", a, b)
-    squares = [np.einsum("brc,brc->br", x, x) for x in (a, b)]
-    variance = float(((squares[0] * squares[1] + rows**2) / a.shape[2]).sum(axis=0).max())
-    return float(np.median(rows.sum(axis=0))), math.sqrt(variance / tail_point(a.shape[1], 1 - BOUNDS))
+def join_size(a: WindowCounts, b: WindowCounts) -> Guess | None:
+    """Estimated pairs with equal keys, and its bounds; None if the counts are of other kinds or shapes."""
+    found = a.kind.join(a, b) if a.kind.same(b.kind) else None
+    return None if found is None else Guess(found.value, found.lower, found.upper)

@@ -150,6 +150,7 @@ class CellKind(ABC, Generic[State]):
     types: of the columns it measures; empty: it measures whole tuples.
     exact: a state depends on its tuples only, to the bit, in whatever order they were added or absorbed.
     figures: numbers that describe a cell, in pictures and stories.
+    tuple_bytes: that a tuple may add beside `ceiling`.
     """
 
     grain: ClassVar[Literal["cell", "zone"]] = "zone"
@@ -158,6 +159,7 @@ class CellKind(ABC, Generic[State]):
     exact: ClassVar[bool] = False
     figures: ClassVar[tuple[str, ...]] = ()
     subtracts: ClassVar[bool] = False
+    tuple_bytes: ClassVar[int] = 0
 
     def __init__(self, measure: Measure, type_: str | None, seed: int) -> None:
         """type_: of the column. seed: of the key hash. Raises `BadMeasure` for arguments that it does not take."""
@@ -203,7 +205,7 @@ class CellKind(ABC, Generic[State]):
 
     @abstractmethod
     def ceiling(self, cells: int) -> int:
-        """Maximum bytes of a state."""
+        """Maximum bytes of a state, without `tuple_bytes`."""
 
     def figure(self, state: State, name: str) -> npt.NDArray[np.float64]:
         """One of `figures` of each cell; NaN where it has no values."""

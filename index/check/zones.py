@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,11 @@ from promising.errors import DataDamaged
 from promising.index.check.open_zone import check_open
 from promising.index.fine import Block
 from promising.index.instants import BEGINNING, END
-from promising.index.kernels.seal import extent, filter_keys, sketch_keys
+from promising.index.kernels.seal import extent, filter_keys
 from promising.index.measures import Measured, Measures, logged
 from promising.index.options import GROUP, Sizes
 from promising.index.summary import SummaryState
-from promising.index.zone import TAKEN, CoarseZone, FineZone, Tuples, buckets_of, cell_f2, distinct, unpacked
+from promising.index.zone import TAKEN, CoarseZone, FineZone, Tuples, buckets_of, distinct, unpacked
 
 Rows = NDArray[np.int32]
 
@@ -45,13 +46,14 @@ def parts(tuples: Tuples, most: int) -> Iterator[Rows]:
 
 
 class Rebuilt:
-    """The expected summary of tuples: counters, cells, first and last, and a filter of each given size."""
+    """The expected summary of tuples: counts, cells, first and last, and a filter of each given size."""
 
     def __init__(self, state: SummaryState, *filters: int) -> None:
         self.state = state
         self.sizes = sizes = state.identity.sizes
         self.measured = Measures(state.measures.kinds, sizes.buckets).empty()
-        self.counters = np.zeros(sizes.counters, np.int32)
+        self.kind = sizes.counts
+        self.counts = self.kind.allocate(1)
         self.cells = np.zeros(sizes.buckets, np.int64)
         self.bits = {slots: np.zeros(sizes.buckets * slots // 8, np.uint8) for slots in filters}
         self.first, self.last = END, BEGINNING
@@ -60,14 +62,14 @@ class Rebuilt:
         self.measured.add(logged(self.state.log, rows, hashes))
         keys, counts = distinct(hashes)
         s = self.sizes
-        sketch_keys(keys, counts, s.shift, s.depth, Sizes.lg(s.width), self.counters, self.cells)
+        self.kind.insert(self.counts, 0, keys, counts, self.cells)
         for slots, bits in self.bits.items():
             filter_keys(keys, s.shift, s.probes, Sizes.lg(slots), bits)
         if len(times):
             self._spread(*extent(times))
 
     def absorb(self, other: "Rebuilt") -> None:
-        self.counters += other.counters
+        self.kind.merge(self.counts, 0, other.counts, 0)
         self.cells += other.cells
         self.measured.absorb(other.measured)
         for slots in self.bits:
@@ -160,7 +162,8 @@ class ZoneCheck:
         self,
         where: str,
         rebuilt: Rebuilt,
-        counters: NDArray[np.int16] | NDArray[np.int32],
+        counts: Any,
+        at: int,
         cells: NDArray[np.int64],
         bits: NDArray[np.uint8],
         edges: tuple[int, int],
@@ -170,9 +173,7 @@ class ZoneCheck:
             wrong_how = kind.differs(state, right)
             if wrong_how is not None:
                 yield f"{where}: {kind.measure} {wrong_how}"
-        wrong = int((counters != rebuilt.counters).sum())
-        if wrong:
-            yield f"{where}: {wrong:,} of {len(counters):,} counters are not those of its tuples"
+        yield from (f"{where}: {what}" for what in rebuilt.kind.faults(counts, at, rebuilt.counts, 0))
         wrong = int((cells != rebuilt.cells).sum())
         if wrong:
             yield f"{where}: the tuples of {wrong:,} of {len(cells):,} cells are counted wrong"
@@ -223,11 +224,11 @@ class ZoneCheck:
                 return
             yield from self._fine(zone, total, number * length)
         yield from self._differences(
-            where, total, whole.counters, whole.cells, whole.bits, (whole.first, whole.last), whole.measured
+            where, total, whole.counts, 0, whole.cells, whole.bits, (whole.first, whole.last), whole.measured
         )
         yield from self._history(where, whole)
-        if len(whole.tuples) or not self._f2(whole.f2, whole.counters):
-            yield f"{where}: what it will be in G_2 has tuples of its own, or another F2 than its counters"
+        if len(whole.tuples):
+            yield f"{where}: what it will be in G_2 has tuples of its own"
         yield from self._unused(where, block)
         if block.aside:
             yield from self._aside(block, number * length)
@@ -247,20 +248,15 @@ class ZoneCheck:
         column = (pool.sliced[slot // GROUP] >> np.uint64(slot % GROUP)) & np.uint64(1)
         bits = np.packbits(column.astype(np.uint8), bitorder="little")
         edges = (zone.first, zone.last)
-        yield from self._differences(where, both, pool.counters[slot], pool.cells[slot], bits, edges, zone.measured)
+        yield from self._differences(where, both, pool.counts, slot, pool.cells[slot], bits, edges, zone.measured)
         if (int(pool.first[slot]), int(pool.last[slot])) != edges or pool.zones[slot] is not zone:
             yield f"{where}: its slot is taken for another zone's"
         if not 0 < zone.count <= self.sizes.maxlength:
             yield f"{where}: it has {zone.count:,} tuples; {self.sizes.maxlength:,} is the most"
-        if pool.sealed[slot] == 2 and not self._f2(pool.f2[slot], pool.counters[slot]):
-            yield f"{where}: the F2 of its cells is not that of its counters"
 
     def _lost(self, where: str, problem: DataDamaged) -> str:
         self.unread += 1
         return f"{where}: its tuples cannot be read: {problem}"
-
-    def _f2(self, known: NDArray[np.float64] | None, counters: NDArray[np.int16] | NDArray[np.int32]) -> bool:
-        return known is None or bool((known == cell_f2(counters, self.sizes)).all())
 
     def _unused(self, where: str, block: Block) -> Iterator[str]:
         """The unused slots of its last group have no bits set."""
@@ -321,8 +317,6 @@ class ZoneCheck:
             yield self._lost(where, problem)
             return
         yield from self._differences(
-            where, rebuilt, zone.counters, zone.cells, zone.bits, (zone.first, zone.last), zone.measured
+            where, rebuilt, zone.counts, 0, zone.cells, zone.bits, (zone.first, zone.last), zone.measured
         )
         yield from self._history(where, zone)
-        if not self._f2(zone.f2, zone.counters):
-            yield f"{where}: the F2 of its cells is not that of its counters"

@@ -1,9 +1,9 @@
-"""Reading summaries: which zones may hold a key, and how many of its tuples."""
+"""Reading filters: which zones may hold a key."""
 
 import numpy as np
 
-from promising.index.kernels.seal import bucket_of
-from promising.summaries.kernels.hashing import filter_word, remix, row_word
+from promising.summaries.kernels.counts import bucket_of
+from promising.summaries.kernels.hashing import filter_word
 from promising.summaries.kernels.jit import kernel
 
 
@@ -51,46 +51,3 @@ def may_hold(bits, hashes, shift, probes, lg_slots, out):
             hit = hit and (bits[slot >> 3] >> (slot & 7)) & 1 == 1
             word >>= np.uint64(lg_slots)
         out[i] = hit
-
-
-@kernel(
-    [
-        "void(int16[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64, float64[::1], float64[::1])",
-        "void(int32[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64, float64[::1], float64[::1])",
-    ]
-)
-def medians(counters, hashes, key, zone, shift, depth, lg_width, value, own):
-    """Count-sketch estimate of hashes[key[i]] in the grid counters[zone[i]], laid out [bucket][row][column].
-
-    `own` gets the mean over rows of the squares of the key's counters: its share of the cell's F2.
-    """
-    width = 1 << lg_width
-    step = lg_width + 1
-    per_word = 64 // step
-    rows = np.empty(depth, np.int64)
-    for i in range(key.size):
-        h = hashes[key[i]]
-        base = bucket_of(h, shift) * depth * width
-        word = row_word(np.uint64(h))
-        bits = word
-        left = per_word
-        squares = 0.0
-        for r in range(depth):
-            if left == 0:
-                word = remix(word)
-                bits = word
-                left = per_word
-            low = np.int64(bits & np.uint64(2 * width - 1))
-            c = np.int64(counters[zone[i], base + (low >> 1)])
-            c = c if low & 1 == 0 else -c
-            squares += float(c) * float(c)
-            at = r  # insertion sort: the depth is small
-            while at > 0 and rows[at - 1] > c:
-                rows[at] = rows[at - 1]
-                at -= 1
-            rows[at] = c
-            bits >>= np.uint64(step)
-            left -= 1
-            base += width
-        value[i] = rows[depth // 2]
-        own[i] = squares / depth

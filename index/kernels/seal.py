@@ -1,15 +1,10 @@
-"""Sealing a zone: tuples by bucket, sketch and filter. Both are linear: built per key, for a third of the work."""
+"""Sealing a zone: its tuples by bucket, and its filter."""
 
 import numpy as np
 
-from promising.summaries.kernels.hashing import filter_word, remix, row_word
+from promising.summaries.kernels.counts import bucket_of
+from promising.summaries.kernels.hashing import filter_word
 from promising.summaries.kernels.jit import kernel
-
-
-@kernel("int64(int64, int64)")
-def bucket_of(h, shift):
-    """The value bucket: the top bits of the hash. `shift` is 64 - log2(buckets)."""
-    return np.int64(np.uint64(h) >> np.uint64(shift)) if shift < 64 else 0
 
 
 @kernel("void(int64[::1], int64, int32[::1], int64[::1], int32[::1])")
@@ -25,45 +20,6 @@ def order_by_bucket(hashes, shift, rows, starts, order):
         b = bucket_of(hashes[i], shift)
         order[cursor[b]] = rows[i]
         cursor[b] += 1
-
-
-@kernel(
-    ["void(int16[::1], int64, int32, int64, int64, int64)", "void(int32[::1], int64, int32, int64, int64, int64)"],
-    inline="always",
-)
-def count_into(counters, h, size, bucket, depth, lg_width):
-    """Add `size` tuples of a key to its bucket's sketch, laid out [bucket][row][column]."""
-    step = lg_width + 1
-    base = bucket * depth << lg_width
-    word = row_word(np.uint64(h))
-    bits = word
-    left = 64 // step
-    for _ in range(depth):
-        if left == 0:
-            word = remix(word)
-            bits = word
-            left = 64 // step
-        low = np.int64(bits & np.uint64((2 << lg_width) - 1))
-        counters[base + (low >> 1)] += size if low & 1 == 0 else -size
-        bits >>= np.uint64(step)
-        left -= 1
-        base += 1 << lg_width
-
-
-@kernel(
-    [
-        "void(int64[::1], int32[::1], int64, int64, int64, int16[::1], int64[::1])",
-        "void(int64[::1], int32[::1], int64, int64, int64, int32[::1], int64[::1])",
-    ]
-)
-def sketch_keys(keys, sizes, shift, depth, lg_width, counters, cells):
-    """Add `sizes[i]` tuples of `keys[i]` to the sketches of their buckets, and to the tuple counts by bucket."""
-    for g in range(keys.size):
-        h = keys[g]
-        size = sizes[g]
-        b = bucket_of(h, shift)
-        cells[b] += size
-        count_into(counters, h, size, b, depth, lg_width)
 
 
 @kernel("void(int64[::1], int64, int64, int64, uint8[::1])")
@@ -92,13 +48,6 @@ def filter_sliced(keys, shift, probes, lg_slots, bit, sliced):
         for _ in range(probes):
             sliced[base + np.int64(word & mask)] |= mine
             word >>= np.uint64(lg_slots)
-
-
-@kernel("void(int16[::1], int32[::1])")
-def pour(counters, total):
-    """Add a zone's counters to its block's."""
-    for i in range(counters.size):
-        total[i] += counters[i]
 
 
 @kernel("UniTuple(int64, 2)(Array(int64, 1, 'C', readonly=True))")

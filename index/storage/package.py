@@ -100,7 +100,7 @@ def _sums(
                 {
                     "start": zone.start,
                     "length": length,
-                    "counters": zone.counters,
+                    **zone.kind.saved(zone.counts, 0),
                     "bits": zone.bits,
                     "cells": zone.cells,
                     "first": zone.first,
@@ -247,7 +247,7 @@ class Package:
             times,
             {key: _hashes(columns[key], seed) for key in keys},
             entry["nulls"],
-            {name: [Sum(**one) for one in sums] for name, sums in tree["sums"].items()},
+            {name: [Sum.read(one) for one in sums] for name, sums in tree["sums"].items()},
             run,
             columns if run is None else None,
         )

@@ -143,7 +143,7 @@ def test_cold_tuples(stream):
 def test_cold_keys_that_cannot_be_read(stream):
     """Zones that have some of them are named, the others are checked all the same."""
     cool(stream, 0, len(stream._log._chunks) - 1)
-    coarse(stream, 2).counters[0] += 1
+    coarse(stream, 2).counts.counters[0, 0] += 1
     with stream.reading() as log:
         log.reader.gone.add("k")
     found = check_stream(stream)
@@ -418,14 +418,14 @@ DAMAGES = {
     "log: a time": (shift_time, "its tuples are from"),
     "log: a key": (change_key, "G_2, zone"),
     "log: a null key": (null_key, "no 'k', its key"),
-    "zone: counters": (bump(lambda s: fine(s).pool.counters[sealed(s).slot]), "G_1, zone"),
+    "zone: counters": (bump(lambda s: fine(s).pool.counts.counters[sealed(s).slot]), "G_1, zone"),
     "zone: cells": (bump(lambda s: fine(s).pool.cells[sealed(s).slot]), "cells are counted wrong"),
     "zone: a bit less": (filter_bit_lost, "filter lacks 1 bits"),
     "zone: a bit of nobody": (filter_bit_of_nobody, "zones that are not there"),
     "zone: first": (put(sealed, "first", lambda t: t - 1), "G_1, zone"),
     "zone: pool's first": (bump(lambda s: fine(s).pool.first[sealed(s).slot :]), "another zone's"),
     "zone: F2": (
-        lambda s: (fine(s).pool.sealed.__setitem__(sealed(s).slot, 2), fine(s).pool.f2[sealed(s).slot].fill(-1)),
+        lambda s: (fine(s).pool.counts.known.fill(True), fine(s).pool.counts.derived[sealed(s).slot].fill(-1)),
         "F2",
     ),
     "zone: a row lost": (lose_row, "in no zone"),
@@ -442,7 +442,7 @@ DAMAGES = {
     "zone: cuts": (lambda s: fine(s).cuts.clear(), "fewer cuts"),
     "zone: not sealed": (lambda s: fine(s).pool.sealed.__setitem__(sealed(s).slot, 0), "sealed"),
     "block: number": (whole_of_other, "calls itself block"),
-    "block: counters": (bump(lambda s: some_block(s).whole.counters), "G_1, block"),
+    "block: counters": (bump(lambda s: some_block(s).whole.counts.counters[0]), "G_1, block"),
     "block: bits": (lambda s: some_block(s).whole.bits.fill(255), "G_1, block"),
     "block: history": (bump(lambda s: some_block(s).whole.taken[:, 1:]), "took in"),
     "block: tuples of its own": (
@@ -461,12 +461,12 @@ DAMAGES = {
     "open: count": (bump(lambda s: fine(s)._state), "cannot be"),
     "open: block": (put(fine, "open_block", lambda b: None), "no block"),
     "open: rows": (lambda s: fine(s)._rows.__setitem__(0, -7), "outside the log"),
-    "coarse: counters": (bump(lambda s: coarse(s, 2).counters), "G_2, zone"),
+    "coarse: counters": (bump(lambda s: coarse(s, 2).counts.counters[0]), "G_2, zone"),
     "coarse: cells": (bump(lambda s: coarse(s, 3).cells), "G_3, zone"),
     "coarse: bits": (lambda s: coarse(s, 3).bits.fill(0), "filter lacks"),
     "coarse: last": (put(lambda s: coarse(s, 4), "last", lambda t: t + 1), "G_4, zone"),
     "coarse: start": (put(lambda s: coarse(s, 4), "start", lambda t: t + 1), "calls itself zone"),
-    "coarse: F2": (put(lambda s: coarse(s, 2), "f2", lambda f: np.full(4, -1.0)), "F2"),
+    "coarse: F2": ((lambda s: (coarse(s, 2).counts.known.fill(True), coarse(s, 2).counts.derived.fill(-1))), "F2"),
     "coarse: history": (bump(lambda s: coarse(s, 2).taken[:, 1:]), "took in"),
     "coarse: granularity": (wrong_granularity, "another granularity"),
     "coarse: dropped": (drop_zone, "in no zone"),

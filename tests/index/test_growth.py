@@ -17,10 +17,10 @@ from promising.index.check import check_stream
 from promising.index.log import MOST_ROWS
 from promising.index.memory import Memory
 from promising.index.postings import Postings
-from promising.index.reserved import Reserved
 from promising.index.snapshot import Snapshot
 from promising.index.summary import SummaryState
 from promising.query import Session
+from promising.summaries.reserved import Reserved
 from promising.testing import ManualClock, streams
 from tests.index.world import SCHEMA, SMALL, Columns, columns, oracle_for, pairs, restarted, small_chunks
 from tests.tiers import examples
@@ -262,7 +262,7 @@ def test_small_streams_reserve_little():
     columns_of = [*stream._log._columns.values(), summary.state.postings._chain]
     assert sum(array.array.nbytes for array in columns_of) < 1 << 20
     pool = summary.state.fine.pool
-    assert pool.counters.nbytes + pool.sliced.nbytes + pool.cells.nbytes + pool.f2.nbytes < 4 << 20
+    assert pool.counts.counters.nbytes + pool.sliced.nbytes + pool.cells.nbytes + pool.counts.derived.nbytes < 4 << 20
 
 
 @pytest.mark.usefixtures("small")

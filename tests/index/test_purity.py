@@ -13,6 +13,7 @@ from promising.index.check import check_stream
 from promising.index.geometry import Geometry
 from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
+from tests.index.counted import counted
 from tests.index.world import SCHEMA, Columns, columns, ids, part
 from tests.tiers import examples
 
@@ -30,7 +31,7 @@ def coarse(stream: Stream, summary: SummaryIndex) -> Zones:
     """All that zones of `G_2..G_m` are: sketch, filter, cell counts, extent, tuples."""
     return {
         (level, number): (
-            zone.counters.tobytes(),
+            *counted(zone),
             zone.bits.tobytes(),
             zone.cells.tobytes(),
             (zone.first, zone.last, zone.start),

@@ -1,6 +1,7 @@
 """The sketch of a window against the same sketch made tuple by tuple, and the join sizes told from two of them."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 
 from promising.errors import UnknownName
 from promising.index import Options, Stream, SummaryIndex
-from promising.index.sketches import Sketched, window_sketch
+from promising.index.sketches import window_counts
 from promising.query.join_cardinality import join_size
+from promising.summaries.counts import WindowCounts
 from promising.summaries.hashing import hash_keys
+from promising.summaries.sketch_counts import SketchCounts
 from promising.testing import ManualClock
 from promising.testing.streams import zipf_law
 from tests.conftest import NO_JIT
@@ -34,11 +37,12 @@ def summarised(
     return stream, summary
 
 
-def rebuilt(stream: Stream, summary: SummaryIndex, start: int, end: int) -> Sketched:
+def rebuilt(stream: Stream, summary: SummaryIndex, start: int, end: int) -> WindowCounts:
     """Zone by zone, as the summary describes them; tuples of the open zone and late ones count one by one."""
     sizes = summary.state.identity.sizes
     start = max(start, summary.state.oldest)
-    shape = (sizes.buckets, sizes.depth, sizes.width)
+    kind = sizes.counts
+    shape = (kind.buckets, kind.depth, kind.width)
     inside, across = np.zeros(shape), np.zeros(shape)
     tuples = covered = 0.0
     for zone in summary.describe().zones:
@@ -57,7 +61,17 @@ def rebuilt(stream: Stream, summary: SummaryIndex, start: int, end: int) -> Sket
             seen = min(times.max() + 1, end) - max(times.min(), start)
             tuples += len(times)
             covered += len(times) * seen / (times.max() + 1 - times.min())
-    return Sketched(inside, across, covered / tuples if tuples else 0.0)
+    return known(inside, across, covered / tuples if tuples else 0.0)
+
+
+def known(inside: NDArray[Any], across: NDArray[Any], share: float) -> WindowCounts:
+    """Of counters [bucket][row][column]."""
+    kind = SketchCounts(*inside.shape)
+    states = []
+    for counters in (inside, across):
+        states.append(kind.allocate(1, "window"))
+        states[-1].counters[0] = counters.reshape(-1)
+    return WindowCounts(kind, states[0], states[1], share)
 
 
 def batch(seed: int, n: int, first: int, last: int, at: int = 0, keys: int = 30) -> Columns:
@@ -65,11 +79,10 @@ def batch(seed: int, n: int, first: int, last: int, at: int = 0, keys: int = 30)
     return columns(np.sort(rng.integers(first, last, n)), rng.choice(keys, n, p=zipf_law(keys, 1.0)), at)
 
 
-def same(found: Sketched | None, expected: Sketched) -> None:
+def same(found: WindowCounts | None, expected: WindowCounts) -> None:
     assert found is not None
-    assert found.inside.shape == expected.inside.shape
-    assert (found.inside == expected.inside).all()
-    assert (found.across == expected.across).all()
+    for part in ("inside", "across"):
+        assert (getattr(found, part).counters == getattr(expected, part).counters).all()
     assert found.share == pytest.approx(expected.share)
     assert 0.0 <= found.share <= 1.0
 
@@ -94,8 +107,8 @@ def test_any_window(seed, options, structure, key, windows):
         stream.append(late)
         at += n + 6
     for start, length in windows:
-        same(window_sketch(summary, (start, start + length)), rebuilt(stream, summary, start, start + length))
-    same(window_sketch(summary, None), rebuilt(stream, summary, -EVER, EVER))
+        same(window_counts(summary, (start, start + length)), rebuilt(stream, summary, start, start + length))
+    same(window_counts(summary, None), rebuilt(stream, summary, -EVER, EVER))
 
 
 @pytest.mark.kernel
@@ -103,11 +116,11 @@ def test_the_edges_are_exact_where_tuples_are_loose():
     stream, summary = summarised(SMALL)
     stream.append(columns([10, 20, 30, 40], [1, 2, 3, 4]))
     for start, end, keys in [(20, 40, [2, 3]), (21, 40, [3]), (20, 41, [2, 3, 4]), (0, 10, []), (30, 30, [])]:
-        found = window_sketch(summary, (start, end))
+        found = window_counts(summary, (start, end))
         assert found is not None
         hashes = hash_keys(np.array(keys, np.int64), stream.seed).view(np.int64).tolist()
-        assert (found.inside == sketch(hashes, 4, 3, 8)).all()
-        assert not found.across.any() and found.share == 0.0
+        assert (found.inside.counters == sketch(hashes, 4, 3, 8).reshape(-1)).all()
+        assert not found.across.counters.any() and found.share == 0.0
 
 
 @pytest.mark.kernel
@@ -115,16 +128,16 @@ def test_a_zone_across_an_edge_is_told_apart():
     stream, summary = summarised(SMALL, "time")
     stream.append(columns(range(0, 100), [5] * 100))
     stream.append(columns([700], [6], 100))  # what came before is now in zones of their own length
-    whole = window_sketch(summary, (0, 701))
-    part = window_sketch(summary, (30, 701))
+    whole = window_counts(summary, (0, 701))
+    part = window_counts(summary, (30, 701))
     assert whole is not None and part is not None
     for window, inside in [((0, 100), 100), ((0, 99), 0), ((1, 100), 0)]:  # the last is at 99
-        edge = window_sketch(summary, window)
+        edge = window_counts(summary, window)
         assert edge is not None
-        assert (np.abs(edge.inside).max(), np.abs(edge.across).max()) == (inside, 100 - inside)
-    assert not whole.across.any() and whole.share == 0.0
-    assert np.abs(whole.inside).max() == 100
-    assert np.abs(part.inside).max() == 1 and np.abs(part.across).max() == 100
+        assert (np.abs(edge.inside.counters).max(), np.abs(edge.across.counters).max()) == (inside, 100 - inside)
+    assert not whole.across.counters.any() and whole.share == 0.0
+    assert np.abs(whole.inside.counters).max() == 100
+    assert np.abs(part.inside.counters).max() == 1 and np.abs(part.across.counters).max() == 100
     assert part.share == pytest.approx(0.7)
 
 
@@ -132,19 +145,19 @@ def test_tuples_that_have_aged_are_in_no_sketch():
     stream, summary = summarised(SMALL)
     stream.append(batch(1, 300, 0, 300))
     stream.append(columns([5000], [3], 300))
-    found = window_sketch(summary, (-EVER, EVER))
+    found = window_counts(summary, (-EVER, EVER))
     assert found is not None
-    assert np.abs(found.inside).sum() == SMALL.depth and not found.across.any()
+    assert np.abs(found.inside.counters).sum() == SMALL.depth and not found.across.counters.any()
 
 
 def test_without_structure_there_is_none_and_a_dropped_summary_says_so():
     stream, summary = summarised(SMALL, "none")
     stream.append(batch(1, 30, 0, 100))
-    assert window_sketch(summary, None) is None
+    assert window_counts(summary, None) is None
     stream, summary = summarised(SMALL)
     stream.drop_summary("a")
     with pytest.raises(UnknownName):
-        window_sketch(summary, None)
+        window_counts(summary, None)
 
 
 # --- join sizes --------------------------------------------------------------------------------------------------
@@ -171,7 +184,7 @@ def trials(options: Options, window: tuple[int, int], exponent: float, n: int = 
                 part = slice(first, first + 250)
                 stream.append(columns(times[part], keys[part], first))
             sides.append((times, keys))
-            found = window_sketch(summary, window)
+            found = window_counts(summary, window)
             assert found is not None
             sketches.append(found)
             oldest = summary.state.oldest
@@ -211,7 +224,7 @@ def test_what_lies_across_an_edge_widens_the_bounds_by_what_it_may_be():
     """Counters of one key alone, so that there is nothing to err: only the tuples across are in doubt."""
     one = np.zeros((1, 1, 1 << 16))
     one[0, 0, 3] = 1.0
-    a, b = Sketched(10 * one, 4 * one, 0.25), Sketched(5 * one, 2 * one, 0.5)
+    a, b = known(10 * one, 4 * one, 0.25), known(5 * one, 2 * one, 0.5)
     guess = join_size(a, b)
     assert guess is not None
     assert guess.value == 11.0 * 6.0
@@ -219,6 +232,6 @@ def test_what_lies_across_an_edge_widens_the_bounds_by_what_it_may_be():
 
 
 def test_sketches_of_different_shapes_say_nothing():
-    a, b = (Sketched(np.zeros((1, 3, w)), np.zeros((1, 3, w)), 0.0) for w in (8, 16))
+    a, b = (known(np.zeros((1, 3, w)), np.zeros((1, 3, w)), 0.0) for w in (8, 16))
     assert join_size(a, b) is None
     assert join_size(a, a) == (0.0, 0.0, 0.0)

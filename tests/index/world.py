@@ -19,6 +19,7 @@ from promising.index.schema import Column
 from promising.index.summary import SummaryState
 from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock, Oracle
+from tests.index.counted import counted
 
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
 STRUCTURES = ("none", "time", "grid", "adaptive")
@@ -157,10 +158,11 @@ def fingerprint(stream: Stream) -> Any:
         state = summary.state
         if isinstance(state, SummaryState):
             for level, zones in state.coarse.levels.items():
-                parts = ((z.number, z.counters.tobytes(), z.bits.tobytes(), z.cells.tobytes()) for z in zones.values())
+                parts = ((z.number, counted(z), z.bits.tobytes(), z.cells.tobytes()) for z in zones.values())
                 out += [(level, *p) for p in parts]
             fine, pool = state.fine, state.fine.pool
-            out += [a.tobytes() for a in (pool.counters, pool.sliced, pool.cells, fine._state, fine._signed)]
+            out += counted(pool)
+            out += [a.tobytes() for a in (pool.sliced, pool.cells, fine._state, fine._signed)]
             out += [state.postings._entries.tobytes()]
     return out
 

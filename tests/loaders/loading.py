@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import promising
 from promising.query.session import Session
 from promising.testing.streams import Columns, zipf
+from tests.index.counted import counted
 from tests.index.world import flat
 
 START = 1_700_000_000_000_000
@@ -79,7 +80,7 @@ def zones(session: Session) -> dict[tuple[str, int, int], list[Any]]:
     """Every zone of `G_2..G_m` of every summary, to the bit."""
     return {
         (name, granularity, number): [
-            zone.counters.tobytes(),
+            counted(zone),
             zone.bits.tobytes(),
             zone.cells.tobytes(),
             zone.first,

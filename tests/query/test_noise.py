@@ -26,13 +26,13 @@ def noise(made: Stores, seed: int) -> int:
         state = made.session.summary(f"by_{name}").index.state
         assert isinstance(state, SummaryState)
         fine = state.fine
-        arrays: list[NDArray[Any]] = [fine.pool.counters, fine.pool.f2, fine._signed]
-        for block in fine.blocks.values():
-            arrays.append(block.whole.counters)
+        states = [fine.pool.counts, *(block.whole.counts for block in fine.blocks.values())]
         coarse = [zone for zones in state.coarse.levels.values() for zone in zones.values()]
-        arrays += [zone.counters for zone in coarse]
-        for zone in coarse:
-            zone.f2 = None
+        states += [zone.counts for zone in coarse]
+        arrays: list[NDArray[Any]] = [fine._signed, *(part.counters for part in states)]
+        arrays += [part.derived for part in states]
+        for part in states:
+            part.known[:] = False
         for array in arrays:
             array[...] = rng.integers(-30_000, 30_000, array.shape)
             written += array.size

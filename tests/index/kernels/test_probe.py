@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from promising.index.kernels.probe import may_hold, medians, survivors
+from promising.index.kernels.probe import may_hold, survivors
+from promising.summaries.kernels.counts import medians
 from tests.index.kernels.plain import bucket, filter_places, filtered, places, sketch, some_hashes
 
 pytestmark = pytest.mark.kernel

@@ -4,17 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from promising.index.kernels.seal import (
-    bucket_of,
-    count_into,
-    extent,
-    filter_keys,
-    filter_sliced,
-    order_by_bucket,
-    pour,
-    sketch_keys,
-    time_range,
-)
+from promising.index.kernels.seal import extent, filter_keys, filter_sliced, order_by_bucket, time_range
+from promising.summaries.kernels.counts import bucket_of, count_into, pour, sketch_keys
 from tests.index.kernels.plain import bucket, filtered, sketch, some_hashes
 
 pytestmark = pytest.mark.kernel

@@ -58,4 +58,4 @@ def spoil(store: Store, summary: str) -> None:
     """Let a summary say what is not so."""
     state = store.streams["left"].summaries[summary].state
     assert isinstance(state, SummaryState)
-    state.coarse.levels[3].peekitem(0)[1].counters[0] += 1
+    state.coarse.levels[3].peekitem(0)[1].counts.counters[0, 0] += 1

@@ -31,6 +31,7 @@ from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
 from promising.index.summary import SummaryState
 from promising.query.session import Session
+from tests.index.counted import counted
 from tests.index.storage.flaky import Crash, FlakyDisk
 from tests.tiers import examples
 
@@ -100,7 +101,7 @@ def coarse(session):
         if isinstance(state, SummaryState):
             for granularity, zones in state.coarse.levels.items():
                 for number, zone in zones.items():
-                    arrays = tuple(array.tobytes() for array in (zone.counters, zone.bits, zone.cells))
+                    arrays = (*counted(zone), zone.bits.tobytes(), zone.cells.tobytes())
                     out[name, granularity, number] = (zone.start, zone.first, zone.last, zone.count, *arrays)
     return out
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from promising.index import Stream, SummaryIndex
 from promising.index.summary import SummaryState
+from tests.index.counted import counted
 from tests.index.world import cells
 
 ABSENT = [-77, 1 << 40]  # keys that nobody sends
@@ -86,7 +87,7 @@ def _answers(stream: Stream, summary: SummaryIndex, asked: list[Any], brief: boo
     state = summary.state
     if isinstance(state, SummaryState):
         out["coarse"] = [
-            (level, z.number, z.start, z.first, z.last, z.counters.tobytes(), z.bits.tobytes(), z.cells.tobytes())
+            (level, z.number, z.start, z.first, z.last, counted(z), z.bits.tobytes(), z.cells.tobytes())
             for level, zones in state.coarse.levels.items()
             for z in zones.values()
         ]
