@@ -159,6 +159,7 @@ class Description:
     sketch_bytes: int = 0  # maximum, of sketches and filters
     tuple_bytes: int = 0  # maximum that a tuple adds to them
     key_bytes: int = 0  # maximum that a distinct key adds
+    using: str = ""  # how its cells count the key, as SQL; empty without structure
     measures: tuple[str, ...] = ()  # as SQL
     building: str = ""  # how far ALTER SUMMARY ADD MEASURES is
     show: str = ""  # the figure that `shown` has, such as avg(price)

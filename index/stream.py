@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from promising.errors import (
     BadCollapse,
+    BadCounts,
     BadOptions,
     BatchError,
     BatchTooLarge,
@@ -178,6 +179,8 @@ class Stream:
             builder = self._summaries.builder
             geometry, kinds = Geometry(granularity, *collapse, self.keep), builder.kinds(measures)
             identity = builder.identity(name, key, geometry, structure, options, kinds=kinds, using=using)
+            if structure == "none" and identity.using != USUAL:
+                raise BadCounts(f"STRUCTURE none has no cells to count in; leave USING {identity.using.upper()} out")
             state = builder.filled(identity, options, self.watermark, self.oldest)
             with self._told(lambda j: j.created(definition(identity, options))):
                 summary = self._summaries.add(state, options)

@@ -304,6 +304,7 @@ class SummaryIndex:
                 watermark=state.watermark,
                 horizons=state.horizons[:shown],
                 cells=_cells(state) if cells else None,
+                using="" if bare and not identity.auto else identity.using.upper(),
                 measures=tuple(kind.measure.sql for kind in identity.kinds),
                 building=self.building or "",
                 show="" if figure is None else figure_text(*figure),

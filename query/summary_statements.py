@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from promising.errors import (
     BadClause,
+    BadCounts,
     BadGranularity,
     BadMeasure,
     BadOptions,
@@ -25,6 +26,7 @@ from promising.query.scalar.scope import suggest
 from promising.query.sql import nodes
 from promising.query.statement_options import read_options
 from promising.query.summary_measures import check_change, measure_nodes, read_measures
+from promising.summaries.counts import USUAL
 
 SUMMARY_OPTIONS = {f.name: (float if f.type in (float, "float") else int) for f in fields(Options)}
 
@@ -64,6 +66,7 @@ class Summaries:
             BadGranularity: node.args["granularity"],
             BadStructure: node.args.get("structure") or node.this,
             BadOptions: options_at,
+            BadCounts: node.args.get("using") or node.this,
             CeilingTooLow: (node.args.get("options") or (measures and asked) or [node.this])[0],
         }
         try:
@@ -76,6 +79,7 @@ class Summaries:
                     structure=node.text("structure").lower() or "adaptive",
                     options=Options(**options),
                     measures=map(str, measures),
+                    using=node.text("using").lower() or USUAL,
                 )
         finally:
             made = stream.summaries.get(name)
@@ -118,6 +122,7 @@ class Summaries:
                 "stream": pa.array([e.stream for e, _ in entries], pa.string()),
                 "key": pa.array([d.key for _, d in entries], pa.string()),
                 "structure": pa.array([d.told for _, d in entries], pa.string()),
+                "using": pa.array([d.using for _, d in entries], pa.string()),
                 "granularity": pa.array([d.spans[0] for _, d in entries], pa.duration("us")),
                 "granularities": pa.array([len(d.spans) for _, d in entries], pa.int64()),
                 "zones": pa.array([len(d.zones) for _, d in entries], pa.int64()),
@@ -155,6 +160,7 @@ def statement_of(entry: SummaryEntry) -> str:
         this=exp.to_identifier(summary.name),
         stream=exp.to_identifier(entry.stream),
         key=exp.to_identifier(summary.key),
+        using=None if identity.using == USUAL else exp.Var(this=identity.using.upper()),
         measures=measure_nodes(kind.measure for kind in identity.kinds) or exp.Var(this="NONE"),
         granularity=nodes.Span(amount=exp.Literal.number(geometry.granularity // nodes.MICROS[unit]), unit=unit),
         rate=exp.Literal.number(geometry.rate),

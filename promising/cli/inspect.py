@@ -297,10 +297,11 @@ def _print_summary(told: "Description", buckets: int) -> None:
         return
     console.print(grid)
     spans = ", ".join(f"G{g} {readable(span)}" for g, span in enumerate(told.spans, 1))
+    using = f" using {clean(told.using, '')}" if told.using else ""
     cuts = ", ".join(f"{number:,} {reason}" for reason, number in sorted(told.cuts.items(), key=lambda c: -c[1]))
     lines = [
         "",
-        f"structure {clean(told.told, '')}, {size(told.bytes)}; at most {size(told.sketch_bytes)} of sketches,"
+        f"structure {clean(told.told, '')}{using}, {size(told.bytes)}; at most {size(told.sketch_bytes)} of sketches,"
         f" {told.tuple_bytes} bytes a tuple and {told.key_bytes} a key; spans {spans}",
         f"cuts so far: {cuts or 'none'}",
         f"measures: {clean(', '.join(told.measures), '') or 'none'}" + (f"; {told.building}" if told.building else ""),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from promising.cli.choices import Structure
+from promising.cli.choices import Counts, Structure
 from promising.cli.common_options import flag, pairs, span
 from promising.cli.context import State, state
 from promising.cli.durations import as_sql, micros
@@ -74,6 +74,7 @@ def create_summary(
         typer.Option(metavar="RATE,DEPTH", help="Length ratio of successive granularities, and their number."),
     ] = "4,5",
     structure: Annotated[Structure, typer.Option(help="Structure of the summary.")] = Structure.ADAPTIVE,
+    using: Annotated[Counts, typer.Option(help="How its cells count the key.")] = Counts.COUNT_SKETCH,
     measure: Annotated[
         list[str] | None,
         typer.Option(metavar='"KIND(COLUMN)"', help="A measure, such as 'MOMENTS(price)'; repeatable."),
@@ -90,9 +91,10 @@ def create_summary(
     options = ", ".join(f"{name_sql(n)} = {value}" for n, value in pairs(option, "--option").items())
     exists = "IF NOT EXISTS " if if_not_exists else ""
     measures = f" MEASURES ({', '.join(map(_measure_sql, measure))})" if measure else ""
+    counts = f" USING {using.value.upper()}" if using is not Counts.COUNT_SKETCH else ""
     _execute(
         state(ctx),
-        f"CREATE SUMMARY {exists}{name_sql(name)} ON {name_sql(on)} ({name_sql(key)}){measures}"
+        f"CREATE SUMMARY {exists}{name_sql(name)} ON {name_sql(on)} ({name_sql(key)}){counts}{measures}"
         f" WITH GRANULARITY {as_sql(granularity)} AND COLLAPSE ({parts[1]}, {parts[2]})"
         f" STRUCTURE {structure.value}" + (f" OPTIONS ({options})" if options else ""),
     )

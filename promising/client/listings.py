@@ -39,6 +39,7 @@ def list_summaries() -> Ask[list[dict[str, Any]]]:
             "stream": told.stream,
             "key": described.key,
             "structure": described.told,
+            "using": described.using,
             "granularity": timedelta(microseconds=described.spans[0]),
             "granularities": len(described.spans),
             "zones": told.zone_count,

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from google.protobuf.duration_pb2 import Duration
 
 from promising import wire, wire_times
-from promising.errors import BadMeasure, BadRequest
+from promising.errors import BadCounts, BadMeasure, BadRequest
 from promising.summaries.cells import Measure
+from promising.summaries.counts import counts_kind
 from promising.v1 import streams_pb2, summaries_pb2
 
 SQL_TYPES = {
@@ -56,10 +57,24 @@ def create_summary(request: summaries_pb2.CreateSummaryRequest) -> str:
     return (
         f"CREATE SUMMARY {_if_not_exists(request.if_not_exists)}{_name(request.name, 'name')}"
         f" ON {_name(request.stream, 'stream')} ({_name(request.key, 'key')})"
-        f"{_measures(request.measures)} WITH GRANULARITY {_span(request.granularity)} AND COLLAPSE ({rate}, {depth})"
+        f"{_counted(request)} WITH GRANULARITY {_span(request.granularity)} AND COLLAPSE ({rate}, {depth})"
         + (f" STRUCTURE {structure}" if structure else "")
         + _options({name: _number(value) for name, value in request.options.items()})
     )
+
+
+def _counted(request: summaries_pb2.CreateSummaryRequest) -> str:
+    return _using(request.using) + _measures(request.measures)
+
+
+def _using(using: str) -> str:
+    """USING of a text; one that is no kind is refused here, for it would be read as SQL."""
+    if not using:
+        return ""
+    try:
+        return f" USING {counts_kind(using).name.upper()}"
+    except BadCounts as problem:
+        raise BadRequest(f"using: {problem}", "using") from None
 
 
 def _measures(measures: Sequence[str]) -> str:

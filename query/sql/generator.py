@@ -276,6 +276,8 @@ class PromisingGenerator(Generator):
             self.sql(node.args[part]) for part in ("stream", "key", "granularity", "rate", "depth")
         )
         parts = [f"CREATE SUMMARY {self.created(node)} ON {stream} ({key})"]
+        if node.text("using"):
+            parts.append(f"USING {node.text('using')}")
         if (measures := node.args.get("measures")) is not None:
             none = isinstance(measures, exp.Var)
             parts.append("MEASURES NONE" if none else f"MEASURES ({self.listed(measures)})")

@@ -75,10 +75,10 @@ class CreateStream(Node):
 
 
 class CreateSummary(Node):
-    """`CREATE SUMMARY this ON stream (key) [MEASURES] WITH GRANULARITY granularity AND COLLAPSE(rate, depth) ...`.
+    """`CREATE SUMMARY this ON stream (key) [USING] [MEASURES] WITH GRANULARITY span AND COLLAPSE(rate, depth) ...`.
 
-    `measures` are Measures, one Var NONE, or absent. `structure` is an `exp.Var` in lower case;
-    `node.text("structure")` is its name, or empty.
+    `using` is a Var in upper case, `structure` one in lower case: `node.text("structure")` is its name, or empty.
+    `measures` are Measures, one Var NONE, or absent.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -86,6 +86,7 @@ class CreateSummary(Node):
         "exists": False,
         "stream": True,
         "key": True,
+        "using": False,
         "measures": False,
         "granularity": True,
         "rate": True,

@@ -187,6 +187,7 @@ class Statements(TableChanges):
         if self.word == ",":
             self.refuse("a summary on several columns")
         self.expect(")")
+        using = self.using() if self.take("USING") else None
         measures = self.measures() if self.word == "MEASURES" else None
         self.expect("WITH", "GRANULARITY")
         self.expect("GRANULARITY")
@@ -208,6 +209,7 @@ class Statements(TableChanges):
             exists=exists,
             stream=stream,
             key=key,
+            using=using,
             measures=measures,
             granularity=granularity,
             rate=rate,
@@ -215,6 +217,13 @@ class Statements(TableChanges):
             structure=given.get("STRUCTURE"),
             options=given.get("OPTIONS", []),
         )
+
+    def using(self) -> exp.Expression:
+        """What follows USING: a kind of counts."""
+        if not self.is_word():
+            self.unexpected("COUNT_SKETCH, COUNT_MIN or EXACT")
+        word, start = self.word, self.advance().start
+        return placed(exp.Var(this=word), start)
 
     def measures(self) -> exp.Expression | list[exp.Expression]:
         """MEASURES NONE, or a list in parentheses."""

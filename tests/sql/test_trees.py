@@ -315,6 +315,7 @@ def definitions(draw: st.DrawFn) -> exp.Expression:
             exists=exists,
             stream=draw(identifiers()),
             key=draw(identifiers()),
+            using=draw(st.none() | st.sampled_from([exp.Var(this=name) for name in ("COUNT_MIN", "EXACT", "TOY")])),
             measures=draw(st.none() | st.just(exp.Var(this="NONE")) | measure_lists),
             granularity=draw(spans()),
             rate=draw(signed),
