@@ -35,7 +35,7 @@ def merged(runs: list[Run]) -> Run:
     order = np.argsort(keys, kind="stable")  # finds the runs, and merges them
     keys, sizes = keys[order], sizes[order]
     first = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
-    return Run(keys[first], np.add.reduceat(sizes, first)) if len(keys) else NONE
+    return Run(keys[first], np.add.reduceat(sizes, first, dtype=np.int32)) if len(keys) else NONE
 
 
 def looked_up(run: Run, hashes: Longs) -> Ints:

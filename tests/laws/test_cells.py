@@ -1,10 +1,9 @@
-"""The laws of kinds of cells: those that MEASURES knows, and every summary as a kind of which each cell is one."""
+"""The laws of kinds of cells: those of MEASURES and of USING, and every summary as a kind of which each cell is one."""
 
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promising.errors import BadMeasure, CannotSubtract
-from promising.index import Stream
-from promising.index.check import check_stream
-from promising.index.measure_reading import window_estimate
 from promising.summaries.adt import BOUNDS, Estimate, FrequencySummary
 from promising.summaries.cells import KINDS, CellKind, Measure, Part, SummaryCells, kind_of, same_images
-from tests.index.world import SCHEMA, SMALL, columns
+from promising.summaries.counts import COUNTS, counts_kind
 from tests.laws.cases import CASES, Case, Values, stream
 from tests.tiers import examples
 
@@ -127,6 +123,22 @@ CELL_CASES = [
     CellCase("sample", measured("sample(16)"), whole, lambda v: [()], lambda v, _: float(len(v))),
 ]
 
+SEEDS = count(7)  # the bounds of counts are over the seed
+
+
+def counts(name: str, buckets: int, depth: int, width: int) -> CellCase:
+    """A kind of USING; of zones with buckets of their own."""
+    return CellCase(
+        f"counts {name}, {buckets} buckets of {depth} x {width}",
+        lambda: counts_kind(name)(buckets, depth, width, next(SEEDS)),
+        whole,
+        lambda values: [*some_values(values), (-1,)],
+        counted,
+    )
+
+
+COUNT_CASES = [counts(name, *sizes) for name in COUNTS for sizes in ((1, 5, 16), (4, 1, 8), (16, 3, 4))]
+
 
 class OfSummaries(SummaryCells):
     """Any summary as a kind."""
@@ -162,7 +174,7 @@ def as_cells(case: Case) -> CellCase:
     )
 
 
-ALL = [*CELL_CASES, *map(as_cells, CASES)]
+ALL = [*CELL_CASES, *COUNT_CASES, *map(as_cells, CASES)]
 every_kind = pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 
 
@@ -213,6 +225,7 @@ def hits(case: CellCase, kind: CellKind[Any], state: Any, values: list[Any]) -> 
 
 def test_every_kind_of_measures_has_a_case():
     assert {case.build().measure.kind for case in CELL_CASES} == set(KINDS)
+    assert {case.build().measure.kind for case in COUNT_CASES} == set(COUNTS)
 
 
 @every_kind
@@ -234,7 +247,7 @@ def test_absorb_is_union_in_any_order_and_bounds_hold(case: CellCase):
         if kind.exact:
             assert same_images(kind.image(merged), kind.image(built(kind, values)))
             assert kind.differs(merged, built(kind, values, sort=True)) is None
-        assert kind.nbytes(merged) <= kind.ceiling(CELLS)
+        assert kind.nbytes(merged) <= kind.ceiling(CELLS) + kind.tuple_bytes * len(values)
         found += hits(case, kind, merged, values)
     assert np.mean(found) >= BOUNDS
 
@@ -336,63 +349,3 @@ def test_texts_of_measures_round_trip(kind: str, column: str | None, numbers: li
 def test_what_cannot_be_measured_is_named(text: str, said: str):
     with pytest.raises(BadMeasure, match=said):
         kind_of(Measure.read(text), TYPES, 7)
-
-
-# --- a kind of one's own -----------------------------------------------------------------------------------------
-
-
-class Longest(CellKind[list[int]]):
-    """A toy: the bytes of the longest string."""
-
-    types = frozenset({"string"})
-    exact = True
-
-    def empty(self, cells: int) -> list[int]:
-        return [0] * cells
-
-    def add(self, state: list[int], part: Part) -> None:
-        for cell in range(len(state)):
-            lengths = [len(text.encode()) for text in part.cell(cell).valid().text.to_pylist()]
-            state[cell] = max([state[cell], *lengths])
-
-    def absorb(self, state: list[int], other: list[int]) -> None:
-        state[:] = map(max, state, other)
-
-    def estimate(self, state: list[int], cell: int, *question: Any) -> Estimate:
-        return Estimate(*[float(state[cell])] * 3)
-
-    def image(self, state: list[int]) -> Any:
-        return list(state)
-
-    def restore(self, image: Any) -> list[int]:
-        return list(image)
-
-    def nbytes(self, state: list[int]) -> int:
-        return 8 * len(state)
-
-    def ceiling(self, cells: int) -> int:
-        return 8 * cells
-
-
-def test_a_new_kind_is_a_file_and_a_line(monkeypatch: pytest.MonkeyPatch):
-    """It keeps the laws, and zones of a summary measure it, across collapse and a restart."""
-    monkeypatch.setitem(KINDS, "longest", f"{__name__}:Longest")
-    monkeypatch.setitem(sys.modules, __name__, sys.modules[Longest.__module__])
-    case = CellCase("longest", measured("longest(w)"), words, lambda v: [()], lambda v, _: longest(v))
-    for law in (test_absorb_is_union_in_any_order_and_bounds_hold, test_subtract_undoes_absorb_or_says_it_cannot):
-        law(case)
-
-    made = Stream("s", SCHEMA, "ts", keep=3200, clock=lambda: 10**9)
-    summary = made.create_summary("by_k", "k", granularity=40, collapse=(2, 4), options=SMALL, measures=["LONGEST(s)"])
-    made.append(columns(np.arange(3000), np.arange(3000) % 97))
-    assert not list(check_stream(made))
-    again = Stream("s", SCHEMA, "ts", keep=3200, clock=lambda: 10**9)
-    again.restore(made.image())
-    for index in (summary, again.summaries["by_k"]):
-        assert window_estimate(index, "longest(s)", None).value == max(
-            len(w.encode()) for w in columns([0] * 97, np.arange(97))["s"]
-        )
-
-
-def longest(values: list[Any]) -> float:
-    return float(max((len(value.encode()) for value in known(values)), default=0))
