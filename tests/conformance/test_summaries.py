@@ -31,7 +31,7 @@ def prepared(session: Session) -> Session:
             f" STRUCTURE {structure}"
         )
     session.execute(
-        "CREATE SUMMARY by_name ON s (name) MEASURES (MOMENTS(price), SAMPLE(8))"
+        "CREATE SUMMARY by_name ON s (name) USING EXACT MEASURES (MOMENTS(price), SAMPLE(8))"
         " WITH GRANULARITY 8 SECONDS AND COLLAPSE (2, 4)"
     )
     columns = zipf(N, 500, seed=4, rate=300.0)

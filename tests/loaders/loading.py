@@ -66,11 +66,11 @@ def store(path: Path | None, *, max_tuples: int = 1 << 20) -> Session:
             f"CREATE STREAM {name} ({TYPES}) TIMESTAMP BY ts KEEP 16 HOURS OPTIONS (max_tuples = {max_tuples})"
         )
     for summary, key, geometry in (
-        ("by_item", "item_id", "15 MINUTES AND COLLAPSE (4, 4)"),
-        ("by_store", "store_id", "20 MINUTES AND COLLAPSE (3, 4)"),
+        ("by_item", "(item_id)", "15 MINUTES AND COLLAPSE (4, 4)"),
+        ("by_store", "(store_id) USING EXACT", "20 MINUTES AND COLLAPSE (3, 4)"),
     ):
         session.execute(
-            f"CREATE SUMMARY {summary} ON sales ({key}) MEASURES ({MEASURES}) WITH GRANULARITY {geometry}"
+            f"CREATE SUMMARY {summary} ON sales {key} MEASURES ({MEASURES}) WITH GRANULARITY {geometry}"
             " OPTIONS (buckets = 16)"
         )
     return session
