@@ -124,6 +124,7 @@ class Block:
     aside_rows: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     aside_times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     late: int = 0  # number of their future zone
+    pyramid: dict[tuple[int, int], Any] = field(default_factory=dict)  # nodes by (level, first zone)
 
     def waiting(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         return self.aside_hashes[: self.aside], self.aside_rows[: self.aside]
@@ -532,4 +533,5 @@ class Fine:
         blocks = self.blocks.values()
         whole = sum(b.whole.nbytes + b.aside_hashes.nbytes + b.aside_rows.nbytes + b.aside_times.nbytes for b in blocks)
         zones = sum(z.tuples.nbytes + z.measured.nbytes + 200 for b in blocks for z in b.zones)
-        return self.pool.nbytes + self.ahead.nbytes + sum(a.nbytes for a in own) + whole + zones
+        pyramids = sum(int(node.nbytes) for b in blocks for node in b.pyramid.values())
+        return self.pool.nbytes + self.ahead.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids

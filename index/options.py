@@ -76,6 +76,7 @@ class Sizes:
         zones of G_1       zones * (counts + bucket borders, tuples, F2 and measures) + groups * filter words
         the open zone      rows, keys, sizes; and per block of G_1 a future zone of G_2 and its late tuples
         G_2 .. G_m         at most 2 * rate + 2 zones each; with KEEP, as many more as it has of the last
+        pyramids           a third as many nodes as zones, none larger than a zone's filter
         postings           4 bytes per tuple, and the directory at its fullest, with the one it grew from
         cells              4 bytes per tuple, and with EXACT the counts of its key
     """
@@ -135,9 +136,10 @@ class Sizes:
         coarse_zone = counts.zone_bytes("zone") + options.coarse_bits // 8 + buckets * 16 + 536 + measures
         opened = options.maxlength * 32 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 40)
         coarse = coarse_zones * coarse_zone
+        pyramids = groups * GROUP * options.filter_bits // 8 // 3
         posting = 8 + counts.tuple_bytes
         tuples = 0 if max_tuples is None else max_tuples * posting + (1 << (max_tuples * 2 + 256).bit_length()) * 50
-        sketches = fine + opened + coarse + 256 * 200 if structure != "none" else 4096
+        sketches = fine + opened + coarse + pyramids + 256 * 200 if structure != "none" else 4096
         ceiling = sketches + tuples if structure != "none" else sketches
         if options.ceiling is not None:
             if ceiling > options.ceiling:
@@ -186,7 +188,8 @@ class Sizes:
     def tuple_bytes(self) -> int:
         """What a tuple adds: its posting, its place in a cell and, beyond `tuples` in `G_1`, its part of two zones."""
         zone = self.counts.zone_bytes("sealed") + self.buckets * (16 + self.slots // 8) + 280 + self.measures
-        return 8 + self.counts.tuple_bytes + -(-2 * zone // self.maxlength) if self.structure != "none" else 0
+        node = self.buckets * self.slots // 8 // 3
+        return 8 + self.counts.tuple_bytes + -(-2 * (zone + node) // self.maxlength) if self.structure != "none" else 0
 
     @property
     def key_bytes(self) -> int:

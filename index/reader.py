@@ -12,6 +12,7 @@ from promising.index.kernels.gather import expand, number
 from promising.index.kernels.probe import may_hold, survivors
 from promising.index.log import TupleLog
 from promising.index.options import Sizes
+from promising.index.pyramid import descend
 from promising.index.regions import Matches, Region, Regions, Window, check_window
 from promising.index.summary import SummaryState
 from promising.index.unindexed import BareState
@@ -119,15 +120,15 @@ class Reader:
 
     # --- estimated -----------------------------------------------------------------------------------------------
 
-    def regions(self, keys: Any, window: Window) -> Regions:
+    def regions(self, keys: Any, window: Window, search: str) -> Regions:
         """The cells that may hold each key. No cell that holds it is missing."""
-        return self._regions(self.hashes(keys), window)
+        return self._regions(self.hashes(keys), window, search)
 
-    def _regions(self, hashes: Hashes, window: Window) -> Regions:
+    def _regions(self, hashes: Hashes, window: Window, search: str) -> Regions:
         start, end = check_window(window)
         start = max(start, self.state.oldest)
         found = _Found(self, hashes, start, end)
-        found.fine()
+        found.fine(search)
         found.waiting()
         for granularity, zones in self.state.coarse.levels.items():
             for zone in zones.values():
@@ -139,7 +140,7 @@ class Reader:
         return self.estimate_hashed(self.hashes(keys), window)
 
     def estimate_hashed(self, hashes: Hashes, window: Window) -> Estimates:
-        regions = self._regions(hashes, window)
+        regions = self._regions(hashes, window, "flat")
         n = len(hashes)
         sums = [
             np.bincount(regions.key, w, n).astype(np.float64) for w in (regions.estimate, regions.lower, regions.upper)
@@ -224,18 +225,23 @@ class _Found:
         made = np.full(len(key), granularity, np.int64)
         self.parts.append((key, made, zone, self.buckets[key], value, lower, upper, tuples, first, last + 1))
 
-    def fine(self) -> None:
+    def fine(self, search: str) -> None:
         fine, sizes = self.reader.state.fine, self.reader.sizes
         pool = fine.pool
         zones = sum(len(b.zones) for b in fine.blocks.values())
         wanted = ((pool.sealed > 0) & (pool.first < self.end) & (pool.last >= self.start)).astype(np.uint8)
         possible = int(wanted.sum())
-        groups = np.array([g for b in fine.blocks.values() for g in b.groups], np.int64)
-        args = (pool.sliced, groups, self.hashes, sizes.shift, sizes.probes, Sizes.lg(sizes.slots), wanted)
-        none = np.empty(0, np.int64)
-        found = survivors(*args, none, none)
-        key, slot = np.empty(found, np.int64), np.empty(found, np.int64)
-        survivors(*args, key, slot)
+        if search == "pyramid":
+            key, slot = descend(fine, self.hashes, wanted)
+        elif search == "flat":
+            groups = np.array([g for b in fine.blocks.values() for g in b.groups], np.int64)
+            args = (pool.sliced, groups, self.hashes, sizes.shift, sizes.probes, Sizes.lg(sizes.slots), wanted)
+            none = np.empty(0, np.int64)
+            found = survivors(*args, none, none)
+            key, slot = np.empty(found, np.int64), np.empty(found, np.int64)
+            survivors(*args, key, slot)
+        else:
+            raise UnknownName(f"no search {search!r}; there are flat and pyramid")
         n = len(self.hashes)
         self.considered += n * zones
         self.by_window += n * (zones - possible)

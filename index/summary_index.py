@@ -141,13 +141,13 @@ class SummaryIndex:
             self.auto.probed(len(keys), len(found[0]), *self._weight(window), spent)
             return found
 
-    def regions(self, keys: Any, window: Window = None) -> Regions:
-        """The cells that may hold each key, none missing, with bounds."""
+    def regions(self, keys: Any, window: Window = None, search: str = "flat") -> Regions:
+        """The cells that may hold each key, none missing, with bounds. search: "flat" or "pyramid", the same result."""
         with self.reading():
             if self.auto is None or self.auto.skips("look"):
-                return self._reader.regions(keys, window)
+                return self._reader.regions(keys, window, search)
             self.consider()
-            found, spent = self._timed(lambda: self._reader.regions(keys, window))
+            found, spent = self._timed(lambda: self._reader.regions(keys, window, search))
             self.auto.looked(len(keys), len(self.state.log), spent)
             return found
 

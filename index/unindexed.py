@@ -134,7 +134,9 @@ class BareReader:
             raise UnknownName(f"no region {place}; without structure there is one, (1, 0, 0)")
         return self._rows(window)
 
-    def regions(self, keys: Any, window: Window) -> Regions:
+    def regions(self, keys: Any, window: Window, search: str) -> Regions:
+        if search not in ("flat", "pyramid"):
+            raise UnknownName(f"no search {search!r}; there are flat and pyramid")
         n = len(self.hashes(keys))
         rows = self._rows(window)
         n = n if len(rows) else 0

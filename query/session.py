@@ -484,9 +484,11 @@ class Session:
         """Estimated tuples per key in the window, with bounds."""
         return self.summary(summary).index.estimate(keys, window)
 
-    def regions(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Regions:
-        """Cells that may hold tuples of each key, with an estimate and bounds."""
-        return self.summary(summary).index.regions(keys, window)
+    def regions(
+        self, summary: str, keys: Any, window: tuple[int, int] | None = None, *, search: str = "flat"
+    ) -> Regions:
+        """Cells that may hold tuples of each key, with an estimate and bounds. search: "flat" or "pyramid"."""
+        return self.summary(summary).index.regions(keys, window, search)
 
     def probe(
         self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None

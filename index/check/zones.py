@@ -14,6 +14,7 @@ from promising.index.instants import BEGINNING, END
 from promising.index.kernels.seal import extent, filter_keys
 from promising.index.measures import Measured, Measures, logged
 from promising.index.options import GROUP, Sizes
+from promising.index.pyramid import FANOUT, build
 from promising.index.summary import SummaryState
 from promising.index.zone import TAKEN, CoarseZone, FineZone, Tuples, buckets_of, distinct, unpacked
 
@@ -230,6 +231,7 @@ class ZoneCheck:
         if len(whole.tuples):
             yield f"{where}: what it will be in G_2 has tuples of its own"
         yield from self._unused(where, block)
+        yield from self._pyramid(where, block)
         if block.aside:
             yield from self._aside(block, number * length)
         if (block is fine.open_block) != (block is fine.blocks.peekitem()[1]):
@@ -264,6 +266,16 @@ class ZoneCheck:
             free = ~np.uint64(0) << np.uint64(len(block.zones) % GROUP)
             if (self.state.fine.pool.sliced[block.groups[-1]] & free).any():
                 yield f"{where}: the filter has bits of zones that are not there"
+
+    def _pyramid(self, where: str, block: Block) -> Iterator[str]:
+        for (level, first), node in block.pyramid.items():
+            if first % FANOUT**level or first + FANOUT**level > len(block.zones):
+                yield f"{where}: its pyramid has a node of level {level} at zone {first}, where none can be"
+                continue
+            expected = build(self.state.fine, block, first, level)
+            right = (node.level, node.first, node.zones) == (level, first, FANOUT**level)
+            if not right or (node.bits != expected.bits).any():
+                yield f"{where}: its pyramid's node of level {level} at zone {first} is not what is below it"
 
     def _aside(self, block: Block, start: int) -> Iterator[str]:
         hashes, rows = block.waiting()

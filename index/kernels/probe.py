@@ -38,6 +38,17 @@ def survivors(sliced, groups, hashes, shift, probes, lg_slots, wanted, key, zone
     return found
 
 
+@kernel("void(int64[::1], int64, int64[:,::1])")
+def filter_slots(hashes, lg_slots, out):
+    """The slots of each key in its bucket's filter: out[j, i] is the j-th of key i."""
+    mask = np.uint64((1 << lg_slots) - 1)
+    for i in range(hashes.size):
+        word = filter_word(np.uint64(hashes[i]))
+        for j in range(out.shape[0]):
+            out[j, i] = np.int64(word & mask)
+            word >>= np.uint64(lg_slots)
+
+
 @kernel("void(uint8[::1], int64[::1], int64, int64, int64, boolean[::1])")
 def may_hold(bits, hashes, shift, probes, lg_slots, out):
     """Whether a plain filter laid out [bucket][slot] may hold each key."""

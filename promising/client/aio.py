@@ -183,9 +183,11 @@ class AsyncSession:
         """Estimated number of tuples of each key in the window, with bounds."""
         return await self._ask(calls.estimate(summary, keys, window))
 
-    async def regions(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Regions:
+    async def regions(
+        self, summary: str, keys: Any, window: tuple[int, int] | None = None, *, search: str = "flat"
+    ) -> Regions:
         """The cells that may hold tuples of each key, with an estimate and bounds."""
-        return await self._ask(calls.regions(summary, keys, window))
+        return await self._ask(calls.regions(summary, keys, window, search))
 
     async def probe(
         self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None

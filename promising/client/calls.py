@@ -92,8 +92,8 @@ def estimate(summary: str, keys: Any, window: Window) -> Ask[Estimates]:
     return Ask("summaries", "Estimate", request, wire.estimates_from)
 
 
-def regions(summary: str, keys: Any, window: Window) -> Ask[Regions]:
-    request = summaries_pb2.RegionsRequest(**_keyed(summary, keys, window))
+def regions(summary: str, keys: Any, window: Window, search: str) -> Ask[Regions]:
+    request = summaries_pb2.RegionsRequest(**_keyed(summary, keys, window), search=search)
     return Ask("summaries", "Regions", request, wire.regions_from)
 
 

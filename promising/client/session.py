@@ -251,9 +251,11 @@ class RemoteSession:
         """Estimated number of tuples of each key in the window, with bounds."""
         return self._ask(calls.estimate(summary, keys, window))
 
-    def regions(self, summary: str, keys: Any, window: tuple[int, int] | None = None) -> Regions:
+    def regions(
+        self, summary: str, keys: Any, window: tuple[int, int] | None = None, *, search: str = "flat"
+    ) -> Regions:
         """The cells that may hold tuples of each key, with an estimate and bounds."""
-        return self._ask(calls.regions(summary, keys, window))
+        return self._ask(calls.regions(summary, keys, window, search))
 
     def probe(
         self, summary: str, keys: Any, window: tuple[int, int] | None = None, columns: list[str] | None = None

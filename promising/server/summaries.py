@@ -82,7 +82,9 @@ class SummaryService(summaries_pb2_grpc.SummaryServiceServicer):
             raise LimitReached(
                 f"{len(keys):,} keys make {pairs:,} pairs of key and zone; {MOST_PAIRS:,} is the most, so ask for fewer"
             )
-        found = self._session.regions(request.summary, keys, _window(request))
+        found = self._session.regions(
+            request.summary, keys, _window(request), search=request.search if request.HasField("search") else "flat"
+        )
         most = self._parts.settings.limits.max_message_bytes
         size = len(found.key) * LEAST_REGION
         if size <= most:

@@ -20,11 +20,6 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
-if sys.version_info >= (3, 13):
-    from warnings import deprecated as _deprecated
-else:
-    from typing_extensions import deprecated as _deprecated
-
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class _Structure:
@@ -627,16 +622,8 @@ class RegionsRequest(_message.Message):
     SEARCH_FIELD_NUMBER: _builtins.int
     summary: _builtins.str
     """The summary."""
-    @_builtins.property
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def search(self) -> _builtins.str:
-        """Without effect."""
-
-    @search.setter
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def search(self, value: _builtins.str) -> None:
-        """Without effect."""
-
+    search: _builtins.str
+    """How they are found: "flat", the default, or "pyramid". The result is the same."""
     @_builtins.property
     def keys(self) -> _common_pb2.Keys:
         """The keys."""

@@ -119,6 +119,9 @@ def questions() -> list[tuple[str, Callable[[Session], Any]]]:
             ask(method, "by_name", keys)
         for window in [*WINDOWS, (5, 1), (1,), 7, ("a", "b"), (float("nan"), 1), (None, 1), (1, 2, 3)]:
             ask(method, "by_adaptive", [0, 300], window)
+    for search in ("flat", "pyramid", "zigzag", ""):
+        for summary in ("by_adaptive", "by_none"):
+            ask("regions", summary, [0, 5, 499], search=search)
     for columns in (["price"], ["price", "ts"], ["ITEM_ID"], ["probe"], ["nothing"], [], ["price", "price"]):
         ask("probe", "by_grid", [1, 2], None, columns)
     for show in ("avg(price)", "COUNT( Price )", "avg(name)", "rows()", "", "("):

@@ -47,10 +47,10 @@ def feed(stream, seed, batches, pace=0.05, late=0.2):
 
 
 def warm_up(stream):
-    """Fill what is worked out when first asked for: borders of cells, F2."""
+    """Fill what is worked out when first asked for: borders of cells, F2, pyramids."""
     for summary in stream.summaries.values():
         keys = np.arange(50) if summary.key == "k" else [str(k) for k in range(50)]
-        summary.regions(keys)
+        summary.regions(keys, search="pyramid")
         if summary.structure != "none":
             for zone in summary.describe().zones[::2]:
                 summary.visit((zone.granularity, zone.zone, 0))
@@ -271,6 +271,11 @@ def filter_bit_of_nobody(stream):
     fine(stream).pool.sliced[block.groups[-1]][0] |= np.uint64(1) << np.uint64(63)
 
 
+def pyramid(stream):
+    block = next(b for b in fine(stream).blocks.values() if b.pyramid)
+    next(iter(block.pyramid.values())).bits[0] ^= 1
+
+
 def posting_chain(stream):
     postings = stream.summaries["adaptive"].state.postings
     newest = stream._log.rows()[-40:]
@@ -453,6 +458,8 @@ DAMAGES = {
     "aside: hashes": (bump(lambda s: aside(s).aside_hashes), "hashes"),
     "aside: too many": (put(aside, "aside", lambda n: n + 10**6), "which cannot be"),
     "aside: forgotten": (put(aside, "aside", lambda n: n - 1), "in no zone"),
+    "pyramid": (pyramid, "pyramid"),
+    "pyramid: place": (lambda s: some_block(s).pyramid.update({(3, 1): None}), "where none can be"),
     "open: key sizes": (bump(lambda s: fine(s)._counts), "keys, or how often"),
     "open: signed": (bump(lambda s: fine(s)._signed), "signed counters"),
     "open: recent": (bump(lambda s: fine(s)._recent), "watches"),

@@ -72,10 +72,11 @@ def check(stream: Stream, summary: SummaryIndex, keys: NDArray[np.int64], rng: n
     for window in windows:
         inside = wanted if window is None else wanted & (times >= window[0]) & (times < window[1])
         there = np.unique(truth[inside])
-        found = summary.regions(keys, window)
-        assert np.isin(there, listed(found, table)).all(), f"a region is lost in {window}"
-        assert len(there) <= len(found) < found.considered
-        assert found.considered == len(keys) * len(table)
+        for search in ("flat", "pyramid"):
+            found = summary.regions(keys, window, search)
+            assert np.isin(there, listed(found, table)).all(), f"{search} search lost a region in {window}"
+            assert len(there) <= len(found) < found.considered
+            assert found.considered == len(keys) * len(table)
     return len(keys) * len(table)
 
 

@@ -85,7 +85,7 @@ def test_the_bounds_of_a_key_that_fills_its_cell_hold(depth, width, hot, light):
 
 @pytest.mark.parametrize("structure", ["time", "grid", "adaptive"])
 @pytest.mark.parametrize("buckets", [1, 2, 64])
-def test_the_ceiling_holds_with_every_cell_read(structure, buckets):
+def test_the_ceiling_holds_with_every_pyramid_built_and_every_cell_read(structure, buckets):
     n = 1 << 16
     options = Options(buckets=buckets, filter_bits=1 << 18, maxlength=512, coarse_bits=1 << 12)
     stream = Stream("s", SCHEMA, "ts", clock=ManualClock(1 << 50), max_tuples=n, lateness=MINUTE)
@@ -95,7 +95,7 @@ def test_the_ceiling_holds_with_every_cell_read(structure, buckets):
     for start in range(0, n - 4096, 4096):
         stream.append({name: column[start : start + 4096] for name, column in batch.items()})
         stream.append({name: column[start : start + 1] for name, column in batch.items()})
-        regions = summary.regions(np.arange(50))
+        regions = summary.regions(np.arange(50), search="pyramid")
         for region in list(regions)[:100]:
             summary.visit(region)
         known = summary.describe()

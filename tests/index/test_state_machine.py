@@ -309,14 +309,17 @@ class Machine(RuleBasedStateMachine):
             home = self.homes[name]
             held = Counter(home.values())
             for window in self.windows:
-                found = summary.regions(asked, window)
-                listed = {(r.key, r.granularity, r.zone, r.bucket): r for r in found}
-                assert len(listed) == len(found)
+                flat = summary.regions(asked, window)
+                pyramid = summary.regions(asked, window, search="pyramid")
+                for column, found in vars(flat).items():
+                    np.testing.assert_array_equal(found, getattr(pyramid, column))
+                listed = {(r.key, r.granularity, r.zone, r.bucket): r for r in flat}
+                assert len(listed) == len(flat)
                 truth = Counter(
                     (place, *home[arrival]) for place, arrival in self.oracle.join(ASKED, window) if arrival in home
                 )
                 assert truth.keys() <= listed.keys()
-                assert found.considered == found.pruned + len(found)
+                assert flat.considered == flat.pruned + len(flat)
                 for region in listed.values():
                     cell = (region.granularity, region.zone, region.bucket)
                     assert 0 <= region.lower <= region.estimate <= region.upper <= region.tuples

@@ -86,12 +86,13 @@ def test_noise_changes_no_exact_aggregate(structure):
         assert Counter(rows_of(made.session.query(sql))) == Counter(rows_of(calm.session.query(sql)))
 
 
+@pytest.mark.parametrize("search", ["flat", "pyramid"])
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_noise_changes_estimates_and_the_order_of_regions_but_not_which_there_are(structure):
+def test_noise_changes_estimates_and_the_order_of_regions_but_not_which_there_are(structure, search):
     made, calm = worlds(structure), filled(480, 90, structure=structure)
     keys = list(range(90))
     assert (made.session.estimate("by_a", keys).value != calm.session.estimate("by_a", keys).value).any()
-    found, known = (s.session.summary("by_a").index.regions(keys) for s in (made, calm))
+    found, known = (s.session.summary("by_a").index.regions(keys, search=search) for s in (made, calm))
     for column in ("key", "granularity", "zone", "bucket", "tuples", "start", "end"):
         assert (getattr(found, column) == getattr(known, column)).all()
     assert (np.argsort(-found.estimate) != np.argsort(-known.estimate)).any()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from promising.index.kernels.probe import may_hold, survivors
+from promising.index.kernels.probe import filter_slots, may_hold, survivors
 from promising.summaries.kernels.counts import medians
 from tests.index.kernels.plain import bucket, filter_places, filtered, places, sketch, some_hashes
 
@@ -53,6 +53,13 @@ def test_survivors_write_no_more_than_there_is_room_for():
     key, zone = np.full(8, -1, np.int64), np.full(8, -1, np.int64)
     assert survivors(*args, key[:5], zone[:5]) > 5
     assert (key[:5] >= 0).all() and (key[5:] == -1).all() and (zone[5:] == -1).all()
+
+
+def test_filter_slots_are_those_that_the_contract_names():
+    hashes = some_hashes(30, 30, 3)
+    out = np.empty((3, 30), np.int64)
+    filter_slots(hashes, 7, out)
+    assert out.T.tolist() == [filter_places(h, 3, 128) for h in hashes.tolist()]
 
 
 def test_a_plain_filter_lets_through_what_has_all_its_bits():
