@@ -216,7 +216,8 @@ def _behind(times: NDArray[np.int64], horizons: NDArray[np.int64]) -> NDArray[np
 
 
 def postings_of(summary: SummaryIndex) -> Postings | None:
-    """The postings of all the stream retains; None with `STRUCTURE none`."""
+    """The postings of all the stream retains; None without structure, and with `postings = off`."""
     if summary.dropped:
         raise UnknownName(f"summary {summary.name!r} has been dropped")
-    return summary.state.postings if isinstance(summary.state, SummaryState) else None
+    found = summary.state.postings if isinstance(summary.state, SummaryState) else None
+    return found if isinstance(found, Postings) else None

@@ -43,15 +43,16 @@ class StreamSummaries:
     @property
     def tuple_bytes(self) -> int:
         """Bytes that a tuple adds to all summaries, without its key."""
-        return sum(8 for summary in self.by_name.values() if isinstance(summary.state, SummaryState))
+        found = (summary.state for summary in self.by_name.values())
+        return sum(8 if s.identity.sizes.postings else 4 for s in found if isinstance(s, SummaryState))
 
     @property
     def postings_bytes(self) -> int:
-        """Bytes of postings, and of the ladder."""
+        """Bytes of postings, of the places of tuples in cells, and of the ladder."""
         states = (summary.state for summary in self.by_name.values())
         tuples = len(self._log)
         ladder = 0 if self.ladder is None else self.ladder.nbytes
-        return ladder + sum(s.postings.nbytes(2 * tuples) for s in states if isinstance(s, SummaryState))
+        return ladder + sum(s.postings.nbytes(tuples) + 4 * tuples for s in states if isinstance(s, SummaryState))
 
     def add(self, state: SummaryState | BareState, options: Options) -> SummaryIndex:
         """Add or replace a summary."""
@@ -131,7 +132,7 @@ class StreamSummaries:
             state.accepted = ever
         else:
             state.expired = ever - state.count
-        if isinstance(old, SummaryState):
+        if isinstance(old, SummaryState) and isinstance(old.postings, Postings):
             old.postings.until = self._log.arrived
             self.left[old.postings] = old.identity.key
         return state

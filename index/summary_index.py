@@ -161,7 +161,7 @@ class SummaryIndex:
             return found
 
     def estimate(self, keys: Any, window: Window = None) -> Estimates:
-        """Tuples of each key in the window, from the sketches capped by the postings; unsealed ones exactly."""
+        """Tuples of each key in the window, from the sketches, capped by postings if any; unsealed ones exactly."""
         with self.reading():
             return self._estimated(keys, window, lambda: self._reader.estimate(keys, window))
 
@@ -294,7 +294,7 @@ class SummaryIndex:
                 zones=() if isinstance(state, BareState) else tuple(_zones(state)),
                 tuples=state.count,
                 expired=state.expired,
-                keys=0 if bare else state.postings.keys,  # type: ignore[union-attr]  # bare has none
+                keys=state.keys if isinstance(state, SummaryState) else 0,
                 cuts={} if bare else dict(state.fine.cuts),  # type: ignore[union-attr]  # bare has none
                 bytes=state.nbytes,
                 ceiling=identity.sizes.ceiling,
@@ -305,6 +305,7 @@ class SummaryIndex:
                 horizons=state.horizons[:shown],
                 cells=_cells(state) if cells else None,
                 measures=tuple(kind.measure.sql for kind in identity.kinds),
+                postings=self.options.postings,
                 building=self.building or "",
                 show="" if figure is None else figure_text(*figure),
                 shown=None if figure is None else zone_figures(state, *figure),

@@ -236,6 +236,7 @@ def summary_to(
         current_structure=STRUCTURES[described.now],
         structure_reason=described.why,
         measures=described.measures,
+        postings=described.postings,
         building=described.building,
         show=described.show,
         statement=statement,
@@ -276,6 +277,7 @@ def description_from(told: summaries_pb2.Summary, cells: bool = False) -> Descri
         now=_STRUCTURES.get(told.current_structure, _STRUCTURES[told.structure]),
         why=told.structure_reason,
         measures=tuple(told.measures),
+        postings=told.postings if told.HasField("postings") else True,
         building=told.building,
         show=told.show,
         shown=np.array([zone.shown for zone in told.zones], np.float64).reshape(

@@ -58,8 +58,14 @@ def create_summary(request: summaries_pb2.CreateSummaryRequest) -> str:
         f" ON {_name(request.stream, 'stream')} ({_name(request.key, 'key')})"
         f"{_measures(request.measures)} WITH GRANULARITY {_span(request.granularity)} AND COLLAPSE ({rate}, {depth})"
         + (f" STRUCTURE {structure}" if structure else "")
-        + _options({name: _number(value) for name, value in request.options.items()})
+        + _options({name: _number(value) for name, value in request.options.items()} | _switches(request))
     )
+
+
+def _switches(request: summaries_pb2.CreateSummaryRequest) -> dict[str, str]:
+    if "postings" in request.options:
+        raise BadRequest("options are numbers; postings is a field of its own", "options")
+    return {"postings": "on" if request.postings else "off"} if request.HasField("postings") else {}
 
 
 def _measures(measures: Sequence[str]) -> str:
