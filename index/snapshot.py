@@ -93,6 +93,11 @@ class Snapshot:
             yield
 
     @property
+    def earliest(self) -> int:
+        """No tuple that belongs is dated before."""
+        return max(self.start, self._earliest)
+
+    @property
     def grown(self) -> int:
         """Tuples that have arrived since."""
         return self._log.arrived - self.until
