@@ -44,7 +44,8 @@ class CellRows:
             zones = self._zones(state)
             few = FEWEST * state.identity.sizes.buckets * len(zones)
             sorts = max((len(zone.tuples) for zone in zones if zone.tuples.starts is None), default=0)
-            return self._whole(state) and self.snapshot.size >= few and sorts <= LARGEST
+            whole = self._whole(state) and self.snapshot.in_memory
+            return whole and self.snapshot.size >= few and sorts <= LARGEST
 
     @property
     def sizes(self) -> Sizes:
@@ -145,7 +146,8 @@ def promise(sides: list[CellRows]) -> Floats:
     a, b = counters[0], counters[-1]
     if a.shape != b.shape:
         return np.zeros(len(a))
-    return np.maximum(np.median(np.einsum("brc,brc->br", a, b), axis=1), 0.0)
+    found: Floats = np.maximum(np.median(np.einsum("brc,brc->br", a, b), axis=1), 0.0)
+    return found
 
 
 def meeting(sides: list[CellRows], bits: list[NDArray[np.uint8]]) -> NDArray[np.bool_]:

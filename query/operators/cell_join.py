@@ -36,7 +36,8 @@ class CellJoin(Operator):
         self._order: Longs | None = None  # buckets
         self._expected = np.zeros(0)  # candidates of each bucket, in that order
         self._most = np.zeros(0)
-        self._inside = 0.0  # candidates left of the current bucket
+        self._opened = 0  # buckets whose candidates are known
+        self._inside = 0.0  # candidates left of the last of them
         self._held = 0
 
     @property
@@ -97,6 +98,7 @@ class CellJoin(Operator):
     def _candidates(self, lists: list[Lists]) -> Slices:
         if len(lists) == 1:
             (one,) = lists
+            self._open(int(one.counts.sum()))
             within = np.arange(int(one.counts.sum())) - np.repeat(np.cumsum(one.counts) - one.counts, one.counts)
             rows = one.rows[np.repeat(one.starts, one.counts) + within]
             first = 0
@@ -109,6 +111,7 @@ class CellJoin(Operator):
             return
         mine, theirs = lists
         left = int((mine.counts.astype(np.float64) * theirs.counts).sum())
+        self._open(left)
         place = np.zeros(3, np.int64)
         while left > 0:
             room = min(left, self.pace())
@@ -118,6 +121,10 @@ class CellJoin(Operator):
             self.done += made
             self._inside = float(left)
             yield Batch((a[:made], b[:made]))
+
+    def _open(self, candidates: int) -> None:
+        self._opened += 1
+        self._inside = float(candidates)
 
     def _priorities(self, preference: BoundPreference, counts: list[Longs]) -> NDArray[np.float64]:
         known: dict[tuple[int, str | None], Longs] = {
@@ -129,8 +136,7 @@ class CellJoin(Operator):
     def remaining(self) -> Guess | None:
         if self._order is None:
             return None
-        at = min(self.rank + 1, len(self._order))
-        left = self._inside
+        left, at = self._inside, self._opened
         return Guess(left + float(self._expected[at:].sum()), left, left + float(self._most[at:].sum()))
 
 
