@@ -18,12 +18,14 @@ from promising.index.sketches import window_sketch
 from promising.index.snapshot import Rows, Snapshot
 from promising.index.summary import SummaryState
 from promising.index.summary_index import SummaryIndex
-from promising.index.unposted import Unposted
+from promising.index.unindexed import BareState
+from promising.index.unposted import Unposted, candidates, cells_with
 from promising.index.zone import Tuples
 
 Floats = NDArray[np.float64]
 
 FEWEST = 8  # tuples of a cell on average, below which reading cell by cell costs more than building a directory
+SLICE = 1 << 14  # tuples read while the stream waits
 LARGEST = 1 << 20  # tuples of a zone that may be sorted by bucket while the stream waits
 
 
@@ -36,22 +38,28 @@ class CellRows:
         self._waiting: tuple[Any, Tuples] = None, Tuples(np.empty(0, np.int32))
 
     @property
-    def usable(self) -> bool:
-        """Whether the cells have every tuple of the snapshot, and reading them one by one pays."""
+    def covering(self) -> bool:
+        """Whether there are no postings, and the cells have every tuple of the snapshot."""
         with self.summary.reading() as state:
-            if not isinstance(state, SummaryState) or not isinstance(state.postings, Unposted):
+            unposted = isinstance(state, SummaryState) and isinstance(state.postings, Unposted)
+            return unposted and self._whole(state)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it pays to read cell by cell all of the tuples, which are in memory and in cells."""
+        with self.summary.reading() as state:
+            if not isinstance(state, SummaryState) or not self.covering or not self.snapshot.in_memory:
                 return False
             zones = self._zones(state)
             few = FEWEST * state.identity.sizes.buckets * len(zones)
             sorts = max((len(zone.tuples) for zone in zones if zone.tuples.starts is None), default=0)
-            whole = self._whole(state) and self.snapshot.in_memory
-            return whole and self.snapshot.size >= few and sorts <= LARGEST
+            return self.snapshot.size >= few and sorts <= LARGEST
 
     @property
     def sizes(self) -> Sizes:
         return self.summary.state.identity.sizes
 
-    def _whole(self, state: SummaryState) -> bool:
+    def _whole(self, state: SummaryState | BareState) -> bool:
         return state.oldest <= self.snapshot.earliest
 
     def _state(self) -> SummaryState:
@@ -101,6 +109,20 @@ class CellRows:
         if self.snapshot.everything and not self.snapshot.grown:
             return rows
         return rows[self.snapshot.admitted(rows)]
+
+    def with_keys(self, hashes: NDArray[np.int64]) -> Iterator[Rows]:
+        """The tuples of the snapshot in cells that may hold one of the keys, in slices; called without the lock."""
+        with self.snapshot.holding():
+            state = self._state()
+            cells = cells_with(state, hashes, self.snapshot.start, self.snapshot.end)
+            reading = candidates(cells, state.identity.sizes, state.hashes, SLICE)
+        while True:
+            with self.snapshot.holding():
+                rows = next(reading, None)
+                if rows is None:
+                    return
+                rows = rows[self.snapshot.admitted(rows)]
+            yield rows
 
     def counts(self) -> NDArray[np.int64]:
         """Tuples by bucket, those of zones across the edges of the window included."""

@@ -377,7 +377,6 @@ def _held(hashes: NDArray[np.int64], sizes: Sizes) -> NDArray[np.int64]:
 
 
 def best_summary(summaries: Mapping[str, SummaryIndex], attribute: str) -> SummaryIndex | None:
-    """The best summary of an attribute: with structure before without, then the furthest reach."""
-    found = [s for s in summaries.values() if s.key == attribute]
-    structured = [s for s in found if s.structure != "none"]
-    return max(structured or found, key=lambda s: (s.reach, s.name), default=None)
+    """The best summary of an attribute: with postings before with cells alone before neither, then by reach."""
+    found = (s for s in summaries.values() if s.key == attribute)
+    return max(found, key=lambda s: (s.structure != "none", s.options.postings, s.reach, s.name), default=None)

@@ -403,6 +403,10 @@ class _Planner:
         if bound.constants is not None and (bound.join is not None or bound.constants.attribute == sides[0].attribute):
             restrict = self._restricted()
             self._tell("only keys with ", bound.constants.condition)
+            for side in sides:
+                cells = None if side.keys is not None or side.summary is None else CellRows(side.summary, side.snapshot)
+                if cells is not None and cells.covering:
+                    side.cells, side.only = cells, restrict
         self._say(preference, sides)
         lines = min((s.keys.postings.lines for s in sides if s.keys is not None), default=0)
         hurry = bool(
@@ -443,7 +447,9 @@ class _Planner:
             fade = "" if preference.fade is None else f", {preference.fade}"
             self._tell(*what, f": {of}, {order}{fade}")
         for number, side in enumerate(sides):
-            if side.keys is None:
+            if side.cells is not None:
+                how = f"cells and filters of summary {side.cells.summary.name}"
+            elif side.keys is None:
                 why = "no summary" if side.summary is None else _unused(side.summary)
                 how = f"tuples, in a directory built for this query ({why})"
             else:

@@ -13,11 +13,12 @@ from promising.index.cell_rows import CellRows
 from promising.query import planner
 from promising.query.binder import bind
 from promising.query.operators.cell_join import CellJoin
+from promising.query.operators.guided import Guided
 from promising.query.planner import plan
 from promising.query.sql import parse
 from tests.query.stores import MS, UNPOSTED, Row, Stores, filled, pieces, rows_of, stores, tuples
 from tests.query.test_noise import noise
-from tests.query.test_resume import arriving, budgets, query
+from tests.query.test_resume import PREFERENCES, arriving, budgets, query
 from tests.tiers import examples
 
 ASKED = [("none", None), ("DESC", 0.3), ("DESC, one side", 0.3), ("DESC, falling", 0.3)]
@@ -249,3 +250,36 @@ def test_random_queries(strings):
             got = [row for part in pieces(made, asked.sql, budgets(rng))[0] for row in part]
             assert len(got) == len(set(got)) == (len(truth) if asked.limit is None else min(asked.limit, len(truth)))
             assert set(got) <= truth
+
+
+@pytest.mark.parametrize("strings", [False, True])
+def test_keys_that_are_named_are_looked_for_in_cells(strings):
+    made = filled(600, 300, structure=UNPOSTED, strings=strings)
+    rng = random.Random(f"named {strings}")
+    for number in range(examples(6)):
+        keys = rng.sample(range(320), rng.choice((1, 1, 4, 40)))
+        named = {f"item {k}" for k in keys} if strings else set(keys)
+        listed = ", ".join(f"'{k}'" if strings else str(k) for k in named)
+        join, window = number % 2 == 0, rng.choice([None, 11])
+        asked = query(join, rng.choice(list(PREFERENCES)), fade="", window=window, where=False)
+        sql = asked.sql.replace("a.k = b.k", f"a.k = b.k AND a.k IN ({listed})")
+        sql = sql if join else sql.replace(" FROM a", f" FROM a WHERE a.k IN ({listed})")
+        assert "from cells and filters of summary by_a" in explained(made, sql, None)
+        held = made.window(window, "a", "b")
+        key = [dict(zip(part["id"].tolist(), part["k"].tolist(), strict=True)) for part in held]
+        truth = {row for row in asked.truth(made) if key[0][row[0]] in named}
+        assert Counter(whole(made, sql, rng.choice([None, 0.3]))) == Counter(truth)
+
+
+def test_few_cells_are_read_for_a_key():
+    made = stores(structure="adaptive OPTIONS (postings = off, maxlength = 256)")
+    for part in range(10):
+        made.ingest("a", tuples(1_000, 5_000, seed=part, start=part, seconds=1, exponent=0.0))
+    key = int(made.columns("a")["k"][17])
+    worker = plan(_bound(made, f"SELECT id FROM a WHERE k = {key}"), lambda: 256, None, 1).worker
+    assert isinstance(worker, Guided)
+    cells = worker.plan.sides[0].cells
+    assert cells is not None and sum(map(len, cells.with_keys(worker.plan.restrict))) < 2_000
+    assert set(rows_of(made.session.query(f"SELECT id FROM a WHERE k = {key}"))) == made.selected(
+        where=lambda row: row[1] == key
+    )
