@@ -1,7 +1,7 @@
 """`OPTIONS (postings = off)`: nothing is stored by key. Cells and their filters find the tuples of keys."""
 
 from collections.abc import Iterator
-from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,21 +86,16 @@ def rows_of(state: "SummaryState", hashes: Hashes, start: int, end: int) -> tupl
     return np.repeat(np.arange(len(hashes), dtype=np.int32), many), row[at]
 
 
+@dataclass(frozen=True)
 class Part:
-    """Cells of one zone, as they are now; `buckets` None: all of its tuples."""
+    """Cells of one zone; `buckets` None: all of its tuples.
 
-    def __init__(self, tuples: Tuples, buckets: NDArray[np.int64] | None) -> None:
-        self.buckets = buckets
-        self._of_zone = tuples
-        self._now = copy(tuples)
+    A coarse zone takes in all its finer ones at once, when the first is behind the horizon: what exists takes in none.
+    So no tuple is in two parts, whatever collapses before they are read.
+    """
 
-    def rows(self, sizes: Sizes, hasher: Hasher) -> Rows:
-        """The zone keeps what is sorted here, unless it has taken in others: then those would be read twice."""
-        tuples = self._of_zone if len(self._of_zone) == len(self._now) else self._now
-        if self.buckets is None or DENSE * len(self.buckets) > sizes.buckets:
-            return tuples.rows
-        found = [tuples.cell(bucket, sizes, hasher) for bucket in self.buckets.tolist()]
-        return np.concatenate([np.empty(0, np.int32), *found])
+    tuples: Tuples
+    buckets: NDArray[np.int64] | None
 
 
 def cells_with(state: "SummaryState", keys: Hashes, start: int, end: int) -> list[Part]:
@@ -145,6 +140,10 @@ def _sealed(state: "SummaryState", keys: Hashes, buckets: NDArray[np.int64], sta
 def candidates(cells: list[Part], sizes: Sizes, hasher: Hasher, most: int = MOST) -> Iterator[Rows]:
     """The rows of these cells, at most so many at once."""
     for part in cells:
-        rows = part.rows(sizes, hasher)
+        if part.buckets is None or DENSE * len(part.buckets) > sizes.buckets:
+            found = [part.tuples.rows]
+        else:
+            found = [part.tuples.cell(bucket, sizes, hasher) for bucket in part.buckets.tolist()]
+        rows = np.concatenate([np.empty(0, np.int32), *found])
         for first in range(0, len(rows), most):
             yield rows[first : first + most]
