@@ -20,6 +20,7 @@ from promising.index.log import TupleLog
 from promising.index.measures import Measures, logged
 from promising.index.options import GROUP, Options, Sizes
 from promising.index.postings import Postings
+from promising.index.unposted import Unposted, counted
 from promising.index.zone import CoarseZone, FineZone, Hasher, Tuples, distinct, in_order
 from promising.summaries.reserved import Reserved, longer
 
@@ -149,7 +150,7 @@ class Fine:
         options: Options,
         length: int,
         log: TupleLog,
-        postings: Postings,
+        postings: Postings | Unposted,
         measures: Measures,
         hasher: Hasher,
     ) -> None:
@@ -170,7 +171,7 @@ class Fine:
         self._recent = np.empty(kernels.WINDOW, np.int64)
         self._rows = np.empty(sizes.maxlength, np.int32)
         self._times = np.empty(sizes.maxlength, np.int64)  # of these rows: sealing a zone reads nothing
-        self._hashes = np.empty(sizes.maxlength, np.int64)  # of their keys, if anything is measured
+        self._hashes = np.empty(sizes.maxlength, np.int64)  # of their keys, if `_hashing`
         self._unhashed = 0  # rows at the front that lack them
         self._signed = np.zeros((3, kernels.ROW), np.int32)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
@@ -298,7 +299,7 @@ class Fine:
                 self._recent, self._rows, self._signed, self._state, self._limits, hashes, rows, start, stop
             )
             self._times[count : count + until - start] = times[start:until]
-            if self.measures.any:
+            if self._hashing:
                 self._hashes[count : count + until - start] = hashes[start:until]
             if posted:
                 self._postings.note(hashes[start:until], self.number, self._keys, self._counts)
@@ -320,9 +321,11 @@ class Fine:
         sealed = int(self._state[kernels.COUNT]) - kept
         if sealed:
             rows, hashes = self._rows[:sealed].copy(), self._hashes[:sealed]
-            if self._unhashed and self.measures.any:
+            if self._unhashed and self._hashing:
                 self._hashes[: self._unhashed] = self._hasher(self._rows[: self._unhashed])
             self._unhashed = 0
+            if isinstance(self._postings, Unposted):
+                keys, counts = counted(hashes)
             self._seal(block, self.number, keys, counts, rows, self._times[:sealed], hashes, reason)
         elif block.zones:  # the previous cut is where behaviour changed: a better reason for it
             self.cuts[block.zones[-1].reason] -= 1
@@ -511,6 +514,11 @@ class Fine:
         """Whether the open zone may be cut for error and behaviour."""
         return bool(self._limits[kernels.L_WATCHED])
 
+    @property
+    def _hashing(self) -> bool:
+        """Whether sealing the open zone needs the hashes of its keys."""
+        return self.measures.any or isinstance(self._postings, Unposted)
+
     def measure_all(self) -> None:
         """Measures begin in the middle of the open zone: the hashes of its keys are read again when it is sealed."""
         self._unhashed = len(self.open_rows)
@@ -520,7 +528,9 @@ class Fine:
         return self._rows[: int(self._state[kernels.COUNT])]
 
     def open_counts(self, hashes: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._postings.open_sizes(hashes, self.number, self._counts)
+        if isinstance(self._postings, Postings):
+            return self._postings.open_sizes(hashes, self.number, self._counts)
+        return counts_among(hashes, self._hasher(self.open_rows))
 
     @property
     def count(self) -> int:
@@ -535,3 +545,12 @@ class Fine:
         zones = sum(z.tuples.nbytes + z.measured.nbytes + 200 for b in blocks for z in b.zones)
         pyramids = sum(int(node.nbytes) for b in blocks for node in b.pyramid.values())
         return self.pool.nbytes + self.ahead.nbytes + sum(a.nbytes for a in own) + whole + zones + pyramids
+
+
+def counts_among(hashes: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How often each key is among those held."""
+    if not len(held):
+        return np.zeros(len(hashes), np.int64)
+    keys, counts = distinct(held)
+    at = np.minimum(np.searchsorted(keys, hashes), len(keys) - 1)
+    return np.where(keys[at] == hashes, counts[at], 0).astype(np.int64)

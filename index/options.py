@@ -26,6 +26,7 @@ class Options:
     effect: a zone is cut when the squared distance of its last tuples from its reference exceeds chance and this
         fraction of the reference's F2.
     filter_bits: bits of a zone's filter in `G_1`; `coarse_bits` in `G_2..G_m`. `probes` of them are set per key.
+    postings: whether the rows of every key are stored; without them, cells and filters find tuples.
     ceiling: maximum bytes of the summary; None for the sum of the sizes.
     """
 
@@ -38,12 +39,15 @@ class Options:
     filter_bits: int = 1 << 16
     coarse_bits: int = 1 << 18
     probes: int = 2
+    postings: bool = True
     ceiling: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("buckets", "depth", "width", "maxlength", "filter_bits", "coarse_bits", "probes"):
             if not isinstance(getattr(self, name), int):
                 raise BadOptions(f"{name} must be a whole number, got {getattr(self, name)!r}")
+        if not isinstance(self.postings, bool):
+            raise BadOptions(f"postings must be on or off, got {self.postings!r}")
         for name, least, most in (
             ("buckets", 1, 4096),
             ("width", 2, 1 << 16),
@@ -77,7 +81,7 @@ class Sizes:
         the open zone      rows, keys, sizes; and per block of G_1 a future zone of G_2 and its late tuples
         G_2 .. G_m         at most 2 * rate + 2 zones each; with KEEP, as many more as it has of the last
         pyramids           a third as many nodes as zones, none larger than a zone's filter
-        postings           4 bytes per tuple, and the directory at its fullest, with the one it grew from
+        postings           4 bytes per tuple, and the directory at its fullest, with the one it grew from; unless off
         cells              4 bytes per tuple, and with EXACT the counts of its key
     """
 
@@ -91,6 +95,7 @@ class Sizes:
     groups: int  # filter groups of 64 zones in G_1
     zones: int  # zones of G_1 before cutting for error and behaviour stops
     tuples: int  # that the zones of G_1 are for
+    postings: bool
     measures: int  # bytes of a zone's measures at most
     sketches: int  # bytes of the ceiling for sketches, filters and measures
     ceiling: int
@@ -137,8 +142,8 @@ class Sizes:
         opened = options.maxlength * 32 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 40)
         coarse = coarse_zones * coarse_zone
         pyramids = groups * GROUP * options.filter_bits // 8 // 3
-        posting = 8 + counts.tuple_bytes
-        tuples = 0 if max_tuples is None else max_tuples * posting + (1 << (max_tuples * 2 + 256).bit_length()) * 50
+        directory = (1 << (covered * 2 + 256).bit_length()) * 50 + covered * 4 if options.postings else 0
+        tuples = 0 if max_tuples is None else covered * (4 + counts.tuple_bytes) + directory
         sketches = fine + opened + coarse + pyramids + 256 * 200 if structure != "none" else 4096
         ceiling = sketches + tuples if structure != "none" else sketches
         if options.ceiling is not None:
@@ -160,6 +165,7 @@ class Sizes:
             groups=groups,
             zones=zones,
             tuples=covered,
+            postings=options.postings,
             measures=measures,
             sketches=sketches,
             ceiling=ceiling,
@@ -177,6 +183,11 @@ class Sizes:
         using: str = USUAL,
     ) -> "Sizes":
         """Sizes of an `auto` summary with the structure `now`: the ceiling is the largest of all structures."""
+        if not options.postings:
+            raise BadOptions(
+                "STRUCTURE auto compares structures that have postings: with postings = off, name one, such as"
+                " STRUCTURE adaptive"
+            )
         every = {name: cls.of(name, options, geometry, max_tuples, lateness, kinds, using) for name in STRUCTURES}
         return replace(
             every[now],
@@ -186,15 +197,17 @@ class Sizes:
 
     @property
     def tuple_bytes(self) -> int:
-        """What a tuple adds: its posting, its place in a cell and, beyond `tuples` in `G_1`, its part of two zones."""
+        """What a tuple adds: its posting, if any, its place in a cell and, beyond `tuples` in `G_1`, its part of two
+        zones."""
         zone = self.counts.zone_bytes("sealed") + self.buckets * (16 + self.slots // 8) + 280 + self.measures
         node = self.buckets * self.slots // 8 // 3
-        return 8 + self.counts.tuple_bytes + -(-2 * (zone + node) // self.maxlength) if self.structure != "none" else 0
+        row = (8 if self.postings else 4) + self.counts.tuple_bytes
+        return row + -(-2 * (zone + node) // self.maxlength) if self.structure != "none" else 0
 
     @property
     def key_bytes(self) -> int:
         """What a distinct key adds at most: four lines of the directory, half of them while it doubles."""
-        return 200 if self.structure != "none" else 0
+        return 200 if self.postings and self.structure != "none" else 0
 
     @property
     def shift(self) -> int:

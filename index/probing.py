@@ -9,11 +9,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from promising.index.asked_keys import check_keys
+from promising.index.postings import Postings
 from promising.index.reader import matching
 from promising.index.regions import Window, check_window
 from promising.index.summary import SummaryState
 from promising.index.summary_index import SummaryIndex
 from promising.index.unindexed import BareState
+from promising.index.unposted import candidates, cells_with
 from promising.summaries.hashing import hash_checked
 from promising.summaries.keys import as_keys
 
@@ -24,6 +26,7 @@ ATTEMPTS = 3
 
 Rows = NDArray[np.int32]
 Ints = NDArray[np.int64]
+Slices = Iterator[tuple[Rows, pa.Table]]
 
 
 def probing(
@@ -101,8 +104,7 @@ class _Probing:
         at = 0
         while at < len(self.keys):
             with self._looking() as state:
-                found = self._next(state, at) if isinstance(state, SummaryState) else (len(self.keys), None)
-            next_, part = found
+                next_, part = (len(self.keys), None) if _postings(state) is None else self._next(state, at)
             if part is not None:
                 yield part
             elif next_ > at:
@@ -112,15 +114,17 @@ class _Probing:
                 yield from self._long(at)
             at = next_
 
-    def _next(self, state: SummaryState, at: int) -> tuple[int, tuple[Rows, pa.Table] | None]:
+    def _next(self, state: SummaryState | BareState, at: int) -> tuple[int, tuple[Rows, pa.Table] | None]:
         """The first key that is left over, and the tuples of those before it; no tuples if one key has too many."""
-        newest, counts, total = state.postings.counts(self.hashes[at : at + SLICE])
+        postings = _postings(state)
+        assert postings is not None
+        newest, counts, total = postings.counts(self.hashes[at : at + SLICE])
         if total > SLICE:
             fits = int(np.searchsorted(np.cumsum(counts), SLICE, side="right"))
             newest, counts, total = newest[:fits], counts[:fits], int(counts[:fits].sum())
         if not len(counts):
             return at, None
-        return at + len(counts), self._tuples(state, at, *state.postings.walk(newest, counts, total))
+        return at + len(counts), self._tuples(state, at, *postings.walk(newest, counts, total))
 
     def _tuples(self, state: SummaryState | BareState, at: int, which: Rows, rows: Rows) -> tuple[Rows, pa.Table]:
         """The tuples of candidate rows that really have their key, `which` counted from `at`."""
@@ -147,13 +151,14 @@ class _Probing:
             rows, done, row, postings, forgotten = np.empty(0, np.int32), 0, 0, None, 0
             while postings is None or done < len(rows):
                 with self._looking() as state:
-                    if isinstance(state, BareState):
+                    known = _postings(state)
+                    if known is None:
                         return None
                     if postings is None:
-                        postings, forgotten = state.postings, state.postings.forgotten
+                        postings, forgotten = known, known.forgotten
                         newest, _, total = postings.counts(self.hashes[at : at + 1])
                         rows, row, bases = np.empty(total, np.int32), int(newest[0]), state.log.bases.copy()
-                    elif state.postings is not postings or postings.forgotten != forgotten:
+                    elif known is not postings or postings.forgotten != forgotten:
                         break  # the end of the chain may have been reused
                     step = rows[done : None if attempt == ATTEMPTS else done + SLICE]
                     row = postings.follow(row, step) if len(step) else row
@@ -164,19 +169,64 @@ class _Probing:
         raise AssertionError("the last attempt is a single step")
 
     def _scanned(self, first: int, last: int) -> Iterator[tuple[Rows, pa.Table]]:
-        """The tuples of these keys in the order of arrival: the whole log is read."""
-        order = np.argsort(self.hashes[first:last], kind="stable")
-        wanted = self.hashes[first:last][order]
+        """The tuples of these keys without postings: by cells, or without those from the whole log."""
+        wanted = _Wanted(self.hashes[first:last])
+        with self._looking() as state:
+            bases = state.log.bases.copy()
+            cells = cells_with(state, wanted.hashes, *self.range) if isinstance(state, SummaryState) else None
+            sizes = state.identity.sizes
+        if cells is not None:
+            yield from self._by_cells(first, wanted, candidates(cells, sizes, state.hashes, SLICE), bases)
+            return
         at = 0
         while at < self.arrived:
             with self._looking() as state:
                 rows, at = state.log.next_rows(at, min(SLICE, self.arrived - at))
-                hashes = state.log.hashes(self.index.key, rows, state.seed)
-                low = np.searchsorted(wanted, hashes, side="left")
-                counts = np.searchsorted(wanted, hashes, side="right") - low
-                which = np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
-                found = self._tuples(state, first, order[which].astype(np.int32), np.repeat(rows, counts))
+                found = self._tuples(state, first, *wanted.among(state.hashes(rows), rows))
             yield found
+
+    def _by_cells(self, first: int, wanted: "_Wanted", reading: Iterator[Rows], bases: Ints) -> Slices:
+        """In the order of postings: by key, newest first. Memory: eight bytes for each tuple found."""
+        which, rows = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+        while True:
+            with self._looking() as state:
+                part = next(reading, None)
+                if part is None:
+                    break
+                part = part[state.log.unchanged(part, bases)]
+                key, found = wanted.among(state.hashes(part), part)
+            which.append(key)
+            rows.append(found)
+            yield self.nothing
+        key, row = np.concatenate(which), np.concatenate(rows)
+        with self._looking() as state:
+            order = np.lexsort((-state.log.arrivals(row), key))
+        for at in range(0, len(order), SLICE):
+            places = order[at : at + SLICE]
+            with self._looking() as state:
+                places = places[state.log.unchanged(row[places], bases)]
+                tuples = self._tuples(state, first, key[places], row[places])
+            yield tuples
+
+
+class _Wanted:
+    """Hashes of keys, some of them perhaps equal, that rows are looked for."""
+
+    def __init__(self, hashes: Ints) -> None:
+        self._order = np.argsort(hashes, kind="stable")
+        self.hashes = hashes[self._order]
+
+    def among(self, hashes: Ints, rows: Rows) -> tuple[Rows, Rows]:
+        """(index of the key, row) for each key with the hash of a row."""
+        low = np.searchsorted(self.hashes, hashes, side="left")
+        counts = np.searchsorted(self.hashes, hashes, side="right") - low
+        which = np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
+        return self._order[which].astype(np.int32), np.repeat(rows, counts)
+
+
+def _postings(state: SummaryState | BareState) -> Postings | None:
+    found = state.postings if isinstance(state, SummaryState) else None
+    return found if isinstance(found, Postings) else None
 
 
 def _shown(places: Rows, found: pa.Table) -> pa.Table:

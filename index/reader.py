@@ -8,14 +8,17 @@ from numpy.typing import NDArray
 
 from promising.errors import UnknownName
 from promising.index.asked_keys import check_keys
+from promising.index.fine import counts_among
 from promising.index.kernels.gather import expand, number
 from promising.index.kernels.probe import may_hold, survivors
 from promising.index.log import TupleLog
 from promising.index.options import Sizes
+from promising.index.postings import Postings
 from promising.index.pyramid import descend
 from promising.index.regions import Matches, Region, Regions, Window, check_window
 from promising.index.summary import SummaryState
 from promising.index.unindexed import BareState
+from promising.index.unposted import rows_of
 from promising.index.zone import CoarseZone, buckets_of
 from promising.summaries.adt import Estimates
 from promising.summaries.counts import Bounds
@@ -43,35 +46,50 @@ class Reader:
     # --- exact ---------------------------------------------------------------------------------------------------
 
     def probe(self, keys: Any, window: Window) -> Matches:
-        """Every tuple with one of the keys, from the postings."""
+        """Every tuple with one of the keys, from the postings; without them, from the cells that may hold it."""
         asked = self.keys(keys)
-        found = self.state.postings.counts(hash_checked(asked, self.state.seed).view(np.int64))
-        return Matches(*self._walk(asked, *found, window))
+        return Matches(*self._found(asked, window))
+
+    def _found(self, asked: Keys, window: Window) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        hashes = hash_checked(asked, self.state.seed).view(np.int64)
+        if isinstance(self.state.postings, Postings):
+            return self._walk(self.state.postings, asked, *self.state.postings.counts(hashes), window)
+        edges = check_window(window)
+        return matching(self.state, asked, *rows_of(self.state, hashes, *edges), *edges)
 
     def _walk(
-        self, asked: Keys, newest: NDArray[np.int32], counts: NDArray[np.int64], total: int, window: Window
+        self,
+        postings: Postings,
+        asked: Keys,
+        newest: NDArray[np.int32],
+        counts: NDArray[np.int64],
+        total: int,
+        window: Window,
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Rows of keys that the postings found: (index of the key, row), filtered by the window."""
         edges = check_window(window)
-        return matching(self.state, asked, *self.state.postings.walk(newest, counts, total), *edges)
+        return matching(self.state, asked, *postings.walk(newest, counts, total), *edges)
 
     def fetch(self, keys: Any, window: Window, columns: list[str] | None) -> tuple[NDArray[np.int32], pa.Table]:
         """`probe` with the columns. A key that is asked for repeatedly is read once and copied."""
         log = self.state.log
         names = log.names(columns)
-        asked = self.keys(keys)
-        newest, counts, total = self.state.postings.counts(hash_checked(asked, self.state.seed).view(np.int64))
+        asked, postings = self.keys(keys), self.state.postings
+        if not isinstance(postings, Postings):
+            probe, rows = self._found(asked, window)
+            return probe, pa.table({name: log.array(name, rows) for name in names})
+        newest, counts, total = postings.counts(hash_checked(asked, self.state.seed).view(np.int64))
         ints = isinstance(asked, np.ndarray)  # two strings may share a hash, and so a newest row
         there = np.flatnonzero(counts) if ints and total >= REPEATED * len(counts) else np.empty(0, np.int64)
         _, first, again = np.unique(newest[there], return_index=True, return_inverse=True)
         if len(first) == len(there):  # no duplicates, or too few rows to pay off
-            probe, rows = self._walk(asked, newest, counts, total, window)
+            probe, rows = self._walk(postings, asked, newest, counts, total, window)
             return probe, pa.table({name: log.array(name, rows) for name in names})
         once = there[first]
         which = np.full(len(counts), -1, np.int64)
         which[there] = again
         counts = counts[once]
-        probe, rows = self._walk(asked[once], newest[once], counts, int(counts.sum()), window)
+        probe, rows = self._walk(postings, asked[once], newest[once], counts, int(counts.sum()), window)
         counts = np.bincount(probe, minlength=len(once)).astype(np.int64)
         copies = _Copies(counts, which)
         return copies.probe(), pa.table({name: copies.column(log, name, rows) for name in names})
@@ -146,8 +164,9 @@ class Reader:
             np.bincount(regions.key, w, n).astype(np.float64) for w in (regions.estimate, regions.lower, regions.upper)
         ]
         value, lower, upper = sums
-        _, known, _ = self.state.postings.counts(hashes)  # the postings never undercount
-        upper = np.minimum(upper, known.astype(np.float64))
+        if isinstance(self.state.postings, Postings):
+            _, known, _ = self.state.postings.counts(hashes)  # the postings never undercount
+            upper = np.minimum(upper, known.astype(np.float64))
         return Estimates(np.minimum(value, upper), np.minimum(lower, upper), upper)
 
 
@@ -264,10 +283,7 @@ class _Found:
                 self._loose(block.late, *block.waiting())
 
     def _loose(self, zone: int, hashes: Hashes, rows: NDArray[np.int32]) -> None:
-        keys, counts = np.unique(hashes, return_counts=True)
-        at = np.minimum(np.searchsorted(keys, self.hashes), len(keys) - 1)
-        exact = np.where(keys[at] == self.hashes, counts[at], 0).astype(np.float64)
-        self._exact(zone, exact, hashes, rows)
+        self._exact(zone, counts_among(self.hashes, hashes).astype(np.float64), hashes, rows)
 
     def _exact(self, zone: int, exact: NDArray[np.float64], hashes: Hashes, rows: NDArray[np.int32]) -> None:
         n = len(self.hashes)

@@ -161,6 +161,7 @@ class Description:
     key_bytes: int = 0  # maximum that a distinct key adds
     using: str = ""  # how its cells count the key, as SQL; empty without structure
     measures: tuple[str, ...] = ()  # as SQL
+    postings: bool = True  # as in OPTIONS
     building: str = ""  # how far ALTER SUMMARY ADD MEASURES is
     show: str = ""  # the figure that `shown` has, such as avg(price)
     shown: NDArray[np.float64] | None = None  # by zone and value bucket, or one of the zone; NaN where there is none

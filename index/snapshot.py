@@ -93,6 +93,11 @@ class Snapshot:
             yield
 
     @property
+    def earliest(self) -> int:
+        """No tuple that belongs is dated before."""
+        return max(self.start, self._earliest)
+
+    @property
     def grown(self) -> int:
         """Tuples that have arrived since."""
         return self._log.arrived - self.until
@@ -216,7 +221,8 @@ def _behind(times: NDArray[np.int64], horizons: NDArray[np.int64]) -> NDArray[np
 
 
 def postings_of(summary: SummaryIndex) -> Postings | None:
-    """The postings of all the stream retains; None with `STRUCTURE none`."""
+    """The postings of all the stream retains; None without structure, and with `postings = off`."""
     if summary.dropped:
         raise UnknownName(f"summary {summary.name!r} has been dropped")
-    return summary.state.postings if isinstance(summary.state, SummaryState) else None
+    found = summary.state.postings if isinstance(summary.state, SummaryState) else None
+    return found if isinstance(found, Postings) else None

@@ -43,16 +43,17 @@ class StreamSummaries:
     @property
     def tuple_bytes(self) -> int:
         """Bytes that a tuple adds to all summaries, without its key."""
-        states = [summary.state for summary in self.by_name.values()]
-        return sum(8 + s.identity.sizes.counts.tuple_bytes for s in states if isinstance(s, SummaryState))
+        states = (summary.state for summary in self.by_name.values())
+        sizes = [state.identity.sizes for state in states if isinstance(state, SummaryState)]
+        return sum((8 if s.postings else 4) + s.counts.tuple_bytes for s in sizes)
 
     @property
     def postings_bytes(self) -> int:
-        """Bytes of postings, and of the ladder."""
+        """Bytes of postings, of the places of tuples in cells, and of the ladder."""
         states = (summary.state for summary in self.by_name.values())
         tuples = len(self._log)
         ladder = 0 if self.ladder is None else self.ladder.nbytes
-        return ladder + sum(s.postings.nbytes(2 * tuples) for s in states if isinstance(s, SummaryState))
+        return ladder + sum(s.postings.nbytes(tuples) + 4 * tuples for s in states if isinstance(s, SummaryState))
 
     def add(self, state: SummaryState | BareState, options: Options) -> SummaryIndex:
         """Add or replace a summary."""
@@ -132,7 +133,7 @@ class StreamSummaries:
             state.accepted = ever
         else:
             state.expired = ever - state.count
-        if isinstance(old, SummaryState):
+        if isinstance(old, SummaryState) and isinstance(old.postings, Postings):
             old.postings.until = self._log.arrived
             self.left[old.postings] = old.identity.key
         return state

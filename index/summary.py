@@ -17,6 +17,7 @@ from promising.index.measures import Kinds, Measures
 from promising.index.options import Options, Sizes
 from promising.index.postings import Postings
 from promising.index.prepared_load import Sum
+from promising.index.unposted import Unposted
 
 
 @dataclass
@@ -48,7 +49,7 @@ class SummaryState:
         self.watermark: int | None = None
         self._due: tuple[int, int] | None = None  # block of T_1 with the watermark, and the oldest time kept
         self.expired = 0
-        self.postings = Postings(log.capacity)
+        self.postings: Postings | Unposted = Postings(log.capacity) if identity.sizes.postings else Unposted()
         geometry, sizes = identity.geometry, identity.sizes
         self.measures = Measures(identity.kinds, sizes.buckets)
         hasher = partial(log.hashes, identity.key, seed=seed)  # not a method of this object: that would be a cycle
@@ -163,7 +164,8 @@ class SummaryState:
 
     def forget(self, rows: NDArray[np.int32]) -> None:
         """The log is about to release these rows, a chunk of its oldest arrivals."""
-        forget(self.postings, self.log, self.identity.key, self.seed, rows)
+        if isinstance(self.postings, Postings):
+            forget(self.postings, self.log, self.identity.key, self.seed, rows)
 
     def image(self) -> dict[str, Any]:
         return {
@@ -186,6 +188,11 @@ class SummaryState:
         self.postings.restore(image["postings"], self.log.stretches())
         self.fine.restore(image["fine"])
         self.coarse.restore(image["coarse"])
+
+    @property
+    def keys(self) -> int:
+        """Distinct keys, as far as postings know them."""
+        return self.postings.keys if isinstance(self.postings, Postings) else 0
 
     @property
     def nbytes(self) -> int:

@@ -161,7 +161,7 @@ class SummaryIndex:
             return found
 
     def estimate(self, keys: Any, window: Window = None) -> Estimates:
-        """Tuples of each key in the window, from the sketches capped by the postings; unsealed ones exactly."""
+        """Tuples of each key in the window, from the sketches, capped by postings if any; unsealed ones exactly."""
         with self.reading():
             return self._estimated(keys, window, lambda: self._reader.estimate(keys, window))
 
@@ -294,7 +294,7 @@ class SummaryIndex:
                 zones=() if isinstance(state, BareState) else tuple(_zones(state)),
                 tuples=state.count,
                 expired=state.expired,
-                keys=0 if bare else state.postings.keys,  # type: ignore[union-attr]  # bare has none
+                keys=state.keys if isinstance(state, SummaryState) else 0,
                 cuts={} if bare else dict(state.fine.cuts),  # type: ignore[union-attr]  # bare has none
                 bytes=state.nbytes,
                 ceiling=identity.sizes.ceiling,
@@ -306,6 +306,7 @@ class SummaryIndex:
                 cells=_cells(state) if cells else None,
                 using="" if bare and not identity.auto else identity.using.upper(),
                 measures=tuple(kind.measure.sql for kind in identity.kinds),
+                postings=self.options.postings,
                 building=self.building or "",
                 show="" if figure is None else figure_text(*figure),
                 shown=None if figure is None else zone_figures(state, *figure),
@@ -377,7 +378,6 @@ def _held(hashes: NDArray[np.int64], sizes: Sizes) -> NDArray[np.int64]:
 
 
 def best_summary(summaries: Mapping[str, SummaryIndex], attribute: str) -> SummaryIndex | None:
-    """The best summary of an attribute: with structure before without, then the furthest reach."""
-    found = [s for s in summaries.values() if s.key == attribute]
-    structured = [s for s in found if s.structure != "none"]
-    return max(structured or found, key=lambda s: (s.reach, s.name), default=None)
+    """The best summary of an attribute: with postings before with cells alone before neither, then by reach."""
+    found = (s for s in summaries.values() if s.key == attribute)
+    return max(found, key=lambda s: (s.structure != "none", s.options.postings, s.reach, s.name), default=None)

@@ -237,6 +237,7 @@ def summary_to(
         structure_reason=described.why,
         using=described.using,
         measures=described.measures,
+        postings=described.postings,
         building=described.building,
         show=described.show,
         statement=statement,
@@ -278,6 +279,7 @@ def description_from(told: summaries_pb2.Summary, cells: bool = False) -> Descri
         why=told.structure_reason,
         using=told.using,
         measures=tuple(told.measures),
+        postings=told.postings if told.HasField("postings") else True,
         building=told.building,
         show=told.show,
         shown=np.array([zone.shown for zone in told.zones], np.float64).reshape(

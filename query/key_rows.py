@@ -69,6 +69,15 @@ class Keys:
         """A directory to be filled."""
         return cls(snapshot, hasher, Postings(snapshot.capacity, keys=min(snapshot.size, EXPECTED)), exact=True)
 
+    def fill_from(self, parts: Iterator[Rows], keys: Hashes) -> Generator[None, None, None]:
+        """Enter only the tuples with one of these keys; `parts` of the snapshot have them all."""
+        for rows in parts:
+            with self.snapshot.holding():
+                hashes, _ = self.hasher(rows)
+            found = np.isin(hashes, keys)
+            self.postings.enter_all(hashes[found], rows[found])
+            yield
+
     def fill(self) -> Generator[None, None, None]:
         """Enter the snapshot's tuples, in slices."""
         for first in range(0, self.snapshot.size, ENTERED):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from promising.index import SummaryIndex
+from promising.index.cell_rows import CellRows
 from promising.index.instants import BEGINNING, END
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
@@ -21,6 +22,7 @@ from promising.query.cells import Cells, cells_of, has_cells
 from promising.query.join_cardinality import JoinCardinality
 from promising.query.key_rows import Hasher, Hashes, Keys
 from promising.query.measured_estimates import MeasuredEstimate
+from promising.query.operators.cell_join import CellJoin
 from promising.query.operators.edges import Edges
 from promising.query.operators.entry_plan import EntryPlan, Side
 from promising.query.operators.guided import Guided
@@ -45,6 +47,7 @@ BRIEF = 1 << 17  # tuples that are read in less time than anything else about a 
 FOLLOWED = 1 << 18  # tuples that a query adds to the ladder, at most
 WORTH = 4  # cells are used without a budget if they spare one tuple in so many
 PROOF, PROOFS = 1 << 15, 1 << 10  # strings looked at while streams are locked, and how often without a budget
+BUILDING = 200  # rough nanoseconds to enter a tuple into a directory, and to list and rank its key
 NARROW = 4  # a window with less than one in this many of the stream's tuples is scanned, not looked up
 
 
@@ -96,6 +99,13 @@ def plan(bound: Bound, pace: Pace, budget: int | None, seed: int, spill: Spill |
 def _chosen(summary: SummaryIndex) -> str:
     """The suffix that describes an automatically chosen structure."""
     return "" if summary.auto is None else f", {summary.told}"
+
+
+def _unused(summary: SummaryIndex) -> str:
+    """Why a query does not use the postings of a summary."""
+    if summary.structure == "none":
+        return f"no structure{_chosen(summary)}"
+    return "the window is narrow" if summary.options.postings else f"postings of {summary.name} are off"
 
 
 class _Planner:
@@ -285,7 +295,7 @@ class _Planner:
             self._tell(f"from tuples: read {self._name(0)} in order of arrival{why}")
             return Scan(self.snapshots[0], self.pace)
         if preference.direction != "WEIGHTED":
-            return self._promising(preference)
+            return self._hurried(preference) or self._promising(preference)
         if (
             bound.join is None
             and preference.counts_only
@@ -300,6 +310,8 @@ class _Planner:
         return Drawing(promising, self.seed, self.pace, weighted=True)
 
     def _hash_join(self, key: JoinKey) -> Operator:
+        if (cells := self._by_cells(None)) is not None:
+            return cells
         hashers = [self._hasher(side, key.attributes[side]) for side in range(2)]
         found = [self._found(side, key.summaries[side], hashers[side], narrow=True) for side in range(2)]
         sizes = [s.size for s in self.snapshots]
@@ -328,7 +340,46 @@ class _Planner:
         summary = key.summaries[side]
         if summary is None:
             return f"no summary on {key.attributes[side] or 'the expression'} of {self._name(side)}"
-        return f"no structure{_chosen(summary)}" if summary.structure == "none" else "the window is narrow"
+        return _unused(summary)
+
+    def _by_cells(self, preference: BoundPreference | None) -> CellJoin | None:
+        """The operator that reads bucket by bucket, where no side has postings and its cells are all that is needed."""
+        numbers = range(len(self.snapshots))
+        keyed = [self._keyed(number, preference) for number in numbers]
+        join = self.bound.join
+        kinds = set() if join is None else {value.kind for value in join.values}
+        if self.bound.constants is not None or len(kinds) > 1 or not kinds <= {"int", "string"}:
+            return None
+        sides = [
+            CellRows(summary, snapshot)
+            for (_, summary), snapshot in zip(keyed, self.snapshots, strict=True)
+            if summary is not None and not summary.options.postings
+        ]
+        attributes = [attribute for attribute, _ in keyed if attribute is not None]
+        if not len(sides) == len(attributes) == len(numbers) or len({side.sizes.buckets for side in sides}) > 1:
+            return None
+        if not all(side.usable for side in sides):
+            return None
+        names = " and ".join(sorted({side.summary.name for side in sides}))
+        what: Step = ("select",) if join is None else ("join on ", join.condition)
+        order = "" if preference is None else ", most output a tuple first, by counters; in a bucket, best keys first"
+        self._tell(*what, f": from cells and filters of {names}, bucket by bucket{order}")
+        return CellJoin(sides, attributes, preference, self.pace)
+
+    def _hurried(self, preference: BoundPreference) -> CellJoin | None:
+        """Buckets in the order of their promise, where building directories takes too much of the budget."""
+        keys = {(number, self._keyed(number, preference)[0]) for number in range(len(self.snapshots))}
+        if (
+            self.budget is None
+            or preference.direction != "DESC"
+            or preference.side is not None
+            or preference.fade is not None
+            or preference.measured
+            or not {(e.side, e.attribute) for e in preference.estimates} <= keys
+            or sum(snapshot.size for snapshot in self.snapshots) * BUILDING <= self.budget / 2
+        ):
+            return None
+        return self._by_cells(preference)
 
     def _promising(self, preference: BoundPreference | None) -> Guided:
         bound = self.bound
@@ -352,6 +403,10 @@ class _Planner:
         if bound.constants is not None and (bound.join is not None or bound.constants.attribute == sides[0].attribute):
             restrict = self._restricted()
             self._tell("only keys with ", bound.constants.condition)
+            for side in sides:
+                cells = None if side.keys is not None or side.summary is None else CellRows(side.summary, side.snapshot)
+                if cells is not None and cells.covering:
+                    side.cells, side.only = cells, restrict
         self._say(preference, sides)
         lines = min((s.keys.postings.lines for s in sides if s.keys is not None), default=0)
         hurry = bool(
@@ -392,10 +447,10 @@ class _Planner:
             fade = "" if preference.fade is None else f", {preference.fade}"
             self._tell(*what, f": {of}, {order}{fade}")
         for number, side in enumerate(sides):
-            if side.keys is None:
-                why = "the window is narrow"
-                if side.summary is None or side.summary.structure == "none":
-                    why = "no summary" if side.summary is None else f"no structure{_chosen(side.summary)}"
+            if side.cells is not None:
+                how = f"cells and filters of summary {side.cells.summary.name}"
+            elif side.keys is None:
+                why = "no summary" if side.summary is None else _unused(side.summary)
                 how = f"tuples, in a directory built for this query ({why})"
             else:
                 how = (

@@ -9,9 +9,11 @@ from promising.errors import BadClause
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import suggest
 
+SWITCH = {"on": True, "off": False}
+
 
 def read_options(node: exp.Expression, known: Mapping[str, type], sql: str) -> dict[str, Any]:
-    """The options of a statement, each once and a number of the known type."""
+    """The options of a statement, each once and of the known type: a number, or on or off."""
     out: dict[str, Any] = {}
     for option in node.args.get("options") or []:
         name = option.this.name.lower()
@@ -21,6 +23,9 @@ def read_options(node: exp.Expression, known: Mapping[str, type], sql: str) -> d
         if name in out:
             raise BadClause(f"option {name} is given twice", sql, offset_of(option.this))
         value = option.args["value"]
+        if known[name] is bool:
+            out[name] = _switch(option, sql)
+            continue
         negative = isinstance(value, exp.Neg)
         literal = value.this if negative else value
         try:
@@ -31,3 +36,11 @@ def read_options(node: exp.Expression, known: Mapping[str, type], sql: str) -> d
             kind = "whole number" if known[name] is int else "number"
             raise BadClause(f"option {name} takes a {kind}", sql, offset_of(option.this)) from None
     return out
+
+
+def _switch(option: exp.Expression, sql: str) -> bool:
+    value = option.args["value"]
+    word = value.name.lower() if isinstance(value, exp.Var) else ""
+    if word not in SWITCH:
+        raise BadClause(f"option {option.this.name} is on or off", sql, offset_of(option.this))
+    return SWITCH[word]

@@ -28,7 +28,9 @@ from promising.query.statement_options import read_options
 from promising.query.summary_measures import check_change, measure_nodes, read_measures
 from promising.summaries.counts import USUAL
 
-SUMMARY_OPTIONS = {f.name: (float if f.type in (float, "float") else int) for f in fields(Options)}
+SUMMARY_OPTIONS: dict[str, type] = {
+    f.name: bool if f.type in (bool, "bool") else float if f.type in (float, "float") else int for f in fields(Options)
+}
 
 
 PAUSE = 0.0005  # seconds between slices of a long statement, in which those who wait for the stream get it
@@ -130,6 +132,7 @@ class Summaries:
                 "bytes": pa.array([d.bytes for _, d in entries], pa.int64()),
                 "ceiling": pa.array([d.ceiling for _, d in entries], pa.int64()),
                 "measures": pa.array([", ".join(d.measures) for _, d in entries], pa.string()),
+                "postings": pa.array(["on" if d.postings else "off" for _, d in entries], pa.string()),
                 "building": pa.array([d.building for _, d in entries], pa.string()),
                 "statement": pa.array([statement_of(e) for e, _ in entries], pa.string()),
             }
@@ -167,12 +170,18 @@ def statement_of(entry: SummaryEntry) -> str:
         depth=exp.Literal.number(geometry.depth),
         structure=exp.Var(this=AUTO if identity.auto else identity.sizes.structure),
         options=[
-            nodes.Option(this=exp.to_identifier(name), value=exp.Literal.number(repr(value)))
+            nodes.Option(this=exp.to_identifier(name), value=_option(value))
             for name, value in options.items()
             if value != getattr(usual, name)
         ],
     )
     return made.sql()
+
+
+def _option(value: float | bool) -> exp.Expression:
+    if isinstance(value, bool):
+        return exp.Var(this="on" if value else "off")
+    return exp.Literal.number(repr(value))
 
 
 def _whole(node: exp.Expression, what: str, sql: str) -> int:

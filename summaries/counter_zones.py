@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from promising.summaries.cells import Longs
-from promising.summaries.counts import CountsKind, Floats, Ints, Room, Zones
+from promising.summaries.counts import CountsKind, Floats, Ints, Room, WindowCounts, Zones
 from promising.summaries.kernels.counts import pour
 from promising.summaries.reserved import Reserved, longer
 
@@ -141,6 +141,10 @@ class CounterCounts(CountsKind[CounterZones]):
 
     def zone_bytes(self, room: Room) -> int:
         return self.counters * np.dtype(ROOMS[room]).itemsize + self.buckets * 8
+
+    def likely(self, window: WindowCounts) -> Floats:
+        """The estimated counters of a window, [bucket][row][column]."""
+        return self.rows(window.inside.counters[0]) + window.share * self.rows(window.across.counters[0])
 
     def rows(self, counters: npt.NDArray[Any]) -> Floats:
         """Counters of one zone as [bucket][row][column]."""

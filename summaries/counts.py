@@ -103,6 +103,10 @@ class CountsKind(CellKind[State]):
         """Pairs of tuples with equal keys, of the `same` kind; None where it is not offered."""
         return None
 
+    def pairs(self, one: WindowCounts, other: WindowCounts) -> Floats | None:
+        """Estimated pairs by bucket, to rank buckets, of the `same` kind; None where that is not offered."""
+        return None
+
     def tolerated(self, tolerance: float) -> float:
         """F2 of a zone beyond which the standard error of its estimates exceeds so many tuples."""
         return np.inf

@@ -113,16 +113,14 @@ class ExactCounts(CountsKind[RunZones]):
 
     def join(self, one: WindowCounts, other: WindowCounts) -> Estimate | None:
         """Without error, but for the tuples at the edges of the windows."""
-        sides: list[tuple[Run, Run]] = []
-        for window in (one, other):
-            inside, across = (merged(part.runs[0]) for part in (window.inside, window.across))
-            sides.append((inside, across))
-        keys = np.unique(np.concatenate([run.keys for side in sides for run in side]))
-        (a, across_a), (b, across_b) = (
-            tuple(looked_up(run, keys).astype(np.float64) for run in side) for side in sides
-        )
+        _, ((a, across_a), (b, across_b)) = _aligned(one, other)
         value = _inner(a + one.share * across_a, b + other.share * across_b)
         return Estimate(value, _inner(a, b), _inner(a + across_a, b + across_b))
+
+    def pairs(self, one: WindowCounts, other: WindowCounts) -> Floats | None:
+        keys, ((a, across_a), (b, across_b)) = _aligned(one, other)
+        pairs = (a + one.share * across_a) * (b + other.share * across_b)
+        return np.bincount(self.bucket_of(keys), pairs, self.buckets).astype(np.float64)
 
     def faults(self, state: RunZones, zone: int, rebuilt: RunZones, at: int) -> Iterator[str]:
         mine, right = merged(state.runs[zone]), merged(rebuilt.runs[at])
@@ -157,6 +155,13 @@ class ExactCounts(CountsKind[RunZones]):
 
     def zone_bytes(self, room: Room) -> int:
         return LOOKUP
+
+
+def _aligned(one: WindowCounts, other: WindowCounts) -> tuple[Longs, list[list[Floats]]]:
+    """The keys of either, and of each the tuples inside and across."""
+    sides = [[merged(part.runs[0]) for part in (window.inside, window.across)] for window in (one, other)]
+    keys = np.unique(np.concatenate([run.keys for side in sides for run in side]))
+    return keys, [[looked_up(run, keys).astype(np.float64) for run in side] for side in sides]
 
 
 def _inner(a: Floats, b: Floats) -> float:

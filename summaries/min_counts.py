@@ -41,8 +41,11 @@ class MinCounts(CounterCounts):
         (a, across_a), (b, across_b) = (
             (self.rows(window.inside.counters[0]), self.rows(window.across.counters[0])) for window in (one, other)
         )
-        value = _inner(a + one.share * across_a, b + other.share * across_b)
-        return Estimate(value, 0.0, _inner(a + across_a, b + across_b))
+        return Estimate(_inner(self.likely(one), self.likely(other)), 0.0, _inner(a + across_a, b + across_b))
+
+    def pairs(self, one: WindowCounts, other: WindowCounts) -> Floats | None:
+        rows: Floats = np.einsum("brc,brc->br", self.likely(one), self.likely(other))
+        return np.asarray(rows.min(axis=1))
 
 
 def _inner(a: Floats, b: Floats) -> float:

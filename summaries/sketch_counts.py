@@ -64,10 +64,14 @@ class SketchCounts(CounterCounts):
         (a, across_a), (b, across_b) = (
             (self.rows(window.inside.counters[0]), self.rows(window.across.counters[0])) for window in (one, other)
         )
-        value, _ = self._inner(a + one.share * across_a, b + other.share * across_b)
+        value, _ = self._inner(self.likely(one), self.likely(other))
         low, reach = self._inner(a, b)
         high, far = self._inner(a + across_a, b + across_b)
         return Estimate(min(max(value, low - reach), high + far), max(low - reach, 0.0), high + far)
+
+    def pairs(self, one: WindowCounts, other: WindowCounts) -> Floats | None:
+        rows = np.einsum("brc,brc->br", self.likely(one), self.likely(other))
+        return np.asarray(np.maximum(np.median(rows, axis=1), 0.0))
 
     def _inner(self, a: Floats, b: Floats) -> tuple[float, float]:
         """The estimate and its error bound."""

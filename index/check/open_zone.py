@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.index.kernels import open_zone as kernels
+from promising.index.postings import Postings
 from promising.index.summary import SummaryState
 from promising.index.zone import distinct
 
@@ -45,6 +46,11 @@ def check_open(state: SummaryState) -> Iterator[str]:
 def _keys(state: SummaryState, hashes: NDArray[np.int64]) -> Iterator[str]:
     """The keys of the zone and their counts, from which its summary will be built."""
     fine, postings = state.fine, state.postings
+    if not isinstance(postings, Postings):  # they are counted when it is sealed
+        known = fine._hashes[fine._unhashed : len(hashes)]
+        if (known != hashes[fine._unhashed :]).any():
+            yield "the hashes that it keeps are not those of its keys"
+        return
     keys, sizes = distinct(hashes)
     n = postings.zone_keys
     order = np.argsort(fine._keys[:n])

@@ -12,9 +12,8 @@ from promising.index.summary import SummaryState
 LINES = 1 << 18  # directory lines checked at once
 
 
-def check_postings(state: SummaryState, rows: Iterable[NDArray[np.int32]]) -> Iterator[str]:
+def check_postings(state: SummaryState, found: Postings, rows: Iterable[NDArray[np.int32]]) -> Iterator[str]:
     """Violations, without the summary's name. `rows` are those of the log, in order of arrival."""
-    found = state.postings
     wrong = _lines(found)
     if wrong:
         yield f", postings: {wrong}"

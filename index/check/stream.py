@@ -9,6 +9,7 @@ from promising.index.check.postings import check_postings
 from promising.index.check.zones import ZoneCheck
 from promising.index.ledger import BATCHES, EACH, Ledger, check_number, is_anonymous
 from promising.index.log import TupleLog
+from promising.index.postings import Postings
 from promising.index.progress import AGREEING
 from promising.index.stream import Stream
 from promising.index.summary import SummaryState
@@ -119,6 +120,7 @@ def _summary(stream: Stream, log: TupleLog, summary: SummaryIndex) -> Iterator[s
             yield f": the stream holds tuples that have no {summary.key!r}, its key"
         if isinstance(state, SummaryState):
             yield from ZoneCheck(state, slices(log)).findings()
-            yield from check_postings(state, slices(log))
+            if isinstance(state.postings, Postings):
+                yield from check_postings(state, state.postings, slices(log))
     except DataDamaged as problem:
         yield f": its tuples cannot be read: {problem}"

@@ -303,6 +303,7 @@ def _print_summary(told: "Description", buckets: int) -> None:
         "",
         f"structure {clean(told.told, '')}{using}, {size(told.bytes)}; at most {size(told.sketch_bytes)} of sketches,"
         f" {told.tuple_bytes} bytes a tuple and {told.key_bytes} a key; spans {spans}",
+        *([] if told.postings else ["postings off: tuples of a key are found by cells and filters"]),
         f"cuts so far: {cuts or 'none'}",
         f"measures: {clean(', '.join(told.measures), '') or 'none'}" + (f"; {told.building}" if told.building else ""),
     ]

@@ -80,7 +80,7 @@ def create_summary(
         typer.Option(metavar='"KIND(COLUMN)"', help="A measure, such as 'MOMENTS(price)'; repeatable."),
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=NUMBER", help="An option, such as buckets=32; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option, such as postings=off; repeatable.")
     ] = None,
     if_not_exists: IfNotExists = False,
 ) -> None:

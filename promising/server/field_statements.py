@@ -59,7 +59,7 @@ def create_summary(request: summaries_pb2.CreateSummaryRequest) -> str:
         f" ON {_name(request.stream, 'stream')} ({_name(request.key, 'key')})"
         f"{_counted(request)} WITH GRANULARITY {_span(request.granularity)} AND COLLAPSE ({rate}, {depth})"
         + (f" STRUCTURE {structure}" if structure else "")
-        + _options({name: _number(value) for name, value in request.options.items()})
+        + _options({name: _number(value) for name, value in request.options.items()} | _switches(request))
     )
 
 
@@ -75,6 +75,12 @@ def _using(using: str) -> str:
         return f" USING {counts_kind(using).name.upper()}"
     except BadCounts as problem:
         raise BadRequest(f"using: {problem}", "using") from None
+
+
+def _switches(request: summaries_pb2.CreateSummaryRequest) -> dict[str, str]:
+    if "postings" in request.options:
+        raise BadRequest("options are numbers; postings is a field of its own", "options")
+    return {"postings": "on" if request.postings else "off"} if request.HasField("postings") else {}
 
 
 def _measures(measures: Sequence[str]) -> str:

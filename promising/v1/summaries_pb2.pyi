@@ -168,6 +168,7 @@ class Summary(_message.Message):
     BUILDING_FIELD_NUMBER: _builtins.int
     SHOW_FIELD_NUMBER: _builtins.int
     USING_FIELD_NUMBER: _builtins.int
+    POSTINGS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -208,6 +209,8 @@ class Summary(_message.Message):
     """The figure in its zones, such as avg(price), if requested."""
     using: _builtins.str
     """How its cells count the key, as in USING."""
+    postings: _builtins.bool
+    """OPTIONS (postings = on | off); on if absent."""
     @_builtins.property
     def spans(self) -> _containers.RepeatedCompositeFieldContainer[_duration_pb2.Duration]:
         """The spans of its granularities, the finest first."""
@@ -261,13 +264,19 @@ class Summary(_message.Message):
         building: _builtins.str = ...,
         show: _builtins.str = ...,
         using: _builtins.str = ...,
+        postings: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "watermark", b"watermark"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_postings", b"_postings", "_watermark", b"_watermark", "postings", b"postings", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark", b"_watermark", "buckets", b"buckets", "building", b"building", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "measures", b"measures", "name", b"name", "show", b"show", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "statement", b"statement", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "using", b"using", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_postings", b"_postings", "_watermark", b"_watermark", "buckets", b"buckets", "building", b"building", "bytes", b"bytes", "ceiling", b"ceiling", "current_structure", b"current_structure", "cuts", b"cuts", "expired", b"expired", "horizons", b"horizons", "key", b"key", "key_bytes", b"key_bytes", "keys", b"keys", "measures", b"measures", "name", b"name", "postings", b"postings", "show", b"show", "sketch_bytes", b"sketch_bytes", "spans", b"spans", "statement", b"statement", "stream", b"stream", "structure", b"structure", "structure_reason", b"structure_reason", "tuple_bytes", b"tuple_bytes", "tuples", b"tuples", "using", b"using", "watermark", b"watermark", "zone_count", b"zone_count", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__postings: _TypeAlias = _typing.Literal["postings"]  # noqa: Y015
+    _WhichOneofArgType__postings: _TypeAlias = _typing.Literal["_postings", b"_postings"]  # noqa: Y015
     _WhichOneofReturnType__watermark: _TypeAlias = _typing.Literal["watermark"]  # noqa: Y015
     _WhichOneofArgType__watermark: _TypeAlias = _typing.Literal["_watermark", b"_watermark"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__postings) -> _WhichOneofReturnType__postings | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__watermark) -> _WhichOneofReturnType__watermark | None: ...
 
 Global___Summary: _TypeAlias = Summary  # noqa: Y015
@@ -309,6 +318,7 @@ class CreateSummaryRequest(_message.Message):
     IF_NOT_EXISTS_FIELD_NUMBER: _builtins.int
     MEASURES_FIELD_NUMBER: _builtins.int
     USING_FIELD_NUMBER: _builtins.int
+    POSTINGS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     stream: _builtins.str
@@ -325,6 +335,8 @@ class CreateSummaryRequest(_message.Message):
     """An existing summary of that name is not an error, and is unchanged."""
     using: _builtins.str
     """How its cells count the key: COUNT_SKETCH, the default, COUNT_MIN or EXACT."""
+    postings: _builtins.bool
+    """OPTIONS (postings = on | off): whether the rows of every key are stored; they are if absent."""
     @_builtins.property
     def granularity(self) -> _duration_pb2.Duration:
         """The span of the finest granularity."""
@@ -351,19 +363,24 @@ class CreateSummaryRequest(_message.Message):
         if_not_exists: _builtins.bool = ...,
         measures: _abc.Iterable[_builtins.str] | None = ...,
         using: _builtins.str = ...,
+        postings: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "_postings", b"_postings", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity", "postings", b"postings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity", "if_not_exists", b"if_not_exists", "key", b"key", "measures", b"measures", "name", b"name", "options", b"options", "stream", b"stream", "structure", b"structure", "using", b"using"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth", "_collapse_rate", b"_collapse_rate", "_postings", b"_postings", "collapse_depth", b"collapse_depth", "collapse_rate", b"collapse_rate", "granularity", b"granularity", "if_not_exists", b"if_not_exists", "key", b"key", "measures", b"measures", "name", b"name", "options", b"options", "postings", b"postings", "stream", b"stream", "structure", b"structure", "using", b"using"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__collapse_depth: _TypeAlias = _typing.Literal["collapse_depth"]  # noqa: Y015
     _WhichOneofArgType__collapse_depth: _TypeAlias = _typing.Literal["_collapse_depth", b"_collapse_depth"]  # noqa: Y015
     _WhichOneofReturnType__collapse_rate: _TypeAlias = _typing.Literal["collapse_rate"]  # noqa: Y015
     _WhichOneofArgType__collapse_rate: _TypeAlias = _typing.Literal["_collapse_rate", b"_collapse_rate"]  # noqa: Y015
+    _WhichOneofReturnType__postings: _TypeAlias = _typing.Literal["postings"]  # noqa: Y015
+    _WhichOneofArgType__postings: _TypeAlias = _typing.Literal["_postings", b"_postings"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__collapse_depth) -> _WhichOneofReturnType__collapse_depth | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__collapse_rate) -> _WhichOneofReturnType__collapse_rate | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__postings) -> _WhichOneofReturnType__postings | None: ...
 
 Global___CreateSummaryRequest: _TypeAlias = CreateSummaryRequest  # noqa: Y015
 

@@ -57,6 +57,43 @@ def group(hashes, which, unique):
     return found
 
 
+@kernel("void(int32[::1], int32[::1], int64[::1], int32[::1])")
+def gather(which, rows, counts, out):
+    """Rows by their numbers in `which`, each number's in the order given; counts, zeros, get how many each has."""
+    for i in range(which.size):
+        counts[which[i]] += 1
+    at = np.cumsum(counts) - counts
+    for i in range(which.size):
+        out[at[which[i]]] = rows[i]
+        at[which[i]] += 1
+
+
+@kernel("int64(int64[::1], int64[::1], int32[::1], int32[::1])")
+def match(known, asked, known_at, asked_at):
+    """The places of the hashes that both have, each distinct; returns how many."""
+    lines = 64
+    while lines < 2 * known.size:
+        lines *= 2
+    table = np.full(lines, -1, np.int32)
+    mask = lines - 1
+    for i in range(known.size):
+        at = known[i] & mask
+        while table[at] >= 0:
+            at = (at + 1) & mask
+        table[at] = i
+    found = 0
+    for i in range(asked.size):
+        h = asked[i]
+        at = h & mask
+        while table[at] >= 0 and known[table[at]] != h:
+            at = (at + 1) & mask
+        if table[at] >= 0:
+            known_at[found] = table[at]
+            asked_at[found] = i
+            found += 1
+    return found
+
+
 @kernel("int64(int32[::1], bool_[::1], int64[::1], int64[::1], int32[::1])")
 def compact(rows, kept, starts, counts, out):
     """Drop rows from consecutive lists and update starts and counts. Returns how many rows are left."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.index.cell_rows import CellRows
 from promising.index.regions import Window
 from promising.index.snapshot import Rows, Snapshot
 from promising.index.summary_index import SummaryIndex
@@ -32,11 +33,16 @@ class Side:
     summary: SummaryIndex | None
     keys: Keys | None  # None: to be built
     building: Keys | None = None
+    cells: CellRows | None = None  # where the only keys that count are looked for
+    only: Hashes | None = None
 
     def ready(self) -> Generator[None, None, Keys]:
         if self.keys is None:
             self.building = Keys.empty(self.snapshot, self.hasher)
-            yield from self.building.fill()
+            if self.cells is not None and self.only is not None:
+                yield from self.building.fill_from(self.cells.with_keys(self.only), self.only)
+            else:
+                yield from self.building.fill()
             self.keys, self.building = self.building, None
         return self.keys
 

@@ -291,7 +291,7 @@ class Statements(TableChanges):
             value = self.literal()
         elif self.word in ("TRUE", "FALSE"):
             value = self.constant()
-        elif self.is_word() and self.at_name():
+        elif self.is_word() and (self.at_name() or self.word == "ON"):
             token = self.advance()
             value = placed(exp.Var(this=token.text), token.start)
         else:

@@ -31,6 +31,8 @@ def new_stream(lateness=0, room=20_000, depth=DEPTH, **options):
             structure, "k", granularity=GRANULARITY, collapse=(RATE, depth), structure=structure, options=sizes
         )
     stream.create_summary("text", "s", granularity=2 * GRANULARITY, collapse=(3, 2), options=sizes)
+    off = replace(sizes, postings=False)
+    stream.create_summary("off", "k", granularity=GRANULARITY, collapse=(RATE, depth), options=off)
     return stream
 
 
@@ -148,7 +150,8 @@ def test_cold_keys_that_cannot_be_read(stream):
         log.reader.gone.add("k")
     found = check_stream(stream)
     zones = {what.split(": ")[0] for what in found if "cannot be read" in what and "zone" in what}
-    assert {what.split(",")[0] for what in zones} == {f"summary '{name}'" for name in ("time", "grid", "adaptive")}
+    names = ("time", "grid", "adaptive", "off")
+    assert {what.split(",")[0] for what in zones} == {f"summary '{name}'" for name in names}
     assert {what.split(",")[1] for what in zones} >= {" G_1", " G_2", " G_4"}
     assert any("(late)" in what for what in zones)
     assert not any("'text'" in what for what in found)

@@ -5,13 +5,13 @@ import pyarrow as pa
 import pytest
 
 import promising.index.reader
-from promising.index import Stream
+from promising.index import Options, Stream
 from promising.index.stream import MINUTE
 from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
 from tests.index.world import narrow_hashes
 
-STRUCTURES = ("none", "time", "grid", "adaptive")
+STRUCTURES = ("none", "time", "grid", "adaptive", "off")  # the last one without postings
 
 
 def store(n: int = 6000) -> Stream:
@@ -23,8 +23,9 @@ def store(n: int = 6000) -> Stream:
         time="ts",
         clock=ManualClock(1 << 40),
     )
-    for structure in STRUCTURES:
-        stream.create_summary(structure, key="item", granularity=MINUTE, collapse=(2, 3), structure=structure)
+    for name in STRUCTURES:
+        how = {"structure": name} if name != "off" else {"options": Options(postings=False)}
+        stream.create_summary(name, key="item", granularity=MINUTE, collapse=(2, 3), **how)
     stream.create_summary("by_name", key="name", granularity=MINUTE, collapse=(2, 3))
     item = rng.integers(0, 40, n)
     stream.append(

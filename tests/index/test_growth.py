@@ -259,6 +259,7 @@ def test_small_streams_reserve_little():
     stream = Stream("s", SCHEMA, "ts", clock=CLOCK)
     summary = stream.create_summary("s", "k", granularity=1000)
     assert isinstance(summary.state, SummaryState)
+    assert isinstance(summary.state.postings, Postings)
     columns_of = [*stream._log._columns.values(), summary.state.postings._chain]
     assert sum(array.array.nbytes for array in columns_of) < 1 << 20
     pool = summary.state.fine.pool

@@ -19,6 +19,7 @@ from tests.index.world import (
     SCHEMA,
     SMALL,
     STRUCTURES,
+    UNPOSTED,
     ColdShelf,
     Columns,
     columns,
@@ -93,6 +94,8 @@ class Machine(RuleBasedStateMachine):
             self.create(structure, "k", structure, depth)
         self.create("text", "s", "adaptive", depth)
         self.create("other", "k", "adaptive", depth + 1)
+        for name, key in UNPOSTED.items():
+            self.create(name, key, "adaptive", depth)
         self.oracle = oracle_for(self.summaries["grid"], self.stream, self.clock)
         self.homes: dict[str, dict[int, tuple[int, int, int]]] = {}
         self.accepted = self.full = self.seen = 0
@@ -101,8 +104,9 @@ class Machine(RuleBasedStateMachine):
 
     def create(self, name: str, key: str, structure: str, depth: int) -> None:
         granularity, (rate, _) = self.geometry
+        options = replace(self.options, postings=name not in UNPOSTED)
         self.summaries[name] = self.stream.create_summary(
-            name, key, granularity=granularity, collapse=(rate, depth), structure=structure, options=self.options
+            name, key, granularity=granularity, collapse=(rate, depth), structure=structure, options=options
         )
         self.received[name] = self.stream.count
 
@@ -219,11 +223,12 @@ class Machine(RuleBasedStateMachine):
             self.stream.set_watermark(wanted)
             self.oracle.set_watermark(wanted, ids(self.stream, self.stream._log.rows()).tolist())
 
-    @rule(name=st.sampled_from([*STRUCTURES, "text"]))
+    @rule(name=st.sampled_from([*STRUCTURES, "text", *UNPOSTED]))
     def make_anew(self, name):
         """A summary created late knows all that the stream still has."""
         self.stream.drop_summary(name)
-        key, structure = ("s", "adaptive") if name == "text" else ("k", name)
+        key = "s" if name == "text" else UNPOSTED.get(name, "k")
+        structure = name if name in STRUCTURES else "adaptive"
         self.create(name, key, structure, self.geometry[1][1])
 
     @rule(warm=st.sampled_from([0, 300, 1000]), most=st.sampled_from([1, 4]))
@@ -267,9 +272,10 @@ class Machine(RuleBasedStateMachine):
     def probes_agree(self):
         for window in self.windows:
             expected = self.oracle.join(ASKED, window)
-            for name in (*STRUCTURES, "other"):
+            for name in (*STRUCTURES, "other", "off"):
                 assert pairs(self.stream, self.summaries[name], ASKED, window) == expected
-            assert pairs(self.stream, self.summaries["text"], words(ASKED), window) == expected
+            for name in ("text", "text off"):
+                assert pairs(self.stream, self.summaries[name], words(ASKED), window) == expected
 
     def every_tuple_is_in_one_cell(self):
         rows = {a: self.oracle._accepted[a] for a in self.oracle.live()}
@@ -292,7 +298,7 @@ class Machine(RuleBasedStateMachine):
     def coarse_zones_agree(self):
         for granularity in range(2, self.summaries["grid"].state.identity.geometry.levels + 1):
             expected = self.oracle.zone_counts(granularity)
-            for name in ("time", "grid", "adaptive", "text", "other"):
+            for name in ("time", "grid", "adaptive", "text", "other", *UNPOSTED):
                 found: dict[int, Counter[int]] = {}
                 for arrival, (level, zone, _) in self.homes[name].items():
                     if level == granularity:
@@ -305,7 +311,7 @@ class Machine(RuleBasedStateMachine):
 
     def no_region_is_missing(self):
         for name, summary in self.summaries.items():
-            asked = words(ASKED) if name == "text" else ASKED
+            asked = words(ASKED) if summary.key == "s" else ASKED
             home = self.homes[name]
             held = Counter(home.values())
             for window in self.windows:
@@ -326,8 +332,8 @@ class Machine(RuleBasedStateMachine):
                     assert name == "none" or region.tuples == held[cell]
 
     def estimates_are_sane(self):
-        for name, summary in self.summaries.items():
-            asked = words(ASKED) if name == "text" else ASKED
+        for summary in self.summaries.values():
+            asked = words(ASKED) if summary.key == "s" else ASKED
             for window in self.windows:
                 e = summary.estimate(asked, window)
                 assert (e.lower >= 0).all()

@@ -15,6 +15,7 @@ import promising.index.log
 from promising.errors import DataDamaged
 from promising.index import Options, Stream, SummaryIndex
 from promising.index.kernels import dictionary as kernels
+from promising.index.postings import Postings
 from promising.index.schema import Column
 from promising.index.summary import SummaryState
 from promising.summaries.hashing import hash_keys
@@ -23,6 +24,8 @@ from tests.index.counted import counted
 
 SCHEMA = {"ts": "timestamp", "k": "int", "s": "string", "id": "int", "x": "float"}
 STRUCTURES = ("none", "time", "grid", "adaptive")
+UNPOSTED = {"off": "k", "text off": "s"}
+"""Names of summaries without postings, and their keys."""
 SMALL = Options(buckets=4, depth=3, width=8, maxlength=256, tolerance=4.0, filter_bits=256, coarse_bits=512)
 
 Columns = dict[str, Any]
@@ -163,7 +166,7 @@ def fingerprint(stream: Stream) -> Any:
             fine, pool = state.fine, state.fine.pool
             out += counted(pool)
             out += [a.tobytes() for a in (pool.sliced, pool.cells, fine._state, fine._signed)]
-            out += [state.postings._entries.tobytes()]
+            out += [state.postings._entries.tobytes()] if isinstance(state.postings, Postings) else []
     return out
 
 

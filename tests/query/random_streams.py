@@ -38,6 +38,7 @@ STRUCTURES = ("none", "time", "grid", "adaptive")
 SMALL = (
     "OPTIONS (buckets = 4, depth = 3, width = 8, maxlength = 256, tolerance = 4, filter_bits = 256, coarse_bits = 512)"
 )
+UNPOSTED = SMALL.replace("(", "(postings = off, ")
 
 WORDS = ["", "a", "A", "tea", "Tea", "tea%", "jam_1", "é", "日本", "😀", " x", "it's", "zz", "long " * 9]
 NUMBERS = [0, 0, 1, 2, 3, 5, 7, -1, -4, 12, 100]
@@ -207,7 +208,7 @@ class World:
         name = f"{model.name}_{number}"
         self.session.execute(
             f"CREATE SUMMARY {name} ON {model.name} ({key}) WITH GRANULARITY {granularity} MICROSECONDS"
-            f" AND COLLAPSE ({rate}, {depth}) STRUCTURE {structure} {SMALL}"
+            f" AND COLLAPSE ({rate}, {depth}) STRUCTURE {structure} {self.rng.choice((SMALL, SMALL, UNPOSTED))}"
         )
         model.summarise(name, key, structure, granularity, (rate, depth))
 

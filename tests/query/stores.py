@@ -12,6 +12,8 @@ from promising.query import Answer, Frame, Progress, Session
 from promising.testing.streams import zipf_law
 
 SECOND = 1_000_000
+UNPOSTED = "adaptive OPTIONS (postings = off)"
+"""Instead of a structure: one without postings."""
 MS = 1_000_000
 """Nanoseconds of CPU time."""
 SLICE_MS = 10

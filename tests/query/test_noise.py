@@ -1,6 +1,6 @@
 """Noise over every counter of every summary: estimates change, and the order of regions; no complete answer does.
 
-Sketches rank and never decide. What decides are postings and filters, which are one-sided.
+Sketches rank and never decide. What decides are postings, cells and filters, which are one-sided.
 """
 
 import random
@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from promising.index.summary import SummaryState
-from tests.query.stores import MS, Stores, filled, pieces, rows_of, tuples
+from tests.query.stores import MS, UNPOSTED, Stores, filled, pieces, rows_of, tuples
 from tests.query.test_resume import PREFERENCES, budgets, query, random_query
 
-STRUCTURES = ("time", "grid", "adaptive")  # "none" has no counters
+STRUCTURES = ("time", "grid", "adaptive", UNPOSTED)  # "none" has no counters
 
 
 def noise(made: Stores, seed: int) -> int:
@@ -97,4 +97,5 @@ def test_noise_changes_estimates_and_the_order_of_regions_but_not_which_there_ar
         assert (getattr(found, column) == getattr(known, column)).all()
     assert (np.argsort(-found.estimate) != np.argsort(-known.estimate)).any()
     exact = Counter(calm.columns("a")["k"].tolist())
-    assert (made.session.estimate("by_a", keys).upper >= [exact[key] for key in keys]).all()
+    if structure != UNPOSTED:  # postings bound an estimate, whatever the counters are
+        assert (made.session.estimate("by_a", keys).upper >= [exact[key] for key in keys]).all()

@@ -9,9 +9,9 @@ import pytest
 from promising.errors import BadToken, TokenExpired
 from promising.query import Session
 from tests.query import skewed
-from tests.query.stores import MS, Row, Stores, filled, pieces, rows_of, stores, tuples
+from tests.query.stores import MS, UNPOSTED, Row, Stores, filled, pieces, rows_of, stores, tuples
 
-STRUCTURES = ("none", "time", "grid", "adaptive")
+STRUCTURES = ("none", "time", "grid", "adaptive", UNPOSTED)
 FADES = "", " FADE FACTOR 0.5", " FADE HALF LIFE 5 SECONDS"
 BUDGETS = (0, 0.02, 0.05, 0.1, 0.3)
 """Seconds, while a slice takes one hundredth of one or less."""

@@ -24,7 +24,7 @@ from promising.testing import ManualClock
 from tests.index.storage import stores
 from tests.index.storage.lives import abandon
 from tests.index.storage.told import differences, told
-from tests.index.world import SCHEMA, SMALL, STRUCTURES, columns, part
+from tests.index.world import SCHEMA, SMALL, STRUCTURES, UNPOSTED, columns, part
 from tests.tiers import examples
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -164,10 +164,12 @@ class Machine(RuleBasedStateMachine):
 
     def create(self, name: str) -> None:
         granularity, collapse = self.geometry
-        key, structure = ("s", "adaptive") if name == "text" else ("k", name)
+        key = "s" if name == "text" else UNPOSTED.get(name, "k")
+        structure = name if name in STRUCTURES else "adaptive"
+        options = replace(OPTIONS, postings=name not in UNPOSTED)
         for stream in self.both():
             stream.create_summary(
-                name, key, granularity=granularity, collapse=collapse, structure=structure, options=OPTIONS
+                name, key, granularity=granularity, collapse=collapse, structure=structure, options=options
             )
 
     # --- what happens --------------------------------------------------------------------------------------------
@@ -237,7 +239,7 @@ class Machine(RuleBasedStateMachine):
         removed = {stream.set_keep(span) for stream in self.both()}
         assert len(removed) == 1
 
-    @rule(name=st.sampled_from([*STRUCTURES, "text"]))
+    @rule(name=st.sampled_from([*STRUCTURES, "text", *UNPOSTED]))
     def come_or_go(self, name):
         if name in self.twin.summaries:
             for stream in self.both():
