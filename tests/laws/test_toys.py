@@ -53,7 +53,7 @@ def test_a_toy_from_sql_to_an_estimate_across_a_restart(tmp_path: Path):
         with pytest.raises(BadMeasure, match="TOY measures columns of type string"):
             session.execute("ALTER SUMMARY by_k ADD MEASURES (TOY(k))")
     with promising.open(path) as session:
-        shown = session.execute("SHOW SUMMARIES").to_pylist()[0]
+        shown = session.execute("SHOW SUMMARIES").to_pylist()[0]  # type: ignore[union-attr]  # SHOW gives a table
         assert (shown["using"], shown["measures"]) == ("TOTALS", "TOY(w)")
         assert " USING TOTALS MEASURES (TOY(w)) " in shown["statement"]
         assert not list(check_stream(session.stream("s")))
