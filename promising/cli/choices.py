@@ -37,14 +37,6 @@ class Structure(StrEnum):
     AUTO = "auto"
 
 
-class Counts(StrEnum):
-    """How the cells of a summary count its key."""
-
-    COUNT_SKETCH = "count_sketch"
-    COUNT_MIN = "count_min"
-    EXACT = "exact"
-
-
 class LoadMode(StrEnum):
     """How rows are written to a table."""
 

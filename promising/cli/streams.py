@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from promising.cli.choices import Counts, Structure
+from promising.cli.choices import Structure
 from promising.cli.common_options import flag, pairs, span
 from promising.cli.context import State, state
 from promising.cli.durations import as_sql, micros
-from promising.errors import BadMeasure, DefinitionError, StatementError
+from promising.errors import BadCounts, BadMeasure, DefinitionError, StatementError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +74,10 @@ def create_summary(
         typer.Option(metavar="RATE,DEPTH", help="Length ratio of successive granularities, and their number."),
     ] = "4,5",
     structure: Annotated[Structure, typer.Option(help="Structure of the summary.")] = Structure.ADAPTIVE,
-    using: Annotated[Counts, typer.Option(help="How its cells count the key.")] = Counts.COUNT_SKETCH,
+    using: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="How its cells count the key: COUNT_SKETCH (default), COUNT_MIN or EXACT."),
+    ] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option(metavar='"KIND(COLUMN)"', help="A measure, such as 'MOMENTS(price)'; repeatable."),
@@ -91,7 +94,7 @@ def create_summary(
     options = ", ".join(f"{name_sql(n)} = {value}" for n, value in pairs(option, "--option").items())
     exists = "IF NOT EXISTS " if if_not_exists else ""
     measures = f" MEASURES ({', '.join(map(_measure_sql, measure))})" if measure else ""
-    counts = f" USING {using.value.upper()}" if using is not Counts.COUNT_SKETCH else ""
+    counts = "" if using is None else f" USING {_counts_sql(using)}"
     _execute(
         state(ctx),
         f"CREATE SUMMARY {exists}{name_sql(name)} ON {name_sql(on)} ({name_sql(key)}){counts}{measures}"
@@ -107,6 +110,15 @@ def _measure_sql(text: str) -> str:
         return Measure.read(text).sql
     except BadMeasure as problem:
         raise typer.BadParameter(f"--measure {problem}") from None
+
+
+def _counts_sql(name: str) -> str:
+    from promising.summaries.counts import counts_kind  # noqa: PLC0415  # numpy: not for `--help`
+
+    try:
+        return counts_kind(name).name.upper()
+    except BadCounts as problem:
+        raise typer.BadParameter(f"--using: {problem}") from None
 
 
 def _execute(asked: State, sql: str) -> None:

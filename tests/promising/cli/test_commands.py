@@ -31,6 +31,7 @@ def test_a_stream_and_a_summary_are_created_as_the_options_say(cli):
         "create-summary", "by item", "--on", "sales made", "--key", "item", "--granularity", "90s",
         "--collapse", "3, 2", "--structure", "grid", "--option", "buckets=8",
         "--measure", 'moments("n o")', "--measure", "SAMPLE(4)",
+        "--using", "exact",
     )  # fmt: skip
     assert summed.startswith("summary by item created on sales made (item): at most ")
     told = lines(cli.ok("describe", "sales made", "--output", "json"))[0]
@@ -41,8 +42,11 @@ def test_a_stream_and_a_summary_are_created_as_the_options_say(cli):
     ]
     (row,) = [r for r in lines(cli.ok("sql", "SHOW SUMMARIES", "--output", "json")) if r["name"] == "by item"]
     assert (row["granularity"], row["granularities"], row["structure"]) == (90.0, 2, "grid")
+    assert row["using"] == "EXACT"
     assert row["measures"] == 'MOMENTS("n o"), SAMPLE(4)'
-    assert row["statement"].startswith('CREATE SUMMARY "by item" ON "sales made" (item) MEASURES (MOMENTS("n o"), ')
+    assert row["statement"].startswith(
+        'CREATE SUMMARY "by item" ON "sales made" (item) USING EXACT MEASURES (MOMENTS("n o"), '
+    )
 
 
 def test_rows_are_removed_only_with_yes_and_are_counted(cli):
@@ -109,6 +113,10 @@ def test_an_error_does_not_show_a_statement_that_nobody_wrote(cli, words, said):
             "rate and a depth",
         ),
         (("create-summary", "x", "--on", "s", "--key", "k", "--granularity", "1m", "--option", "a"), "NAME=VALUE"),
+        (
+            ("create-summary", "x", "--on", "s", "--key", "k", "--granularity", "1m", "--using", "tea"),
+            "there are COUNT_SKETCH",
+        ),
         (
             ("create-summary", "x", "--on", "s", "--key", "k", "--granularity", "1m", "--measure", "price"),
             "is not a measure",

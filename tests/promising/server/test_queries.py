@@ -167,6 +167,14 @@ def test_requests_without_what_they_need_name_the_field():
                 ),
                 "measures[1]",
             ),
+            (
+                remote.summaries.CreateSummary(
+                    summaries_pb2.CreateSummaryRequest(
+                        name="t", stream="s", key="k", granularity=Duration(seconds=60), using="EXACT WITH"
+                    )
+                ),
+                "using",
+            ),
             (remote.streams.DropStream(streams_pb2.DropStreamRequest()), "name"),
         ):
             problem = await failed(call)
