@@ -1,6 +1,7 @@
 """The read side of a summary: regions, estimates, probes, visits."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,26 @@ from numpy.typing import NDArray
 
 from promising.errors import UnknownName
 from promising.index.asked_keys import check_keys
+from promising.index.edges import inside
 from promising.index.kernels.gather import expand, number
 from promising.index.kernels.probe import may_hold, medians, survivors
+from promising.index.ladder import Ladder
 from promising.index.log import TupleLog
 from promising.index.options import Sizes
 from promising.index.pyramid import descend
 from promising.index.regions import Matches, Region, Regions, Window, check_window
 from promising.index.summary import SummaryState
 from promising.index.unindexed import BareState
-from promising.index.zone import CoarseZone, buckets_of
+from promising.index.zone import CoarseZone, FineZone, buckets_of
 from promising.summaries.adt import BOUNDS, Estimates
 from promising.summaries.hashing import hash_checked
 from promising.summaries.keys import Keys
 from promising.summaries.sizing import tail_point
 
 Hashes = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Counts = tuple[Floats, Floats, Floats]
+"""Value, lower and upper bound."""
 
 REPEATED = 16  # rows per key above which duplicate keys in a query are worth detecting
 
@@ -31,8 +37,9 @@ REPEATED = 16  # rows per key above which duplicate keys in a query are worth de
 class Reader:
     """Answers queries on one summary; the caller holds the stream's lock."""
 
-    def __init__(self, state: SummaryState) -> None:
+    def __init__(self, state: SummaryState, ladder: Callable[[], Ladder | None]) -> None:
         self.state = state
+        self.ladder = ladder
         self.sizes: Sizes = state.identity.sizes
         self._reach = 1 / math.sqrt(2 * tail_point(self.sizes.depth, (1 - BOUNDS) / 2) * (self.sizes.width - 1))
 
@@ -154,7 +161,7 @@ class Reader:
 
     def bounds(
         self, value: NDArray[np.float64], own: NDArray[np.float64], f2: NDArray[np.float64], tuples: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    ) -> Counts:
         """Value and bounds of a count-sketch estimate.
 
         The error comes from the rest of the cell: the F2 of the counters without the key. A single row cannot detect a
@@ -186,6 +193,16 @@ def matching(
         probe, rows = probe[inside], rows[inside]
     same = state.log.same(state.identity.key, rows, asked, probe)
     return (probe, rows) if same is None else (probe[same], rows[same])
+
+
+def _counted(asked: Hashes, among: Hashes) -> NDArray[np.int64]:
+    """How often each occurs."""
+    if not len(among):
+        return np.zeros(len(asked), np.int64)
+    keys, counts = np.unique(among, return_counts=True)
+    at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+    found: NDArray[np.int64] = np.where(keys[at] == asked, counts[at], 0)
+    return found
 
 
 class _Copies:
@@ -227,20 +244,22 @@ class _Found:
         key: NDArray[np.int64],
         granularity: int,
         zone: NDArray[np.int64],
-        counts: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+        counts: Counts,
         tuples: NDArray[np.int64],
         first: NDArray[np.int64],
         last: NDArray[np.int64],
     ) -> None:
-        """Cells across the window's edge count in proportion, and guarantee no tuple."""
         value, lower, upper = counts
-        inside = (first >= self.start) & (last < self.end)
-        span = np.maximum(last - first + 1, 1).astype(np.float64)
-        covered = np.minimum(last + 1, self.end) - np.maximum(first, self.start)
-        value = np.where(inside, value, value * np.clip(covered / span, 0.0, 1.0))
-        lower = np.where(inside, lower, 0.0)
         made = np.full(len(key), granularity, np.int64)
         self.parts.append((key, made, zone, self.buckets[key], value, lower, upper, tuples, first, last + 1))
+
+    def _part(self, zone: FineZone | CoarseZone, value: Floats, lower: Floats, upper: Floats) -> Counts:
+        """Counts of some of a zone's tuples, for those of them in the window."""
+        if zone.first >= self.start and zone.last < self.end:
+            return value, lower, upper
+        state = self.reader.state
+        part = inside(state.log, zone, self.start, self.end, self.reader.ladder())
+        return part.of(zone.count, value, lower, upper)
 
     def fine(self, search: str) -> None:
         fine, sizes = self.reader.state.fine, self.reader.sizes
@@ -268,37 +287,48 @@ class _Found:
         buckets = self.buckets[key]
         tuples = pool.cells[slot, buckets]
         counts = self.reader.bounds(value, own, pool.cell_f2(slot, buckets), tuples)
-        self._add(key, 1, pool.numbers[slot], counts, tuples, pool.first[slot], pool.last[slot])
+        first, last = pool.first[slot], pool.last[slot]
+        for across in np.unique(slot[(first < self.start) | (last >= self.end)]):
+            zone, where = pool.zones[across], slot == across
+            assert zone is not None
+            for count, part in zip(counts, self._part(zone, *(c[where] for c in counts)), strict=True):
+                count[where] = part
+        self._add(key, 1, pool.numbers[slot], counts, tuples, first, last)
 
     def waiting(self) -> None:
         """Tuples of `G_1` in no sealed zone yet, counted exactly."""
         fine = self.reader.state.fine
         if len(fine.open_rows):
-            exact = fine.open_counts(self.hashes).astype(np.float64)
-            self._exact(fine.number, exact, self.reader._hasher(fine.open_rows), fine.open_rows)
+            self._loose(fine.number, self.reader._hasher(fine.open_rows), fine.open_rows, fine.open_counts)
         for ahead in fine.ahead.zones():
             self._loose(fine.ahead.number, ahead.hashes, ahead.rows)
         for block in fine.blocks.values():
             if block.aside:
                 self._loose(block.late, *block.waiting())
 
-    def _loose(self, zone: int, hashes: Hashes, rows: NDArray[np.int32]) -> None:
-        keys, counts = np.unique(hashes, return_counts=True)
-        at = np.minimum(np.searchsorted(keys, self.hashes), len(keys) - 1)
-        exact = np.where(keys[at] == self.hashes, counts[at], 0).astype(np.float64)
-        self._exact(zone, exact, hashes, rows)
-
-    def _exact(self, zone: int, exact: NDArray[np.float64], hashes: Hashes, rows: NDArray[np.int32]) -> None:
-        n = len(self.hashes)
+    def _loose(
+        self,
+        zone: int,
+        hashes: Hashes,
+        rows: NDArray[np.int32],
+        counts: Callable[[Hashes], NDArray[np.int64]] | None = None,
+    ) -> None:
+        """counts: what counts keys among all of these tuples, if anything is faster than their hashes."""
+        n, log = len(self.hashes), self.reader.state.log
         self.considered += n
-        first, last = self.reader.state.log.span(rows)
+        first, last = log.span(rows)
         if first >= self.end or last < self.start:
             self.by_window += n
             return
+        whole = first >= self.start and last < self.end
+        if whole and counts is not None:
+            exact = counts(self.hashes)
+        else:
+            exact = _counted(self.hashes, hashes if whole else hashes[log.between(rows, self.start, self.end)])
         key = np.flatnonzero(exact)
         self.by_filter += n - len(key)
         held = np.bincount(buckets_of(hashes, self.reader.sizes), minlength=self.reader.sizes.buckets)
-        count = exact[key]
+        count = exact[key].astype(np.float64)
         self._add_one(key, 1, zone, (count, count, count), held[self.buckets[key]], first, last)
 
     def coarse(self, granularity: int, zone: CoarseZone) -> None:
@@ -318,6 +348,7 @@ class _Found:
         buckets = self.buckets[key]
         tuples = zone.cells[buckets]
         counts = self.reader.bounds(value, own, zone.cell_f2(sizes)[buckets], tuples)
+        counts = self._part(zone, *counts)
         self._add_one(key, granularity, zone.number, counts, tuples, zone.first, zone.last)
 
     def _add_one(
@@ -325,7 +356,7 @@ class _Found:
         key: NDArray[np.int64],
         granularity: int,
         zone: int,
-        counts: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+        counts: Counts,
         tuples: NDArray[np.int64],
         first: int,
         last: int,

@@ -53,6 +53,13 @@ class Tuples:
     def stretches(self) -> NDArray[np.int32]:
         return packed(self.rows) if self._stretches is None else self._stretches
 
+    @property
+    def ranges(self) -> NDArray[np.int32]:
+        """The rows as ranges, not necessarily the fewest: a pass over the rows at most."""
+        if self._stretches is None and self.starts is not None:  # by cell: hardly any two are adjacent
+            return np.stack((self.rows, self.rows + 1), axis=1)
+        return self.stretches
+
     def extend(self, *others: "Tuples") -> None:
         """Add the rows of other zones."""
         stretches = np.concatenate((self.stretches, *(other.stretches for other in others)))

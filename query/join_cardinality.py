@@ -403,7 +403,7 @@ def join_size(a: Sketched, b: Sketched) -> Guess | None:
     """
     if a.inside.shape != b.inside.shape:
         return None
-    value, _ = _inner(a.inside + a.share * a.across, b.inside + b.share * b.across)
+    value, _ = _inner(a.inside + a.likely, b.inside + b.likely)
     low, reach = _inner(a.inside, b.inside)
     high, far = _inner(a.inside + a.across, b.inside + b.across)
     return Guess(min(max(value, low - reach), high + far), max(low - reach, 0.0), high + far)

@@ -39,8 +39,7 @@ def rebuilt(stream: Stream, summary: SummaryIndex, start: int, end: int) -> Sket
     sizes = summary.state.identity.sizes
     start = max(start, summary.state.oldest)
     shape = (sizes.buckets, sizes.depth, sizes.width)
-    inside, across = np.zeros(shape), np.zeros(shape)
-    tuples = covered = 0.0
+    inside, across, likely = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for zone in summary.describe().zones:
         cells = [summary.visit((zone.granularity, zone.zone, b)) for b in range(sizes.buckets)]
         rows = np.concatenate(cells)
@@ -54,10 +53,8 @@ def rebuilt(stream: Stream, summary: SummaryIndex, start: int, end: int) -> Sket
             inside += sketch(hashes[member].tolist(), *shape)
         elif times.min() < end and times.max() >= start:
             across += sketch(hashes.tolist(), *shape)
-            seen = min(times.max() + 1, end) - max(times.min(), start)
-            tuples += len(times)
-            covered += len(times) * seen / (times.max() + 1 - times.min())
-    return Sketched(inside, across, covered / tuples if tuples else 0.0)
+            likely += sketch(hashes.tolist(), *shape) * member.mean()
+    return Sketched(inside, across, likely)
 
 
 def batch(seed: int, n: int, first: int, last: int, at: int = 0, keys: int = 30) -> Columns:
@@ -70,8 +67,7 @@ def same(found: Sketched | None, expected: Sketched) -> None:
     assert found.inside.shape == expected.inside.shape
     assert (found.inside == expected.inside).all()
     assert (found.across == expected.across).all()
-    assert found.share == pytest.approx(expected.share)
-    assert 0.0 <= found.share <= 1.0
+    assert found.likely == pytest.approx(expected.likely)
 
 
 @pytest.mark.kernel
@@ -107,7 +103,7 @@ def test_the_edges_are_exact_where_tuples_are_loose():
         assert found is not None
         hashes = hash_keys(np.array(keys, np.int64), stream.seed).view(np.int64).tolist()
         assert (found.inside == sketch(hashes, 4, 3, 8)).all()
-        assert not found.across.any() and found.share == 0.0
+        assert not found.across.any() and not found.likely.any()
 
 
 @pytest.mark.kernel
@@ -122,10 +118,10 @@ def test_a_zone_across_an_edge_is_told_apart():
         edge = window_sketch(summary, window)
         assert edge is not None
         assert (np.abs(edge.inside).max(), np.abs(edge.across).max()) == (inside, 100 - inside)
-    assert not whole.across.any() and whole.share == 0.0
+    assert not whole.across.any() and not whole.likely.any()
     assert np.abs(whole.inside).max() == 100
     assert np.abs(part.inside).max() == 1 and np.abs(part.across).max() == 100
-    assert part.share == pytest.approx(0.7)
+    assert np.abs(part.likely).max() == pytest.approx(70)
 
 
 def test_tuples_that_have_aged_are_in_no_sketch():
@@ -211,7 +207,7 @@ def test_what_lies_across_an_edge_widens_the_bounds_by_what_it_may_be():
     """Counters of one key alone, so that there is nothing to err: only the tuples across are in doubt."""
     one = np.zeros((1, 1, 1 << 16))
     one[0, 0, 3] = 1.0
-    a, b = Sketched(10 * one, 4 * one, 0.25), Sketched(5 * one, 2 * one, 0.5)
+    a, b = Sketched(10 * one, 4 * one, one), Sketched(5 * one, 2 * one, one)
     guess = join_size(a, b)
     assert guess is not None
     assert guess.value == 11.0 * 6.0
@@ -219,6 +215,6 @@ def test_what_lies_across_an_edge_widens_the_bounds_by_what_it_may_be():
 
 
 def test_sketches_of_different_shapes_say_nothing():
-    a, b = (Sketched(np.zeros((1, 3, w)), np.zeros((1, 3, w)), 0.0) for w in (8, 16))
+    a, b = (Sketched(*np.zeros((3, 1, 3, w))) for w in (8, 16))
     assert join_size(a, b) is None
     assert join_size(a, a) == (0.0, 0.0, 0.0)
