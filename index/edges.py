@@ -1,7 +1,8 @@
 """The part of a zone that lies in a window: a zone across an edge counts by its tuples there.
 
-Chunks of the log know their bounds of time, so that only the chunks across an edge are read, and only in memory. Of
-cold ones the part is estimated, by the calendar ladder if there is one, else by time: nothing here reads a disk.
+Of a zone of `G_1` the tuples are in memory and are counted: chunks of the log know their bounds of time, so only those
+across an edge are read. Later zones count by their spans, so that it does not matter which tuples are cold. Nothing
+here reads a disk.
 """
 
 from typing import NamedTuple
@@ -9,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from promising.index.ladder import Ladder
 from promising.index.log import TupleLog
 from promising.index.zone import CoarseZone, FineZone
 
+Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 class Inside(NamedTuple):
-    """Of a zone's tuples, the share inside a window and outside of it: at least and at most so many."""
+    """Of a zone's tuples, the likely share inside a window; at least and at most so many are."""
 
     share: float
     least: int
@@ -30,22 +31,25 @@ class Inside(NamedTuple):
         return np.clip(value * self.share, low, high), low, high
 
 
-def inside(log: TupleLog, zone: FineZone | CoarseZone, start: int, end: int, ladder: Ladder | None) -> Inside:
-    """The part of a zone dated `start` to `end` - 1; exact if no chunk across an edge is cold."""
-    count = zone.count
-    least, unsure = log.inside(zone.tuples.ranges, start, end)
-    if not len(unsure.rows):
-        return Inside(least / count, least, least)
-    first, last = np.maximum(unsure.earliest, zone.first), np.minimum(unsure.latest, zone.last)
-    part = _between(np.maximum(first, start), np.minimum(last + 1, end), ladder)
-    whole = np.maximum(_between(first, last + 1, ladder), 1e-9)
-    likely = least + float((unsure.rows * np.clip(part / whole, 0.0, 1.0)).sum())
-    return Inside(likely / count, least, least + int(unsure.rows.sum()))
+def inside(log: TupleLog, zone: FineZone | CoarseZone, start: int, end: int) -> Inside:
+    """The part of a zone dated `start` to `end` - 1; exact in `G_1`."""
+    if isinstance(zone, FineZone):
+        least, cold = log.inside(zone.tuples.ranges, start, end)
+        return _shared(zone, start, end, least, cold.rows, cold.earliest, cold.latest)
+    if zone.spans is None:  # of an older image
+        counts, begins = np.array([zone.count], np.int64), np.array([zone.first], np.int64)
+        return _shared(zone, start, end, 0, counts, begins, begins + (zone.last - zone.first))
+    begins = zone.start + zone.span * np.arange(len(zone.spans))
+    return _shared(zone, start, end, 0, zone.spans, begins, begins + (zone.span - 1))
 
 
-def _between(starts: NDArray[np.int64], ends: NDArray[np.int64], ladder: Ladder | None) -> Floats:
-    """How much lies between these times: tuples by the ladder, else time."""
-    ends = np.maximum(starts, ends)
-    if ladder is None or not ladder.size:
-        return (ends - starts).astype(np.float64)
-    return ladder.before(ends) - ladder.before(starts)
+def _shared(
+    zone: FineZone | CoarseZone, start: int, end: int, sure: int, counts: Longs, firsts: Longs, lasts: Longs
+) -> Inside:
+    """`sure` tuples inside, and `counts` dated `firsts` to `lasts`: across an edge these count by time."""
+    first, after = np.maximum(firsts, zone.first), np.minimum(lasts, zone.last) + 1
+    covered = np.minimum(after, end) - np.maximum(first, start)
+    part = np.clip(covered / np.maximum(after - first, 1), 0.0, 1.0)
+    least = sure + int(counts[part == 1.0].sum())
+    most = sure + int(counts[part > 0.0].sum())
+    return Inside((sure + float((counts * part).sum())) / zone.count, least, most)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
 from promising.index.ahead import Ahead, Loose
+from promising.index.geometry import Geometry
 from promising.index.instants import END
 from promising.index.kernels import open_zone as kernels
 from promising.index.kernels.seal import extent, filter_keys, filter_sliced, pour, sketch_keys
@@ -161,7 +162,7 @@ class Fine:
         self,
         sizes: Sizes,
         options: Options,
-        length: int,
+        geometry: Geometry,
         log: TupleLog,
         postings: Postings,
         measures: Measures,
@@ -169,7 +170,8 @@ class Fine:
     ) -> None:
         self.sizes = sizes
         self.measures = measures
-        self.length = length
+        self.geometry = geometry
+        self.length = length = geometry.granularity
         self.pool = ZonePool(sizes)
         self.blocks: SortedDict[int, Block] = SortedDict()
         self.ahead = Ahead(length)
@@ -292,7 +294,8 @@ class Fine:
     ) -> None:
         block = self.blocks.get(home)
         if block is None:
-            block = self.blocks[home] = Block(CoarseZone.empty(home, home * self.length, self.sizes, self.measures))
+            whole = CoarseZone.empty(home, self.length, self.geometry, self.sizes, self.measures)
+            block = self.blocks[home] = Block(whole)
             if home == self.blocks.keys()[-1]:
                 self._close_block()
                 self.open_block = block
@@ -380,7 +383,7 @@ class Fine:
         self._zones += 1
         pour(self.pool.counters[zone.slot], whole.counters)
         whole.cells += self.pool.cells[zone.slot]
-        whole.spread(first, last)
+        whole.date(times)
         whole.take("late" if late else reason, 1, zone.count)
         whole.f2 = None
         self.cuts[reason] = self.cuts.get(reason, 0) + 1

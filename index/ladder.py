@@ -156,17 +156,6 @@ class Ladder:
         found: Longs = spans[(self.last[spans] >= start) & (self.first[spans] < end)]
         return found
 
-    def before(self, times: Longs) -> NDArray[np.float64]:
-        """About how many tuples are dated before each time: those of a span lie evenly between its first and last."""
-        spans = self._sorted
-        total = np.concatenate(([0.0], np.cumsum(self.tuples[spans])))
-        at = np.searchsorted(self.first[spans], times) - 1
-        span = spans[np.maximum(at, 0)]
-        first, last = self.first[span], self.last[span] + 1
-        part = np.clip((times - first) / (last - first), 0.0, 1.0)
-        found: NDArray[np.float64] = np.where(at < 0, 0.0, total[np.maximum(at, 0)] + part * self.tuples[span])
-        return found
-
     def merged(self, column: str, spans: Longs, into: NDArray[np.int32], groups: int) -> Moments:
         """The moments of spans, added up by group."""
         made = Moments(groups, self.columns[column], squares=False)

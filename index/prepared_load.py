@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.index.geometry import Geometry
 from promising.index.log import TupleLog
 from promising.index.measures import Measures, logged
 from promising.index.schema import Column
@@ -34,7 +35,15 @@ class Sum:
     last: int
     measures: Mapping[str, Any] = field(default_factory=dict)
 
-    def zone(self, rows: NDArray[np.int32], hashes: NDArray[np.int64], log: TupleLog, measures: Measures) -> CoarseZone:
+    def zone(
+        self,
+        rows: NDArray[np.int32],
+        hashes: NDArray[np.int64],
+        times: NDArray[np.int64],
+        geometry: Geometry,
+        log: TupleLog,
+        measures: Measures,
+    ) -> CoarseZone:
         """The zone to absorb; `rows` are its tuples."""
         zone = CoarseZone(
             self.start // self.length,
@@ -44,9 +53,12 @@ class Sum:
             self.cells,
             Tuples(rows),
             measures.completed(self.measures, logged(log, rows, hashes)),
+            self.length // geometry.parts,
+            np.zeros(geometry.parts, np.int64),
             self.first,
             self.last,
         )
+        zone.date(times)
         zone.take("late", 0, len(rows))
         return zone
 

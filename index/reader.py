@@ -13,7 +13,6 @@ from promising.index.asked_keys import check_keys
 from promising.index.edges import inside
 from promising.index.kernels.gather import expand, number
 from promising.index.kernels.probe import may_hold, medians, survivors
-from promising.index.ladder import Ladder
 from promising.index.log import TupleLog
 from promising.index.options import Sizes
 from promising.index.pyramid import descend
@@ -37,9 +36,8 @@ REPEATED = 16  # rows per key above which duplicate keys in a query are worth de
 class Reader:
     """Answers queries on one summary; the caller holds the stream's lock."""
 
-    def __init__(self, state: SummaryState, ladder: Callable[[], Ladder | None]) -> None:
+    def __init__(self, state: SummaryState) -> None:
         self.state = state
-        self.ladder = ladder
         self.sizes: Sizes = state.identity.sizes
         self._reach = 1 / math.sqrt(2 * tail_point(self.sizes.depth, (1 - BOUNDS) / 2) * (self.sizes.width - 1))
 
@@ -257,8 +255,7 @@ class _Found:
         """Counts of some of a zone's tuples, for those of them in the window."""
         if zone.first >= self.start and zone.last < self.end:
             return value, lower, upper
-        state = self.reader.state
-        part = inside(state.log, zone, self.start, self.end, self.reader.ladder())
+        part = inside(self.reader.state.log, zone, self.start, self.end)
         return part.of(zone.count, value, lower, upper)
 
     def fine(self, search: str) -> None:

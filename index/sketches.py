@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from promising.index.edges import inside
 from promising.index.kernels.seal import sketch_keys
-from promising.index.ladder import Ladder
 from promising.index.options import Sizes
 from promising.index.regions import Window, check_window
 from promising.index.summary import SummaryState
@@ -30,13 +29,12 @@ def window_sketch(summary: SummaryIndex, window: Window) -> Sketched | None:
     """Adds up whole blocks and coarse zones; a block across an edge zone by zone. None without structure."""
     start, end = check_window(window)
     with summary.reading() as state:
-        return _Sum(state, start, end, summary.ladder).result() if isinstance(state, SummaryState) else None
+        return _Sum(state, start, end).result() if isinstance(state, SummaryState) else None
 
 
 class _Sum:
-    def __init__(self, state: SummaryState, start: int, end: int, ladder: Ladder | None) -> None:
+    def __init__(self, state: SummaryState, start: int, end: int) -> None:
         self.state = state
-        self.ladder = ladder
         self.sizes: Sizes = state.identity.sizes
         self.start, self.end = max(start, state.oldest), end
         self.inside = np.zeros(self.sizes.counters, np.int64)
@@ -72,7 +70,7 @@ class _Sum:
             self.inside += counters
             return
         self.across += counters
-        self.likely += inside(self.state.log, zone, self.start, self.end, self.ladder).share * counters
+        self.likely += inside(self.state.log, zone, self.start, self.end).share * counters
 
     def _loose(self, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
         """Add tuples in no zone yet: each is in the window or not."""

@@ -47,7 +47,7 @@ class SummaryState:
         geometry, sizes = identity.geometry, identity.sizes
         self.measures = Measures(identity.kinds, sizes.buckets)
         hasher = partial(log.hashes, identity.key, seed=seed)  # not a method of this object: that would be a cycle
-        self.fine = Fine(sizes, options, geometry.granularity, log, self.postings, self.measures, hasher)
+        self.fine = Fine(sizes, options, geometry, log, self.postings, self.measures, hasher)
         self.coarse = Coarse(geometry, sizes, log, self.measures)
 
     @property
@@ -141,7 +141,9 @@ class SummaryState:
                 continue  # some of its tuples had aged out before the summary was created
             inside = (times >= part.start) & (times < part.start + part.length)
             one_by_one &= ~inside
-            zone = part.zone(rows[inside], hashes[inside], self.log, self.measures)
+            zone = part.zone(
+                rows[inside], hashes[inside], times[inside], self.identity.geometry, self.log, self.measures
+            )
             granularity = 1 + sum(part.start < horizon for horizon in self.horizons)
             if granularity > len(self.horizons):
                 self.expired += zone.count

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from promising.errors import BadQuestion, CeilingTooLow, StorageError, UnknownName
 from promising.index.auto_structure import Auto
 from promising.index.kernels.seal import extent
-from promising.index.ladder import Ladder
 from promising.index.measure_figures import figure_of, figure_text, told_measures, zone_figures
 from promising.index.measures import Kinds
 from promising.index.options import AUTO, Options, Sizes
@@ -39,13 +38,10 @@ T = TypeVar("T")
 
 
 class Home(Protocol):
-    """The stream of a summary, as far as a summary needs it."""
+    """The stream of a summary, as far as the choice of a structure needs it."""
 
     cpu: Callable[[], int]
     broken: bool
-
-    @property
-    def ladder(self) -> Ladder | None: ...
 
     def change(self, summary: "SummaryIndex", structure: str) -> SummaryState | BareState: ...
 
@@ -72,11 +68,8 @@ class SummaryIndex:
 
     def replace(self, state: SummaryState | BareState) -> None:
         """Continue with another state of the same tuples. The stream's lock is held."""
-        home = self._home
         self.state = state
-        self._reader: Reader | BareReader = (
-            BareReader(state) if isinstance(state, BareState) else Reader(state, lambda: home.ladder)
-        )
+        self._reader: Reader | BareReader = BareReader(state) if isinstance(state, BareState) else Reader(state)
 
     @contextmanager
     def reading(self) -> Iterator[SummaryState | BareState]:
@@ -120,11 +113,6 @@ class SummaryIndex:
     def reach(self) -> int:
         """The span of GRANULARITY and COLLAPSE, in microseconds, by which the best of several summaries is chosen."""
         return self.state.identity.geometry.asked
-
-    @property
-    def ladder(self) -> Ladder | None:
-        """Of the stream; use it inside `reading`."""
-        return self._home.ladder
 
     @property
     def count(self) -> int:

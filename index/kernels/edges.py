@@ -1,4 +1,4 @@
-"""Tuples of a zone inside a window."""
+"""Tuples of a zone by time."""
 
 from promising.summaries.kernels.jit import kernel
 
@@ -27,3 +27,16 @@ def count_inside(times, stretches, lg_chunk, edges, run, start, end, unsure):
                         count += times[j] >= start and times[j] < end
             row = stop
     return count
+
+
+@kernel("void(int64[::1], int64, int64, int64[::1])")
+def count_spans(times, start, span, counts):
+    """Add each time to counts[(time - start) // span]; in order of time, few of them are divided."""
+    low = high = at = 0  # the current span
+    for i in range(times.size):
+        time = times[i]
+        if time < low or time >= high:
+            at = (time - start) // span
+            low = start + at * span
+            high = low + span
+        counts[at] += 1

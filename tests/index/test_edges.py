@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from promising.index import Stream, SummaryIndex
 from promising.index.edges import inside
-from promising.index.ladder import Ladder
 from promising.index.zone import CoarseZone, FineZone
 from promising.testing import ManualClock
 from tests.conftest import NO_JIT
@@ -45,7 +44,7 @@ def uneven(rng: np.random.Generator, n: int) -> np.ndarray:
 @pytest.mark.kernel
 @settings(max_examples=examples(3 if NO_JIT else 15), deadline=None)
 @given(st.integers(0, 9999), st.booleans(), st.booleans())
-def test_the_share_is_exact_in_memory_and_the_bounds_hold_on_disk(seed, cold, visited):
+def test_the_share_is_exact_in_g1_and_as_fine_as_the_spans_beyond(seed, cold, visited):
     with pytest.MonkeyPatch.context() as patch:
         small_chunks(patch, 64)
         rng = np.random.default_rng(seed)
@@ -56,39 +55,36 @@ def test_the_share_is_exact_in_memory_and_the_bounds_hold_on_disk(seed, cold, vi
             for zone in zones:
                 zone.tuples.cell(0, summary.state.identity.sizes, summary.state.hashes)
         assert not cold or cool(stream, ColdShelf(), 0, int(rng.integers(1, 12)))
-        ladder = Ladder({})
-        ladder.add(stream._log, stream._log.rows())
         log = stream._log
+        assert sum(zone.count for zone in zones) + len(summary.state.fine.open_rows) == 1500
         for zone in zones:
+            held = times[log.arrivals(zone.tuples.rows)]
             start, end = sorted(rng.choice(times, 2).tolist())
-            rows = zone.tuples.rows
-            held = times[log.arrivals(rows)]
             truth = int(((held >= start) & (held < end)).sum())
-            for known in (None, ladder):
-                part = inside(log, zone, start, end, known)
-                assert part.least <= truth <= part.most
-                assert part.least <= part.share * zone.count + 1e-6 and part.share * zone.count <= part.most + 1e-6
-                if not cold:
-                    assert (part.least, part.most) == (truth, truth)
+            part = inside(log, zone, start, end)
+            likely = part.share * zone.count
+            assert part.least <= truth <= part.most
+            assert part.least <= likely + 1e-6 and likely <= part.most + 1e-6
+            if isinstance(zone, FineZone):
+                assert part.least == part.most
+            else:
+                assert zone.spans is not None and zone.spans.sum() == zone.count
+                assert (zone.spans == np.bincount((held - zone.start) // zone.span, minlength=64)).all()
+                edges = [(edge - zone.start) // zone.span for edge in (start, end)]
+                assert part.most - part.least <= sum(zone.spans[edge] for edge in edges if 0 <= edge < 64)
 
 
-def test_cold_chunks_are_shared_by_the_ladder_and_without_one_by_time(monkeypatch):
-    small_chunks(monkeypatch, 256)
-    start = 1 << 50
-    start -= start % (20 * MINUTE)
-    # all but 16 in the first minute
-    times = start + np.concatenate((np.arange(240) * (MINUTE // 250), MINUTE * (2 + np.arange(16))))
-    stream, summary = stream_with(np.concatenate((times, times + 100 * MINUTE)), np.zeros(512, np.int64))
-    assert cool(stream, ColdShelf(), 0, 1)
-    ladder = Ladder({})
-    ladder.minutes = ladder.hours = 0
-    ladder.add(stream._log, np.arange(256, 512, dtype=np.int32))
-    ladder.first[:], ladder.last[:] = ladder.first - 100 * MINUTE, ladder.last - 100 * MINUTE
-    zone = min(every_zone(summary), key=lambda zone: zone.first)
-    window = (start, start + MINUTE)
-    assert inside(stream._log, zone, *window, None).share == pytest.approx(1 / 17, rel=0.1)
-    assert inside(stream._log, zone, *window, ladder).share == pytest.approx(240 / 256, rel=0.01)
-    assert inside(stream._log, zone, *window, None)[1:] == (0, 256)
+def test_a_zone_of_an_older_image_counts_by_time():
+    times = (1 << 50) + np.arange(3000) * MINUTE
+    stream, summary = stream_with(times, np.zeros(3000, np.int64))
+    zone = next(zone for zone in every_zone(summary) if isinstance(zone, CoarseZone))
+    image = {name: value for name, value in zone.image(stream._log).items() if name not in ("span", "spans")}
+    old = CoarseZone.restored(image, summary.state.measures)
+    middle = (zone.first + zone.last + 1) // 2
+    assert inside(stream._log, old, middle, 1 << 60) == (pytest.approx(0.5), 0, zone.count)
+    assert inside(stream._log, old, zone.first, 1 << 60) == (1.0, zone.count, zone.count)
+    zone.absorb(old)
+    assert zone.spans is None
 
 
 def test_an_estimate_at_an_edge_follows_the_tuples_not_the_time():
@@ -109,21 +105,3 @@ def test_tuples_in_no_sealed_zone_count_one_by_one(structure):
     _, summary = stream_with(times, np.array([1, 1, 2, 1, 1]), structure)
     found = summary.estimate([1, 2, 3], ((1 << 50) + 1, (1 << 50) + 99))
     assert found.value.tolist() == found.lower.tolist() == found.upper.tolist() == [2, 1, 0]
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(st.integers(0, 9999))
-def test_the_ladder_counts_before_a_time_exactly_at_the_ends_of_spans(seed):
-    rng = np.random.default_rng(seed)
-    times = np.sort(rng.integers(0, 500 * MINUTE, 300))
-    stream, _ = stream_with(times, np.zeros(300, np.int64))
-    ladder = Ladder({})
-    ladder.minutes = ladder.hours = 0
-    ladder.add(stream._log, stream._log.rows())
-    asked = np.concatenate((np.arange(-1, 501) * MINUTE, rng.integers(-9, 501 * MINUTE, 50)))
-    found, truth = ladder.before(asked), np.searchsorted(times, asked)
-    ends = asked % MINUTE == 0
-    assert found[ends] == pytest.approx(truth[ends])
-    assert (np.diff(found[np.argsort(asked)]) >= -1e-9).all()
-    span = np.bincount(times // MINUTE, minlength=501).max()
-    assert np.abs(found - truth).max() <= span

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from promising.errors import UnknownName
 from promising.index import Options, Stream, SummaryIndex
+from promising.index.regions import ZoneInfo
 from promising.index.sketches import Sketched, window_sketch
 from promising.query.join_cardinality import join_size
 from promising.summaries.hashing import hash_keys
@@ -53,8 +54,20 @@ def rebuilt(stream: Stream, summary: SummaryIndex, start: int, end: int) -> Sket
             inside += sketch(hashes[member].tolist(), *shape)
         elif times.min() < end and times.max() >= start:
             across += sketch(hashes.tolist(), *shape)
-            likely += sketch(hashes.tolist(), *shape) * member.mean()
+            part = member.mean() if zone.granularity == 1 else by_spans(zone, times, start, end)
+            likely += sketch(hashes.tolist(), *shape) * part
     return Sketched(inside, across, likely)
+
+
+def by_spans(zone: ZoneInfo, times: NDArray[np.int64], start: int, end: int) -> float:
+    """The share of a calendar zone: a quarter across an edge (100 is divisible by 4, not by 8) counts by time."""
+    found, length = 0.0, (zone.end - zone.start) // 4
+    for first in range(zone.start, zone.end, length):
+        held = int(((times >= first) & (times < first + length)).sum())
+        low, high = max(first, times.min()), min(first + length, times.max() + 1)
+        if held:
+            found += held * max(min(high, end) - max(low, start), 0) / (high - low)
+    return found / len(times)
 
 
 def batch(seed: int, n: int, first: int, last: int, at: int = 0, keys: int = 30) -> Columns:
