@@ -188,7 +188,7 @@ class Fine:
         self._times = np.empty(sizes.maxlength, np.int64)  # of these rows: sealing a zone reads nothing
         self._hashes = np.empty(sizes.maxlength, np.int64)  # of their keys, if anything is measured
         self._unhashed = 0  # rows at the front that lack them
-        self._signed = np.zeros((3, kernels.ROW), np.int32)
+        self._signed = np.zeros((kernels.SIGNED, kernels.ROW), np.int32)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._keys = np.empty(sizes.maxlength, np.int64)
         self._counts = np.empty(sizes.maxlength, np.int32)
@@ -203,7 +203,8 @@ class Fine:
     def _watch(self) -> None:
         """Between two zones: cut for error and behaviour while enough zones remain for mandatory cuts."""
         if not self._limits[kernels.L_WATCHED]:
-            self._state[kernels.REF_COUNT] = 0  # the next one cannot refer to it either
+            self._signed[kernels.S_REFERENCE :] = 0  # the next one cannot refer to it either
+            self._state[[kernels.REF_COUNT, kernels.REF_F2, kernels.BLOCK_COUNT, kernels.BLOCK_WINDOWS]] = 0
         self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and self._roomy)
 
     @property
@@ -497,7 +498,8 @@ class Fine:
         }
         for name, own in kept.items():
             own[: len(image[name])] = image[name]
-        self._signed[:], self._state[:] = image["signed"], image["state"]
+        for now, then in ((self._signed, image["signed"]), (self._state, image["state"])):
+            now[: len(then)] = then  # old images have fewer
         self.measure_all()
         self._limits[kernels.L_WATCHED] = image["watched"]
         saved = image.get("ahead")  # absent in old images

@@ -6,7 +6,7 @@ from typing import Any
 
 from promising.errors import BadOptions, BadStructure, CeilingTooLow
 from promising.index.geometry import PARTS, Geometry
-from promising.index.kernels.open_zone import ROW, WINDOW
+from promising.index.kernels.open_zone import ROW, SIGNED, WINDOW
 from promising.summaries.cells import CellKind
 
 STRUCTURES = ("none", "time", "grid", "adaptive")
@@ -130,7 +130,9 @@ class Sizes:
         measures = sum(kind.ceiling(buckets if kind.grain == "cell" else 1) + 64 for kind in kinds)
         fine = groups * GROUP * (cells * 2 + (buckets + 1) * 24 + 256 + measures) + groups * options.filter_bits * 8
         coarse_zone = cells * 4 + options.coarse_bits // 8 + (buckets + 1) * 24 + 512 + PARTS * 8 + measures
-        opened = options.maxlength * 32 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 40)
+        opened = (
+            options.maxlength * 32 + WINDOW * 8 + ROW * 4 * SIGNED + blocks * (coarse_zone + options.maxlength * 40)
+        )
         coarse = coarse_zones * coarse_zone
         pyramids = groups * GROUP * (cells * 4 + options.filter_bits // 8) // 3
         tuples = 0 if max_tuples is None else max_tuples * 8 + (1 << (max_tuples * 2 + 256).bit_length()) * 50
