@@ -43,12 +43,13 @@ def window_errors(
         around = keys[max(0, first - 2 * span) : first + 3 * span]
         wanted = np.unique(rng.choice(around, KEYS))
         truth = (keys[low:high, None] == wanted).sum(axis=0)
-        found = summary.estimate(wanted, window)
+        asked_for = wanted.tolist() if wanted.dtype == object else wanted
+        found = summary.estimate(asked_for, window)
         asked += len(wanted)
         absolute += float(np.abs(found.value - truth).sum())
         squared += float(((found.value - truth) ** 2).sum())
         held += int(((found.lower <= truth) & (truth <= found.upper)).sum())
-        by_time += float(np.abs(shared_by_time(summary, wanted, window) - truth).sum())
+        by_time += float(np.abs(shared_by_time(summary, asked_for, window) - truth).sum())
     many = max(asked, 1)
     return Errors(asked, absolute / many, squared / many, held / many, by_time / many)
 
