@@ -30,7 +30,7 @@ LOOK_CALL, LOOK_KEY = 200_000.0, 400.0  # regions and estimates
 VISIT_CALL, VISIT_ROW = 30_000.0, 2.5  # to find a row, and for the caller to read it
 ENTER = 50.0  # per tuple that a query adds to its own directory
 REBUILD, REBUILD_COLD = 80.0, 1_000.0  # per tuple, in memory and on disk
-DRIFT = 0.5  # fraction of zones that are cut by content, before any measurement
+DRIFT = 0.5  # fraction of zones that are cut at jumps of behaviour, before any measurement
 
 LEAST = 1_000_000.0  # minimum loss in nanoseconds before a change
 BACK = 0.5  # fraction of a rebuild that dropping a structure costs, as it may be needed again
@@ -100,8 +100,7 @@ class Auto:
         if spent is not None and self._sample is None:
             self._sample = tuples, spent
             if cuts and self.now == "adaptive":
-                own = cuts.get("error", 0) + cuts.get("behaviour", 0)
-                self.drift = own / max(sum(cuts.values()), 1)
+                self.drift = cuts.get("behaviour", 0) / max(sum(cuts.values()), 1)
         self.tuples += tuples
         self._batches, self._gathered = self._batches + 1, self._gathered + tuples
         self._took += CALL[self.now] + TUPLE[self.now] * tuples

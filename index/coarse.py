@@ -29,7 +29,7 @@ class Coarse:
         number = time // length
         zone = zones.get(number)
         if zone is None:
-            zone = zones[number] = CoarseZone.empty(number, number * length, self.sizes, self.measures)
+            zone = zones[number] = CoarseZone.empty(number, length, self.geometry, self.sizes, self.measures)
         return zone
 
     def insert(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
 from promising.index.ahead import Ahead, Loose
+from promising.index.geometry import Geometry
 from promising.index.instants import END
 from promising.index.kernels import open_zone as kernels
 from promising.index.kernels.seal import extent, filter_keys, filter_sliced
@@ -148,7 +149,7 @@ class Fine:
         self,
         sizes: Sizes,
         options: Options,
-        length: int,
+        geometry: Geometry,
         log: TupleLog,
         postings: Postings | Unposted,
         measures: Measures,
@@ -156,7 +157,8 @@ class Fine:
     ) -> None:
         self.sizes = sizes
         self.measures = measures
-        self.length = length
+        self.geometry = geometry
+        self.length = length = geometry.granularity
         self.pool = ZonePool(sizes)
         self.blocks: SortedDict[int, Block] = SortedDict()
         self.ahead = Ahead(length)
@@ -173,7 +175,7 @@ class Fine:
         self._times = np.empty(sizes.maxlength, np.int64)  # of these rows: sealing a zone reads nothing
         self._hashes = np.empty(sizes.maxlength, np.int64)  # of their keys, if `_hashing`
         self._unhashed = 0  # rows at the front that lack them
-        self._signed = np.zeros((3, kernels.ROW), np.int32)
+        self._signed = np.zeros((kernels.SIGNED, kernels.ROW), np.int32)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._keys = np.empty(sizes.maxlength, np.int64)
         self._counts = np.empty(sizes.maxlength, np.int32)
@@ -186,7 +188,8 @@ class Fine:
     def _watch(self) -> None:
         """Between two zones: cut for error and behaviour while enough zones remain for mandatory cuts."""
         if not self._limits[kernels.L_WATCHED]:
-            self._state[kernels.REF_COUNT] = 0  # the next one cannot refer to it either
+            self._signed[kernels.S_REFERENCE :] = 0  # the next one cannot refer to it either
+            self._state[[kernels.REF_COUNT, kernels.REF_F2, kernels.BLOCK_COUNT, kernels.BLOCK_WINDOWS]] = 0
         self._limits[kernels.L_WATCHED] = float(self.sizes.structure == "adaptive" and self._roomy)
 
     @property
@@ -277,7 +280,8 @@ class Fine:
     ) -> None:
         block = self.blocks.get(home)
         if block is None:
-            block = self.blocks[home] = Block(CoarseZone.empty(home, home * self.length, self.sizes, self.measures))
+            whole = CoarseZone.empty(home, self.length, self.geometry, self.sizes, self.measures)
+            block = self.blocks[home] = Block(whole)
             if home == self.blocks.keys()[-1]:
                 self._close_block()
                 self.open_block = block
@@ -367,7 +371,7 @@ class Fine:
         self._zones += 1
         whole.kind.merge(whole.counts, 0, self.pool.counts, zone.slot)
         whole.cells += self.pool.cells[zone.slot]
-        whole.spread(first, last)
+        whole.date(times)
         whole.take("late" if late else reason, 1, zone.count)
         self.cuts[reason] = self.cuts.get(reason, 0) + 1
 
@@ -480,7 +484,8 @@ class Fine:
         }
         for name, own in kept.items():
             own[: len(image[name])] = image[name]
-        self._signed[:], self._state[:] = image["signed"], image["state"]
+        for now, then in ((self._signed, image["signed"]), (self._state, image["state"])):
+            now[: len(then)] = then  # old images have fewer
         self.measure_all()
         self._limits[kernels.L_WATCHED] = image["watched"]
         saved = image.get("ahead")  # absent in old images

@@ -17,6 +17,7 @@ from promising.errors import BadCollapse, BadGranularity
 from promising.index.instants import BEGINNING, END, FARTHEST
 from promising.index.time_text import readable
 
+PARTS = 64  # a power of two
 SHARE = 8  # no zone is longer than this part of what the stream keeps
 
 
@@ -87,6 +88,11 @@ class Geometry:
     def reaches(self) -> tuple[int, ...]:
         """`T_1, T_1 + T_2, ...`: how far before the watermark a block of `G_i` must end to leave it."""
         return tuple(accumulate(self.spans))
+
+    @cached_property
+    def parts(self) -> int:
+        """The spans by which a zone of `G_2` and further counts its tuples: at most 64, and nested as zones are."""
+        return min(self.granularity & -self.granularity, PARTS)
 
     @property
     def asked(self) -> int:

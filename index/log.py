@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from promising.index.chunks import Chunk
 from promising.index.columns import Columns
 from promising.index.image_arrays import joined
 from promising.index.instants import BEGINNING, END
+from promising.index.kernels.edges import count_inside
 from promising.index.kernels.seal import extent, time_range
 from promising.index.schema import Column, Schema
 from promising.summaries.reserved import longer
@@ -29,6 +30,14 @@ from promising.summaries.reserved import longer
 CHUNK = 1 << 14  # a power of two
 MOST_ROWS = (1 << 31) - CHUNK  # row numbers have 32 bits
 SLICE = 1 << 18  # tuples released at once
+
+
+class Unsure(NamedTuple):
+    """Cold chunks across an edge of a window: tuples in question, and bounds of the chunk's times."""
+
+    rows: NDArray[np.int64]
+    earliest: NDArray[np.int64]
+    latest: NDArray[np.int64]
 
 
 class TupleLog(Columns):
@@ -324,6 +333,15 @@ class TupleLog(Columns):
         times = self.when(rows[unsure])
         inside[unsure] = (times >= start) & (times < end)
         return inside
+
+    def inside(self, stretches: NDArray[np.int32], start: int, end: int) -> tuple[int, "Unsure"]:
+        """How many tuples at these ranges of rows are surely in the window, and which are not known without a disk."""
+        unsure = np.zeros(len(self._tiers.run), np.int64)
+        count = count_inside(
+            self._times, stretches, CHUNK.bit_length() - 1, self._edges, self._tiers.run, start, end, unsure
+        )
+        at = np.flatnonzero(unsure)
+        return int(count), Unsure(unsure[at], self._edges[at, 0], self._edges[at, 1])
 
     @property
     def time_range(self) -> tuple[int, int]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from promising.errors import BadOptions, BadStructure, CeilingTooLow
-from promising.index.geometry import Geometry
-from promising.index.kernels.open_zone import ROW, WINDOW
+from promising.index.geometry import PARTS, Geometry
+from promising.index.kernels.open_zone import ROW, SIGNED, WINDOW
 from promising.summaries.cells import CellKind
 from promising.summaries.counts import USUAL, CountsKind, counts_kind
 
@@ -138,8 +138,10 @@ class Sizes:
             groups * GROUP * (counts.zone_bytes("sealed") + buckets * 16 + 280 + measures)
             + groups * options.filter_bits * 8
         )
-        coarse_zone = counts.zone_bytes("zone") + options.coarse_bits // 8 + buckets * 16 + 536 + measures
-        opened = options.maxlength * 32 + WINDOW * 8 + ROW * 12 + blocks * (coarse_zone + options.maxlength * 40)
+        coarse_zone = counts.zone_bytes("zone") + options.coarse_bits // 8 + buckets * 16 + 536 + PARTS * 8 + measures
+        opened = (
+            options.maxlength * 32 + WINDOW * 8 + ROW * 4 * SIGNED + blocks * (coarse_zone + options.maxlength * 40)
+        )
         coarse = coarse_zones * coarse_zone
         pyramids = groups * GROUP * options.filter_bits // 8 // 3
         directory = (1 << (covered * 2 + 256).bit_length()) * 50 + covered * 4 if options.postings else 0

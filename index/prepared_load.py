@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.index.geometry import Geometry
 from promising.index.log import TupleLog
 from promising.index.measures import Measures, logged
 from promising.index.schema import Column
@@ -46,6 +47,8 @@ class Sum:
         self,
         rows: NDArray[np.int32],
         hashes: NDArray[np.int64],
+        times: NDArray[np.int64],
+        geometry: Geometry,
         log: TupleLog,
         kind: CountsKind[Any],
         measures: Measures,
@@ -60,9 +63,12 @@ class Sum:
             self.cells,
             Tuples(rows),
             measures.completed(self.measures, logged(log, rows, hashes)),
+            self.length // geometry.parts,
+            np.zeros(geometry.parts, np.int64),
             self.first,
             self.last,
         )
+        zone.date(times)
         zone.take("late", 0, len(rows))
         return zone
 

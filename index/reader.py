@@ -1,5 +1,6 @@
 """The read side of a summary: regions, estimates, probes, visits."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from promising.errors import UnknownName
 from promising.index.asked_keys import check_keys
+from promising.index.edges import inside
 from promising.index.fine import counts_among
 from promising.index.kernels.gather import expand, number
 from promising.index.kernels.probe import may_hold, survivors
@@ -19,9 +21,9 @@ from promising.index.regions import Matches, Region, Regions, Window, check_wind
 from promising.index.summary import SummaryState
 from promising.index.unindexed import BareState
 from promising.index.unposted import rows_of
-from promising.index.zone import CoarseZone, buckets_of
+from promising.index.zone import CoarseZone, FineZone, buckets_of
 from promising.summaries.adt import Estimates
-from promising.summaries.counts import Bounds
+from promising.summaries.counts import Bounds, Floats
 from promising.summaries.hashing import hash_checked
 from promising.summaries.keys import Keys
 
@@ -234,15 +236,16 @@ class _Found:
         first: NDArray[np.int64],
         last: NDArray[np.int64],
     ) -> None:
-        """Cells across the window's edge count in proportion, and guarantee no tuple."""
         value, lower, upper = counts
-        inside = (first >= self.start) & (last < self.end)
-        span = np.maximum(last - first + 1, 1).astype(np.float64)
-        covered = np.minimum(last + 1, self.end) - np.maximum(first, self.start)
-        value = np.where(inside, value, value * np.clip(covered / span, 0.0, 1.0))
-        lower = np.where(inside, lower, 0.0)
         made = np.full(len(key), granularity, np.int64)
         self.parts.append((key, made, zone, self.buckets[key], value, lower, upper, tuples, first, last + 1))
+
+    def _part(self, zone: FineZone | CoarseZone, value: Floats, lower: Floats, upper: Floats) -> Bounds:
+        """Counts of some of a zone's tuples, for those of them in the window."""
+        if zone.first >= self.start and zone.last < self.end:
+            return value, lower, upper
+        part = inside(self.reader.state.log, zone, self.start, self.end)
+        return part.of(zone.count, value, lower, upper)
 
     def fine(self, search: str) -> None:
         fine, sizes = self.reader.state.fine, self.reader.sizes
@@ -268,34 +271,48 @@ class _Found:
         buckets = self.buckets[key]
         tuples = pool.cells[slot, buckets]
         counts = pool.kind.estimates(pool.counts, self.hashes, key, slot, buckets, tuples)
-        self._add(key, 1, pool.numbers[slot], counts, tuples, pool.first[slot], pool.last[slot])
+        first, last = pool.first[slot], pool.last[slot]
+        value, lower, upper = (part.copy() for part in counts)  # a kind may give one array as several
+        for across in np.unique(slot[(first < self.start) | (last >= self.end)]):
+            zone, where = pool.zones[across], slot == across
+            assert zone is not None
+            value[where], lower[where], upper[where] = self._part(zone, value[where], lower[where], upper[where])
+        self._add(key, 1, pool.numbers[slot], (value, lower, upper), tuples, first, last)
 
     def waiting(self) -> None:
         """Tuples of `G_1` in no sealed zone yet, counted exactly."""
         fine = self.reader.state.fine
         if len(fine.open_rows):
-            exact = fine.open_counts(self.hashes).astype(np.float64)
-            self._exact(fine.number, exact, self.reader._hasher(fine.open_rows), fine.open_rows)
+            self._loose(fine.number, self.reader._hasher(fine.open_rows), fine.open_rows, fine.open_counts)
         for ahead in fine.ahead.zones():
             self._loose(fine.ahead.number, ahead.hashes, ahead.rows)
         for block in fine.blocks.values():
             if block.aside:
                 self._loose(block.late, *block.waiting())
 
-    def _loose(self, zone: int, hashes: Hashes, rows: NDArray[np.int32]) -> None:
-        self._exact(zone, counts_among(self.hashes, hashes).astype(np.float64), hashes, rows)
-
-    def _exact(self, zone: int, exact: NDArray[np.float64], hashes: Hashes, rows: NDArray[np.int32]) -> None:
-        n = len(self.hashes)
+    def _loose(
+        self,
+        zone: int,
+        hashes: Hashes,
+        rows: NDArray[np.int32],
+        counts: Callable[[Hashes], NDArray[np.int64]] | None = None,
+    ) -> None:
+        """counts: what counts keys among all of these tuples, if anything is faster than their hashes."""
+        n, log = len(self.hashes), self.reader.state.log
         self.considered += n
-        first, last = self.reader.state.log.span(rows)
+        first, last = log.span(rows)
         if first >= self.end or last < self.start:
             self.by_window += n
             return
+        whole = first >= self.start and last < self.end
+        if whole and counts is not None:
+            exact = counts(self.hashes)
+        else:
+            exact = counts_among(self.hashes, hashes if whole else hashes[log.between(rows, self.start, self.end)])
         key = np.flatnonzero(exact)
         self.by_filter += n - len(key)
         held = np.bincount(buckets_of(hashes, self.reader.sizes), minlength=self.reader.sizes.buckets)
-        count = exact[key]
+        count = exact[key].astype(np.float64)
         self._add_one(key, 1, zone, (count, count, count), held[self.buckets[key]], first, last)
 
     def coarse(self, granularity: int, zone: CoarseZone) -> None:
@@ -311,6 +328,7 @@ class _Found:
         buckets = self.buckets[key]
         tuples = zone.cells[buckets]
         counts = zone.kind.estimates(zone.counts, self.hashes, key, np.zeros(len(key), np.int64), buckets, tuples)
+        counts = self._part(zone, *counts)
         self._add_one(key, granularity, zone.number, counts, tuples, zone.first, zone.last)
 
     def _add_one(

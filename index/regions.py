@@ -1,7 +1,7 @@
 """Result types of the index."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -175,10 +175,31 @@ class Description:
         """
         return told_structure(self.structure, self.now, self.why)
 
+    @property
+    def cutting(self) -> str:
+        """Whether zones of `G_1` follow the stream, in words; see `told_cutting`."""
+        return told_cutting(self.now, self.cuts)
+
 
 def told_structure(structure: str, now: str, why: str) -> str:
     """A structure in words; if it was chosen, with the reason."""
     return structure if structure != "auto" else f"auto: {now}, because {why}"
+
+
+def told_cutting(structure: str, cuts: Mapping[str, int]) -> str:
+    """Whether cuts have paid, by the zones cut so far; empty without `adaptive`, or before the first.
+
+    >>> told_cutting("adaptive", {"error": 12})
+    'zones have one length: behaviour has not jumped, so other cuts would not pay'
+    >>> told_cutting("adaptive", {"error": 12, "behaviour": 2})
+    'zones are cut at jumps of behaviour, 2 so far'
+    """
+    if structure != "adaptive" or not any(cuts.values()):
+        return ""
+    jumps = cuts.get("behaviour", 0)
+    if jumps:
+        return f"zones are cut at jumps of behaviour, {jumps:,} so far"
+    return "zones have one length: behaviour has not jumped, so other cuts would not pay"
 
 
 @dataclass(frozen=True)

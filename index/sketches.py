@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.index.edges import inside
 from promising.index.regions import Window, check_window
 from promising.index.summary import SummaryState
 from promising.index.summary_index import SummaryIndex
-from promising.index.zone import distinct
+from promising.index.zone import CoarseZone, FineZone, distinct
 from promising.summaries.counts import WindowCounts
 
 
@@ -35,7 +36,7 @@ class _Sum:
                 self.kind.merge(self.inside, 0, whole.counts, 0)
             else:
                 for zone in block.zones:
-                    self._add(zone.first, zone.last, fine.pool.counts, zone.slot, zone.count)
+                    self._add(zone, fine.pool.counts, zone.slot)
             if block.aside:
                 self._loose(*block.waiting())
         for ahead in fine.ahead.zones():
@@ -45,19 +46,19 @@ class _Sum:
             self._loose(log.hashes(identity.key, fine.open_rows, self.state.seed), fine.open_rows)
         for zones in self.state.coarse.levels.values():
             for coarse in zones.values():
-                self._add(coarse.first, coarse.last, coarse.counts, 0, coarse.count)
+                self._add(coarse, coarse.counts, 0)
         share = self.covered / self.tuples if self.tuples else 0.0
         return WindowCounts(self.kind, self.inside, self.across, share)
 
-    def _add(self, first: int, last: int, counts: Any, at: int, count: int) -> None:
-        if first >= self.end or last < self.start:
+    def _add(self, zone: FineZone | CoarseZone, counts: Any, at: int) -> None:
+        if zone.first >= self.end or zone.last < self.start:
             return
-        if first >= self.start and last < self.end:
+        if zone.first >= self.start and zone.last < self.end:
             self.kind.merge(self.inside, 0, counts, at)
             return
         self.kind.merge(self.across, 0, counts, at)
-        self.tuples += count
-        self.covered += count * (min(last + 1, self.end) - max(first, self.start)) / (last + 1 - first)
+        self.tuples += zone.count
+        self.covered += zone.count * inside(self.state.log, zone, self.start, self.end).share
 
     def _loose(self, hashes: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
         """Add tuples in no zone yet: each is in the window or not."""

@@ -3,7 +3,7 @@
 from promising.index.fine import Block
 from promising.index.geometry import Geometry
 from promising.index.kernels.open_zone import WINDOW
-from promising.index.regions import Absorbed, Story, ZoneInfo
+from promising.index.regions import Absorbed, Story, ZoneInfo, told_cutting
 from promising.index.summary import SummaryState
 from promising.index.time_text import instant, readable
 from promising.index.zone import TAKEN, CoarseZone, FineZone
@@ -107,11 +107,14 @@ def _reason(state: SummaryState, zone: FineZone) -> str:
     if zone.reason == "error":
         now = state.fine.pool.kind.error(state.fine.pool.counts, zone.slot)
         said = "" if now is None else f" (by its sketches it is {now:.3g})"
-        return f"the standard error of its estimates had passed the tolerance of {many_tuples(options.tolerance)}{said}"
+        return (
+            "the standard error of its estimates, or of those of an earlier zone of its length, had passed the"
+            f" tolerance of {many_tuples(options.tolerance)}{said}"
+        )
     if zone.reason == "behaviour":
         return (
-            f"behaviour changed: the {WINDOW} tuples after it differ from those before by more than chance explains,"
-            f" and by more than effect = {options.effect:g} of their own spread"
+            f"behaviour changed: the {WINDOW} tuples after it differ from the last ones before by more than chance"
+            f" explains, and by more than effect = {options.effect:g} of their own spread"
         )
     if zone.reason == "maxlength":
         return f"it was full, with maxlength = {many(options.maxlength, 'tuple')}"
@@ -142,7 +145,9 @@ def _open(state: SummaryState, block: Block, full: str) -> str:
     ends, remark = [f"it has {full}"], ""
     if state.fine.watched:
         ends.append(f"the standard error of its estimates passes the tolerance of {many_tuples(options.tolerance)}")
-        ends.append(f"behaviour changes by more than effect = {options.effect:g}")
+        ends.append("it is as long as the last one whose error did")
+        ends.append(f"behaviour jumps by more than effect = {options.effect:g}")
+        remark = f" So far {cutting}." if (cutting := told_cutting("adaptive", state.fine.cuts)) else ""
     elif state.identity.sizes.structure == "adaptive":
         remark = " Half of the zones that fit are in use, so it is not cut for error or behaviour until some collapse."
     ends.append(f"a tuple from {instant(block.whole.start + length)} on comes, the end of its block")

@@ -53,7 +53,7 @@ class SummaryState:
         geometry, sizes = identity.geometry, identity.sizes
         self.measures = Measures(identity.kinds, sizes.buckets)
         hasher = partial(log.hashes, identity.key, seed=seed)  # not a method of this object: that would be a cycle
-        self.fine = Fine(sizes, options, geometry.granularity, log, self.postings, self.measures, hasher)
+        self.fine = Fine(sizes, options, geometry, log, self.postings, self.measures, hasher)
         self.coarse = Coarse(geometry, sizes, log, self.measures)
 
     @property
@@ -147,7 +147,15 @@ class SummaryState:
                 continue  # some of its tuples had aged out before the summary was created
             inside = (times >= part.start) & (times < part.start + part.length)
             one_by_one &= ~inside
-            zone = part.zone(rows[inside], hashes[inside], self.log, self.identity.sizes.counts, self.measures)
+            zone = part.zone(
+                rows[inside],
+                hashes[inside],
+                times[inside],
+                self.identity.geometry,
+                self.log,
+                self.identity.sizes.counts,
+                self.measures,
+            )
             granularity = 1 + sum(part.start < horizon for horizon in self.horizons)
             if granularity > len(self.horizons):
                 self.expired += zone.count

@@ -26,6 +26,7 @@ from promising.index.regions import (
     Window,
     ZoneInfo,
     check_window,
+    told_cutting,
     told_structure,
 )
 from promising.index.story import tell
@@ -104,6 +105,11 @@ class SummaryIndex:
     def told(self) -> str:
         """Its structure in words; if it was chosen, with the reason."""
         return self.structure if self.auto is None else told_structure(AUTO, self.structure, self.auto.why)
+
+    @property
+    def cutting(self) -> str:
+        """Whether its zones follow the stream, in words."""
+        return told_cutting(self.structure, self.state.fine.cuts) if isinstance(self.state, SummaryState) else ""
 
     @property
     def buckets(self) -> int:

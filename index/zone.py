@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, END
+from promising.index.kernels.edges import count_spans
 from promising.index.kernels.seal import extent, filter_keys, order_by_bucket
 from promising.index.log import TupleLog
 from promising.index.measures import Measured, Measures, logged
@@ -53,6 +55,13 @@ class Tuples:
     @property
     def stretches(self) -> NDArray[np.int32]:
         return packed(self.rows) if self._stretches is None else self._stretches
+
+    @property
+    def ranges(self) -> NDArray[np.int32]:
+        """The rows as ranges, not necessarily the fewest: a pass over the rows at most."""
+        if self._stretches is None and self.starts is not None:  # by cell: hardly any two are adjacent
+            return np.stack((self.rows, self.rows + 1), axis=1)
+        return self.stretches
 
     def extend(self, *others: "Tuples") -> None:
         """Add the rows of other zones."""
@@ -159,8 +168,8 @@ class CoarseZone:
     """A zone of `G_2..G_m`, or a growing one of a block of `G_1`: a pure function of the set of its tuples.
 
     `counts` are those of its keys, a state of `kind`, `bits` is a filter [bucket][slot], `cells` the exact number of
-    tuples by bucket.
-    `taken` is its history only: by reason (`TAKEN`), absorbed zones of `G_1`, and tuples.
+    tuples by bucket. `spans` counts its tuples by time: those of number i begin `i * span` after `start`; None if an
+    older image did not know. `taken` is its history only: by reason (`TAKEN`), absorbed zones of `G_1`, and tuples.
     """
 
     number: int
@@ -171,21 +180,25 @@ class CoarseZone:
     cells: NDArray[np.int64]
     tuples: Tuples
     measured: Measured
+    span: int
+    spans: NDArray[np.int64] | None
     first: int = END
     last: int = BEGINNING
     taken: NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(TAKEN), 2), np.int64), compare=False)
 
     @classmethod
-    def empty(cls, number: int, start: int, sizes: Sizes, measures: Measures) -> "CoarseZone":
+    def empty(cls, number: int, length: int, geometry: Geometry, sizes: Sizes, measures: Measures) -> "CoarseZone":
         return cls(
             number,
-            start,
+            number * length,
             sizes.counts,
             sizes.counts.allocate(1),
             np.zeros(sizes.buckets * sizes.coarse_slots // 8, np.uint8),
             np.zeros(sizes.buckets, np.int64),
             Tuples(np.empty(0, np.int32)),
             measures.empty(),
+            length // geometry.parts,
+            np.zeros(geometry.parts, np.int64),
         )
 
     @property
@@ -196,6 +209,12 @@ class CoarseZone:
         """Add tuples to the counts, the filter and the cells."""
         self.kind.insert(self.counts, 0, keys, counts, self.cells)
         filter_keys(keys, sizes.shift, sizes.probes, Sizes.lg(sizes.coarse_slots), self.bits)
+
+    def date(self, times: NDArray[np.int64]) -> None:
+        """Add tuples to time range and spans."""
+        self.spread(*extent(times))
+        if self.spans is not None:
+            count_spans(times, self.start, self.span, self.spans)
 
     def spread(self, first: int, last: int) -> None:
         """Extend the known time range of its tuples."""
@@ -212,7 +231,7 @@ class CoarseZone:
         self.summarize(*distinct(hashes), sizes)
         self.measured.add(logged(log, rows, hashes))
         self.tuples.extend(Tuples(rows))
-        self.spread(*extent(times))
+        self.date(times)
 
     def absorb(self, other: "CoarseZone") -> None:
         """Add a finer zone's summary, and its tuples."""
@@ -222,6 +241,11 @@ class CoarseZone:
         self.tuples.extend(other.tuples)
         self.measured.absorb(other.measured)
         self.spread(other.first, other.last)
+        if self.spans is None or other.spans is None:
+            self.spans = None
+        else:  # spans nest, as zones do
+            begins = other.start - self.start + other.span * np.arange(len(other.spans))
+            np.add.at(self.spans, begins // self.span, other.spans)
         self.taken += other.taken
 
     def image(self, log: TupleLog) -> dict[str, Any]:
@@ -234,12 +258,15 @@ class CoarseZone:
             "tuples": in_order(self.tuples, log),
             "first": self.first,
             "last": self.last,
+            "span": self.span,
+            "spans": None if self.spans is None else self.spans.copy(),
             "taken": self.taken.copy(),
             "measures": self.measured.image(),
         }
 
     @classmethod
     def restored(cls, image: dict[str, Any], kind: CountsKind[Any], measures: Measures) -> "CoarseZone":
+        spans = image.get("spans")  # absent in old images
         return cls(
             image["number"],
             image["start"],
@@ -249,6 +276,8 @@ class CoarseZone:
             image["cells"].copy(),
             Tuples.of(image["tuples"].copy()),
             measures.restored(image.get("measures", {})),
+            image.get("span", 0),
+            None if spans is None else spans.copy(),
             image["first"],
             image["last"],
             taken=image["taken"].copy(),
@@ -260,6 +289,7 @@ class CoarseZone:
             self.kind.nbytes(self.counts)
             + self.bits.nbytes
             + self.cells.nbytes
+            + (0 if self.spans is None else self.spans.nbytes)
             + self.tuples.nbytes
             + self.measured.nbytes
             + 512

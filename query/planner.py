@@ -97,8 +97,9 @@ def plan(bound: Bound, pace: Pace, budget: int | None, seed: int, spill: Spill |
 
 
 def _chosen(summary: SummaryIndex) -> str:
-    """The suffix that describes an automatically chosen structure."""
-    return "" if summary.auto is None else f", {summary.told}"
+    """The suffix that describes an automatically chosen structure, and whether adaptive zones follow the stream."""
+    told = ("" if summary.auto is None else summary.told, summary.cutting)
+    return "".join(f", {part}" for part in told if part)
 
 
 def _unused(summary: SummaryIndex) -> str:

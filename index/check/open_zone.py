@@ -15,7 +15,7 @@ def check_open(state: SummaryState) -> Iterator[str]:
     """Violations in the open zone, without the summary's name."""
     fine = state.fine
     where = f", G_1, zone {fine.number} (open)"
-    count, sub, zone_f2, reference_count, reference_f2 = fine._state.tolist()
+    count, sub, zone_f2, reference_count, reference_f2, block_count, block_windows, length = fine._state.tolist()
     if not 0 <= count <= fine.sizes.maxlength or sub != count % kernels.WINDOW:
         yield f"{where}: {count:,} tuples, {sub:,} of them since the last look, cannot be"
         return
@@ -29,7 +29,7 @@ def check_open(state: SummaryState) -> Iterator[str]:
         yield f"{where}: the times that it keeps are not those of its tuples"
     hashes = state.log.hashes(state.identity.key, rows, state.seed)
     yield from (f"{where}: {what}" for what in _keys(state, hashes))
-    window, zone, reference = fine._signed
+    window, zone, reference, _ = fine._signed
     seen = hashes if fine.watched else hashes[:0]
     recent = min(sub, len(seen))
     if (fine._recent[:recent] != seen[len(seen) - recent :]).any():
@@ -39,8 +39,10 @@ def check_open(state: SummaryState) -> Iterator[str]:
             yield f"{where}: the signed counters of its {what} are not those of its tuples"
     if (zone_f2, reference_f2) != (_squares(zone), _squares(reference)):
         yield f"{where}: its sums of squares are not those of its signed counters"
-    if fine.watched and reference_count < count - sub:
+    if fine.watched and reference_count < min(count - sub, kernels.LATELY * kernels.WINDOW):
         yield f"{where}: it refers to {reference_count:,} tuples, fewer than it has"
+    if not (0 <= block_windows < kernels.LATELY and 0 <= block_count <= max(reference_count, 0) and length >= 0):
+        yield f"{where}: the newer part of its reference has {block_count:,} tuples, which cannot be"
 
 
 def _keys(state: SummaryState, hashes: NDArray[np.int64]) -> Iterator[str]:

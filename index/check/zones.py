@@ -58,6 +58,13 @@ class Rebuilt:
         self.cells = np.zeros(sizes.buckets, np.int64)
         self.bits = {slots: np.zeros(sizes.buckets * slots // 8, np.uint8) for slots in filters}
         self.first, self.last = END, BEGINNING
+        self.like: CoarseZone | None = None  # with the same spans
+        self.spans = np.zeros(0, np.int64)
+
+    def by_time(self, zone: CoarseZone) -> None:
+        """Count by spans as the zone does."""
+        if zone.spans is not None and zone.span > 0:
+            self.like, self.spans = zone, np.zeros(len(zone.spans), np.int64)
 
     def add(self, rows: Rows, hashes: NDArray[np.int64], times: NDArray[np.int64]) -> None:
         self.measured.add(logged(self.state.log, rows, hashes))
@@ -68,6 +75,9 @@ class Rebuilt:
             filter_keys(keys, s.shift, s.probes, Sizes.lg(slots), bits)
         if len(times):
             self._spread(*extent(times))
+        if self.like is not None:
+            places = (times - self.like.start) // self.like.span
+            np.add.at(self.spans, places[(places >= 0) & (places < len(self.spans))], 1)
 
     def absorb(self, other: "Rebuilt") -> None:
         self.kind.merge(self.counts, 0, other.counts, 0)
@@ -75,6 +85,7 @@ class Rebuilt:
         self.measured.absorb(other.measured)
         for slots in self.bits:
             self.bits[slots] |= other.bits[slots]
+        self.spans += other.spans
         self._spread(other.first, other.last)
 
     def _spread(self, first: int, last: int) -> None:
@@ -219,6 +230,7 @@ class ZoneCheck:
             yield f"{where}: {len(block.zones):,} zones do not take {len(block.groups):,} groups"
             return
         total = Rebuilt(self.state, self.sizes.coarse_slots)
+        total.by_time(whole)
         for place, zone in enumerate(block.zones):
             if zone.slot != block.groups[place // GROUP] * GROUP + place % GROUP:
                 yield f", G_1, zone {zone.number}: its slot is {zone.slot}, which is not its block's"
@@ -227,6 +239,7 @@ class ZoneCheck:
         yield from self._differences(
             where, total, whole.counts, 0, whole.cells, whole.bits, (whole.first, whole.last), whole.measured
         )
+        yield from self._spans(where, whole, total)
         yield from self._history(where, whole)
         if len(whole.tuples):
             yield f"{where}: what it will be in G_2 has tuples of its own"
@@ -241,6 +254,8 @@ class ZoneCheck:
         where = f", G_1, zone {zone.number}"
         pool, slot = self.state.fine.pool, zone.slot
         both = Rebuilt(self.state, self.sizes.slots, self.sizes.coarse_slots)
+        if total.like is not None:
+            both.by_time(total.like)
         try:
             yield from self._members(where, zone.tuples, both, start, self._length(1))
         except DataDamaged as problem:
@@ -308,6 +323,10 @@ class ZoneCheck:
         if misdated:
             yield f"{where}: {misdated:,} of its times are not those of its tuples"
 
+    def _spans(self, where: str, zone: CoarseZone, rebuilt: Rebuilt) -> Iterator[str]:
+        if zone.spans is not None and (rebuilt.like is None or (zone.spans != rebuilt.spans).any()):
+            yield f"{where}: its tuples by span of time are counted wrong"
+
     def _history(self, where: str, zone: CoarseZone) -> Iterator[str]:
         """The origins of its tuples account for all of them."""
         if zone.taken.shape != (len(TAKEN), 2) or (zone.taken < 0).any() or zone.taken[:, 1].sum() != zone.count:
@@ -323,6 +342,7 @@ class ZoneCheck:
         if number * length < horizons[granularity - 1] or (number + 1) * length > horizons[granularity - 2]:
             yield f"{where}: it is of another granularity at this watermark"
         rebuilt = Rebuilt(self.state, self.sizes.coarse_slots)
+        rebuilt.by_time(zone)
         try:
             yield from self._members(where, zone.tuples, rebuilt, number * length, length)
         except DataDamaged as problem:
@@ -331,4 +351,5 @@ class ZoneCheck:
         yield from self._differences(
             where, rebuilt, zone.counts, 0, zone.cells, zone.bits, (zone.first, zone.last), zone.measured
         )
+        yield from self._spans(where, zone, rebuilt)
         yield from self._history(where, zone)

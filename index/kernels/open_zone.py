@@ -3,11 +3,14 @@
 A tuple costs two sequential writes and one counter. The sketch and the filter are linear, so they are built when the
 zone is cut (`seal.py`), for a third of the work.
 
-Behaviour is tested every `WINDOW` tuples: do the last ones follow the distribution of the *reference*, the rest of the
-zone and the previous zone unless that one was cut for its behaviour? Window, zone and reference each have one signed
-row of `ROW` counters. With S the window's row (n tuples) and R the reference's (m tuples), `|S/n - R/m|^2` estimates
-the squared distance of the two distributions within `sqrt(2 / ROW)` = 4 %; without a change its mean is `1/n + 1/m`.
-The sum of squares of the zone's row also estimates its F2, and with it the error of its sketch.
+Behaviour is tested every `WINDOW` tuples: do the last ones follow the distribution of the *reference*, the
+`LATELY` to 2 * `LATELY` windows before them, as far back as the last cut for behaviour? Window, zone and reference each
+have one signed row of `ROW` counters. With S the window's row (n tuples) and R the reference's (m tuples),
+`|S/n - R/m|^2` estimates the squared distance of the two distributions within `sqrt(2 / ROW)` = 4 %; without a change
+its mean is `1/n + 1/m`. The sum of squares of the zone's row also estimates its F2, and so the error of its sketch.
+
+A cut pays where the distribution jumps. Where it drifts, zones of one length err least: so the reference is short, and
+zones that are cut for error have one length while behaviour lasts (`error_due`).
 """
 
 import math
@@ -18,13 +21,17 @@ from promising.summaries.kernels.jit import kernel
 
 WINDOW = 256
 ROW = 1024
+LATELY = 8  # windows of a block; the reference has up to two blocks
 TAIL = 4.0  # normal quantile of a false alarm: one window in 30,000
 
 # state[...]
 COUNT, SUB, ZONE_F2, REF_COUNT, REF_F2 = range(5)
-STATE_SIZE = 5
-# rows of `signed`
-S_WINDOW, S_ZONE, S_REFERENCE = range(3)
+BLOCK_COUNT, BLOCK_WINDOWS = range(5, 7)
+LENGTH = 7  # of zones cut for error; 0: unknown
+STATE_SIZE = 8
+# rows of `signed`; the block is the newer part of the reference
+S_WINDOW, S_ZONE, S_REFERENCE, S_BLOCK = range(4)
+SIGNED = 4
 # limits[...]: tolerated F2; least fraction of F2 that counts as a change; maximum tuples; whether to test at all
 L_F2, L_EFFECT, L_MAXLENGTH, L_WATCHED = range(4)
 
@@ -62,6 +69,38 @@ def behaviour_changed(signed, state, window_f2, inner, effect):
     return change > math.sqrt(skewed * tail * tail + normal * TAIL * TAIL)
 
 
+@kernel("void(int32[:,::1], int64[::1])")
+def forget(signed, state):
+    """Leave the newer block as the reference."""
+    f2 = np.int64(0)
+    for j in range(ROW):
+        r = np.int64(signed[S_BLOCK, j])
+        f2 += r * r
+        signed[S_REFERENCE, j] = signed[S_BLOCK, j]
+        signed[S_BLOCK, j] = 0
+    state[REF_COUNT] = state[BLOCK_COUNT]
+    state[REF_F2] = f2
+    state[BLOCK_COUNT] = 0
+    state[BLOCK_WINDOWS] = 0
+
+
+@kernel("boolean(int64[::1], float64)")
+def error_due(state, tolerated):
+    """Whether the zone must be cut for error: its F2 is above the tolerated one, or it is as long as the last such.
+
+    Then zones are equally long, until behaviour changes. They grow by half where even that would not be too much.
+    """
+    if float(state[ZONE_F2]) > tolerated:
+        state[LENGTH] = state[COUNT]
+        return True
+    if state[LENGTH] == 0 or state[COUNT] < state[LENGTH]:
+        return False
+    if 2.25 * float(state[ZONE_F2]) > tolerated:
+        return True
+    state[LENGTH] += state[LENGTH] // 2
+    return False
+
+
 @kernel("int64(int32[:,::1], int64[::1], float64[::1])")
 def close_window(signed, state, limits):
     """Test the window, then add it to zone and reference; returns why the zone must be cut, or `NOT_CUT`.
@@ -69,7 +108,7 @@ def close_window(signed, state, limits):
     On `CUT_BEHAVIOUR` the window is unchanged: its tuples belong to the next zone. Sums of squares are updated by inner
     products with the window, in integers, so they are exact and take one pass over three short rows.
     """
-    window, zone, reference = signed[S_WINDOW], signed[S_ZONE], signed[S_REFERENCE]
+    window, zone, reference, block = signed[S_WINDOW], signed[S_ZONE], signed[S_REFERENCE], signed[S_BLOCK]
     window_f2 = np.int64(0)
     with_zone = np.int64(0)
     with_reference = np.int64(0)
@@ -85,12 +124,17 @@ def close_window(signed, state, limits):
         s32 = window[j]
         zone[j] += s32
         reference[j] += s32
+        block[j] += s32
         window[j] = 0
     state[ZONE_F2] += 2 * with_zone + window_f2
     state[REF_F2] += 2 * with_reference + window_f2
     state[REF_COUNT] += state[SUB]
+    state[BLOCK_COUNT] += state[SUB]
+    state[BLOCK_WINDOWS] += 1
     state[SUB] = 0
-    return CUT_ERROR if float(state[ZONE_F2]) > limits[L_F2] else NOT_CUT
+    if state[BLOCK_WINDOWS] == LATELY:
+        forget(signed, state)
+    return CUT_ERROR if error_due(state, limits[L_F2]) else NOT_CUT
 
 
 @kernel(
@@ -133,7 +177,7 @@ def absorb(recent, zone_rows, signed, state, limits, hashes, rows, start, stop):
 
 @kernel("void(int32[::1], int32[:,::1], int64[::1], boolean)")
 def restart(zone_rows, signed, state, changed):
-    """Begin the next zone; after a change of behaviour, with the window that showed it and without a reference."""
+    """Begin the next zone; after a change of behaviour, with the window that showed it, which is also its reference."""
     if changed:
         kept = state[SUB]
         at = state[COUNT] - kept
@@ -145,21 +189,27 @@ def restart(zone_rows, signed, state, changed):
             f2 += np.int64(s) * np.int64(s)
             signed[S_ZONE, j] = s
             signed[S_REFERENCE, j] = s
+            signed[S_BLOCK, j] = s
             signed[S_WINDOW, j] = 0
+        state[BLOCK_COUNT] = kept
+        state[BLOCK_WINDOWS] = 1
+        state[LENGTH] = 0
         state[COUNT] = kept
         state[REF_COUNT] = kept
         state[ZONE_F2] = f2
         state[REF_F2] = f2
     else:
         for j in range(ROW):
-            signed[S_REFERENCE, j] = signed[S_ZONE, j] + signed[S_WINDOW, j]
+            signed[S_REFERENCE, j] += signed[S_WINDOW, j]
+            signed[S_BLOCK, j] += signed[S_WINDOW, j]
             signed[S_ZONE, j] = 0
             signed[S_WINDOW, j] = 0
         f2 = np.int64(0)
         for j in range(ROW):
             r = np.int64(signed[S_REFERENCE, j])
             f2 += r * r
-        state[REF_COUNT] = state[COUNT]
+        state[REF_COUNT] += state[SUB]
+        state[BLOCK_COUNT] += state[SUB]
         state[REF_F2] = f2
         state[COUNT] = 0
         state[ZONE_F2] = 0

@@ -1,4 +1,4 @@
-"""Measures ingest, a join with preference and an aggregate on your own data and machine.
+"""Measures ingest, a join with preference, an aggregate and estimates on your own data and machine.
 
 The rows are split into two stores that are joined on the key. Each join method is run several times, interleaved with
 the others, and reported by its median; time is CPU time of the process, DuckDB uses one thread like the others. Rows
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from promising.bench.estimates import Errors, window_errors
 from promising.errors import BadQuestion, EmptyBatch
 from promising.query.session import Session
 
@@ -25,6 +26,10 @@ SHARES = (0.5, 0.9, 1.0)
 """Shares of the join whose time is reported, after that of the first row."""
 ERROR = 0.01
 """Target error of the aggregate."""
+WINDOWS = (0.01, 0.05, 0.2)
+"""Lengths of the windows of estimates, as parts of a store."""
+TRIES = 50
+"""Windows of each length."""
 STORES = ("store1", "store2")
 BATCH = 1 << 16
 SPANS = 64
@@ -120,6 +125,8 @@ class Result:
     pairs: int
     joins: list[Joined]
     averages: list[Averaged] = field(default_factory=list)
+    estimates: dict[float, Errors] = field(default_factory=dict)
+    """By length of the window, as a part of the first store."""
 
 
 def generated(rows: int, seed: int = 1) -> tuple[pa.Table, Plan]:
@@ -195,8 +202,10 @@ def measure(data: Data, budget: float, say: Say, *, runs: int = RUNS) -> Result:
         if data.plan.value is not None and pairs:
             say(f"Averaging {data.plan.value} over the join ...")
             averages = _averages(session, duck, data, budget, joins, runs)
+        say("Estimating how often keys occur in windows ...")
+        estimates = _estimates(session, data)
     raw = sum(half.nbytes for half in data.halves)
-    return Result(data, in_seconds, used, raw, pairs, joins, averages)
+    return Result(data, in_seconds, used, raw, pairs, joins, averages, estimates)
 
 
 # --- promising ---------------------------------------------------------------------------------------------------
@@ -283,6 +292,16 @@ def _averages(session: Session, duck: Any, data: Data, budget: float, joins: lis
             continue
         made.append(Averaged(name, statistics.median(took), float(value), _off(float(value), truth)))
     return made
+
+
+def _estimates(session: Session, data: Data) -> dict[float, Errors]:
+    """In random windows over the first store; none if it is too short for them."""
+    half = data.halves[0]
+    times = half.column(data.plan.time).cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    keys = half.column(data.plan.key).to_numpy()
+    index = session.summary(f"{STORES[0]}_keys").index
+    spans = {part: int(len(times) * part) for part in WINDOWS}
+    return {part: window_errors(index, times, keys, span, TRIES, 1) for part, span in spans.items() if span}
 
 
 def _off(value: float, truth: float) -> float:

@@ -202,6 +202,14 @@ def _show(result: "Result", wanted: Wanted) -> None:
         rows = [(a.name, _seconds(a.seconds), f"{a.value:.6g}", f"{a.off:.2%}") for a in result.averages]
         columns = [list(column) for column in zip(("", "CPU time", "answer", "off by"), *rows, strict=True)]
         print_columns(columns, [False, True, True, True])
+    if result.estimates:
+        out().print()
+        say(f"estimates of the rows of one {data.plan.key} in a window of {measurement.STORES[0]}")
+        out().print()
+        columns = [["window", "off by", "by time", "within bounds"]]
+        for part, found in result.estimates.items():
+            columns.append([f"{part:.0%}", f"{found.absolute:.3g}", f"{found.by_time:.3g}", f"{found.held:.1%}"])
+        print_columns([list(column) for column in zip(*columns, strict=True)], [False, True, True, True])
     if importlib.util.find_spec("duckdb") is None:
         say("\nDuckDB is not installed, so there is nobody to compare with: pip install 'promising-tuples[bench]'")
 
@@ -229,6 +237,10 @@ def _facts(result: "Result", wanted: Wanted) -> dict[str, Any]:
             for joined in result.joins
         ],
         "averages": [{"name": a.name, "seconds": a.seconds, "value": a.value, "off": a.off} for a in result.averages],
+        "estimates": [
+            {"window": part, "off": found.absolute, "off_by_time": found.by_time, "within_bounds": found.held}
+            for part, found in result.estimates.items()
+        ],
     }
 
 

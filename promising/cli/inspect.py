@@ -304,7 +304,7 @@ def _print_summary(told: "Description", buckets: int) -> None:
         f"structure {clean(told.told, '')}{using}, {size(told.bytes)}; at most {size(told.sketch_bytes)} of sketches,"
         f" {told.tuple_bytes} bytes a tuple and {told.key_bytes} a key; spans {spans}",
         *([] if told.postings else ["postings off: tuples of a key are found by cells and filters"]),
-        f"cuts so far: {cuts or 'none'}",
+        f"cuts so far: {cuts or 'none'}" + (f"; {told.cutting}" if told.cutting else ""),
         f"measures: {clean(', '.join(told.measures), '') or 'none'}" + (f"; {told.building}" if told.building else ""),
     ]
     newest = max((z for z in told.zones if z.granularity == told.zones[0].granularity), key=lambda z: z.end)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from promising.errors import UnknownName
 from promising.index import Options, Stream, SummaryIndex
+from promising.index.regions import ZoneInfo
 from promising.index.sketches import window_counts
 from promising.query.join_cardinality import join_size
 from promising.summaries.counts import WindowCounts
@@ -58,9 +59,9 @@ def rebuilt(stream: Stream, summary: SummaryIndex, start: int, end: int) -> Wind
             inside += sketch(hashes[member].tolist(), *shape)
         elif times.min() < end and times.max() >= start:
             across += sketch(hashes.tolist(), *shape)
-            seen = min(times.max() + 1, end) - max(times.min(), start)
+            part = member.mean() if zone.granularity == 1 else by_spans(zone, times, start, end)
             tuples += len(times)
-            covered += len(times) * seen / (times.max() + 1 - times.min())
+            covered += len(times) * part
     return known(inside, across, covered / tuples if tuples else 0.0)
 
 
@@ -72,6 +73,17 @@ def known(inside: NDArray[Any], across: NDArray[Any], share: float) -> WindowCou
         states.append(kind.allocate(1, "window"))
         states[-1].counters[0] = counters.reshape(-1)
     return WindowCounts(kind, states[0], states[1], share)
+
+
+def by_spans(zone: ZoneInfo, times: NDArray[np.int64], start: int, end: int) -> float:
+    """The share of a calendar zone: a quarter across an edge (100 is divisible by 4, not by 8) counts by time."""
+    found, length = 0.0, (zone.end - zone.start) // 4
+    for first in range(zone.start, zone.end, length):
+        held = int(((times >= first) & (times < first + length)).sum())
+        low, high = max(first, times.min()), min(first + length, times.max() + 1)
+        if held:
+            found += held * max(min(high, end) - max(low, start), 0) / (high - low)
+    return found / len(times)
 
 
 def batch(seed: int, n: int, first: int, last: int, at: int = 0, keys: int = 30) -> Columns:

@@ -65,6 +65,8 @@ def test_a_zone_cut_for_its_error():
     stream, summary = make(options=options)
     fill(stream, 0, 3000, step=1000)
     assert "passed the tolerance of 4 tuples (by its sketches it is " in told(summary, "error")
+    fixed = "zones have one length: behaviour has not jumped"
+    assert fixed in told(summary, "open") and fixed in summary.describe().cutting
 
 
 def test_a_zone_cut_for_its_behaviour():
@@ -73,6 +75,8 @@ def test_a_zone_cut_for_its_behaviour():
     fill(stream, 3 * SECOND, 2560, step=1000, first=1000)
     text = told(summary, "behaviour")
     assert "2,560 tuples" in text
+    jumps = "zones are cut at jumps of behaviour, 1 so far"
+    assert jumps in told(summary, "open") and jumps == summary.cutting
     assert "the 256 tuples after it differ" in text
     assert "effect = 0.2" in text
 

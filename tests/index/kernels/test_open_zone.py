@@ -27,7 +27,7 @@ class Zone:
     def __init__(self, maxlength=4096, most_f2=1e18, effect=0.2, watched=True) -> None:
         self.recent = np.zeros(WINDOW, np.int64)
         self.rows = np.zeros(maxlength, np.int32)
-        self.signed = np.zeros((3, ROW), np.int32)
+        self.signed = np.zeros((kernels.SIGNED, ROW), np.int32)
         self.state = np.zeros(kernels.STATE_SIZE, np.int64)
         self.limits = np.array([most_f2, effect, maxlength, float(watched)])
 
@@ -103,6 +103,34 @@ def test_a_change_is_cut_before_the_window_that_shows_it_and_that_window_begins_
     assert zone.absorb(after[WINDOW:], 4 * WINDOW) == (WINDOW, kernels.NOT_CUT)
 
 
+@pytest.mark.parametrize("windows", [7, 8, 15, 16, 23, 30])
+def test_the_reference_is_the_last_blocks(windows):
+    zone = Zone(maxlength=1 << 14)
+    hashes = some_hashes(30 * WINDOW, 25, 3)
+    assert zone.absorb(hashes[: windows * WINDOW])[1] == kernels.NOT_CUT
+    blocks, rest = divmod(windows, kernels.LATELY)
+    held = (rest + (kernels.LATELY if blocks else 0)) * WINDOW
+    expected = row_of(hashes[windows * WINDOW - held : windows * WINDOW])
+    assert zone.state[REF_COUNT] == held
+    assert (zone.signed[S_REFERENCE] == expected).all()
+    assert zone.state[REF_F2] == square(expected)
+    assert zone.state[ZONE_F2] == square(row_of(hashes[: windows * WINDOW]))
+
+
+def test_a_zone_is_as_long_as_the_last_that_was_cut_for_error():
+    one, four = np.full(9000, 6, np.int64), np.tile(np.array([6, 8, 10, 12], np.int64), 2250)
+    zone = Zone(most_f2=float((4 * WINDOW) ** 2), effect=1e9)
+    assert zone.absorb(one) == (5 * WINDOW, kernels.CUT_ERROR)
+    zone.restart(False)
+    mixed = np.concatenate((one[: 4 * WINDOW], np.arange(9000) * 64))
+    assert zone.absorb(mixed) == (5 * WINDOW, kernels.CUT_ERROR), "although its own error is tolerable"
+    zone.restart(False)
+    assert zone.absorb(four) == (8 * WINDOW, kernels.CUT_ERROR), "a quarter of F2: it grows by half, in whole windows"
+    assert zone.state[kernels.LENGTH] == 15 * WINDOW // 2
+    zone.restart(True)
+    assert zone.state[kernels.LENGTH] == 0, "another behaviour has another length"
+
+
 def test_no_change_no_cut():
     for seed in range(8):
         assert Zone().absorb(some_hashes(8 * WINDOW, 25, seed)) == (8 * WINDOW, kernels.NOT_CUT)
@@ -127,7 +155,7 @@ def test_two_keys_that_cancel_out_are_a_change():
 
 def test_behaviour_changed_by_its_own():
     """Window and reference as two rows: equal ones do not differ, disjoint ones do."""
-    signed, state = np.zeros((3, ROW), np.int32), np.zeros(kernels.STATE_SIZE, np.int64)
+    signed, state = np.zeros((kernels.SIGNED, ROW), np.int32), np.zeros(kernels.STATE_SIZE, np.int64)
     state[SUB], state[REF_COUNT] = WINDOW, 4 * WINDOW
     signed[S_WINDOW, :16], signed[S_REFERENCE, :16] = WINDOW // 16, WINDOW // 4
     window_f2 = square(signed[S_WINDOW].astype(np.int64))

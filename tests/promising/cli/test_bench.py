@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,12 @@ import pyarrow.parquet
 import pytest
 
 from promising.bench import measurement
+from promising.bench.estimates import window_errors
 from promising.bench.measurement import DESC, DUCK, PLAIN, Joined, Plan
 from promising.errors import BadQuestion, EmptyBatch
+from promising.index import Stream
+from promising.summaries.adt import Estimates
+from promising.testing.streams import zipf
 from tests.promising.cli.running import Cli
 
 NOBODY = Cli("127.0.0.1:1")  # no service is needed
@@ -115,7 +120,26 @@ def test_every_way_finds_the_whole_join_and_the_average(split):
         assert found.off < 1e-9
     assert result.averages[0].off == pytest.approx(abs(result.averages[0].value - average) / average)
     assert result.bytes > result.raw > 0
-    assert len(said) == 3
+    assert len(said) == 4
+
+
+def test_estimates_are_compared_with_the_rows():
+    """Tuples of the open zone are counted; what a summary makes up is as far off as it is."""
+    columns = zipf(3000, 50, seed=1)
+    stream = Stream("s", {"ts": "timestamp", "item_id": "int"}, time="ts", clock=lambda: 1 << 60, max_tuples=1 << 14)
+    summary = stream.create_summary("s", key="item_id", granularity=1 << 45, collapse=(2, 1), structure="grid")
+    stream.append({name: columns[name] for name in ("ts", "item_id")})
+    asked = (columns["ts"], columns["item_id"], 300, 20, 1)
+    exact = window_errors(summary, *asked)
+    assert (exact.absolute, exact.squared, exact.held) == (0.0, 0.0, 1.0)
+    assert exact.asked > 200 and exact.by_time > 0
+    guess = Estimates(*np.array([[-2.0], [-3.0], [-1.0]]).repeat(99, axis=1))
+    made_up = SimpleNamespace(
+        estimate=lambda keys, window: Estimates(*(part[: len(keys)] for part in guess)), regions=summary.regions
+    )
+    off = window_errors(made_up, *asked)
+    assert off.held == 0.0 and off.absolute >= 2.0 and off.squared >= 2 * off.absolute
+    assert off.by_time == exact.by_time
 
 
 def test_a_run_that_is_broken_off_says_how_far_it_got():
@@ -185,6 +209,7 @@ def test_json_for_programs(csv):
         "reached",
     }
     assert [a["name"] for a in facts["averages"]] == ["to 1%", "exact", "DuckDB, exact"]
+    assert [(e["window"], e["within_bounds"]) for e in facts["estimates"]] == [(0.01, 1.0), (0.05, 1.0), (0.2, 1.0)]
 
 
 def test_other_files_and_columns(tmp_path):
