@@ -254,14 +254,16 @@ class Cursor:
         stop: threading.Event,
         keep: Callable[["Cursor"], str | None] | None = None,
         left: Callable[[], float] = lambda: math.inf,
-    ) -> Iterator[Frame]:
+    ) -> Iterator[Frame | None]:
         """Work for `budget` nanoseconds of CPU time. `keep` stores a cursor with work left and returns its token.
+
+        None after each `GLANCE` without a frame: other queries may have their turn.
 
         left: seconds until the last frame is due. One that would take longer is left for later, with its rows.
         """
         limit = self._limit = None if budget is None else self.spent + budget
         self._excused = 0 if budget is None else max(GLANCE, budget // 20)
-        told = self.spent
+        told = turned = self.spent
         first = True
         self._left = left
         resumed = self._began
@@ -290,18 +292,22 @@ class Cursor:
             waiting, large = self._waiting()
             fresh = waiting > 0 or self._look is not None
             due = self.spent - told >= (GLANCE if first else PATIENCE) or large or (first and fresh)
+            frame = None
             if due or (fresh and self.spent - told >= GLANCE):
                 frame = self._frame(None)
                 self._meter()
                 told, first = self.spent, False
                 self._hold(frame)
-                try:
-                    yield frame
-                except GeneratorExit:  # abandoned by the consumer
-                    self.close()
-                    raise
-                del frame
-                self._mark = self.clock()
+            elif self.spent - turned < GLANCE:
+                continue
+            turned = self.spent
+            try:
+                yield frame
+            except GeneratorExit:  # abandoned by the consumer
+                self.close()
+                raise
+            del frame
+            self._mark = self.clock()
         if cut is None:
             cut = "error" if self._reached else ("limit" if self._limited else None)
         reserve = self._reserve()
