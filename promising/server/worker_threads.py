@@ -1,6 +1,7 @@
 """Threads for CPU work. The event loop only passes messages; kernels run without the GIL."""
 
 import asyncio
+import contextlib
 import heapq
 import os
 import threading
@@ -11,6 +12,7 @@ from itertools import count
 from typing import Any, ParamSpec, TypeVar
 
 WAITING = 32  # jobs that may wait for the disk at a time; the more wait, the more one sync serves
+MEETING = 0.1  # seconds that an idle thread waits for the others of its pool
 SMALL = 0.05  # seconds of CPU time up to which a query is small: not more than one turn of a large one
 
 Given = ParamSpec("Given")
@@ -21,7 +23,7 @@ class LeastFirst:
     """Threads that always take the waiting job with the least weight; of equal ones, the first."""
 
     def __init__(self, threads: int, name: str) -> None:
-        self._pool = ThreadPoolExecutor(threads, name)
+        self.pool = ThreadPoolExecutor(threads, name)
         self._lock = threading.Lock()
         self._numbers = count()
         self._waiting: list[tuple[float, int, Future[Any], Callable[[], Any]]] = []
@@ -30,7 +32,7 @@ class LeastFirst:
         made: Future[Result] = Future()
         with self._lock:
             heapq.heappush(self._waiting, (weight, next(self._numbers), made, do))
-        self._pool.submit(self._take)
+        self.pool.submit(self._take)
         return made
 
     def _take(self) -> None:
@@ -44,7 +46,7 @@ class LeastFirst:
         del made, do  # an exception would retain them, and they the exception
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._pool.shutdown(wait, cancel_futures=cancel_futures)
+        self.pool.shutdown(wait, cancel_futures=cancel_futures)
         for _, _, made, _ in self._waiting:
             made.cancel()
 
@@ -60,7 +62,7 @@ class Work:
     """
 
     def __init__(self, workers: int) -> None:
-        count = workers or len(os.sched_getaffinity(0))
+        count = self._count = workers or len(os.sched_getaffinity(0))
         self.small = LeastFirst(count, "promising-small")
         self.large = ThreadPoolExecutor(count, "promising-large")
         self.batches = ThreadPoolExecutor(count, "promising-ingest")
@@ -112,6 +114,20 @@ class Work:
     async def wait(self, do: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
         """A wait for the disk."""
         return await self._finished(self.waits.submit(do, *given, **named))
+
+    async def everywhere(self, do: Callable[[], None]) -> None:
+        """A short job for each thread that works on queries or batches, when they are idle."""
+
+        def job(met: threading.Barrier) -> None:
+            with contextlib.suppress(threading.BrokenBarrierError):  # another thread is at work
+                met.wait(MEETING)
+            do()
+
+        jobs = []
+        for pool in (self.small.pool, self.large, self.batches, self.calls, self.feeds):
+            met = threading.Barrier(self._count)  # no thread takes two
+            jobs += [asyncio.wrap_future(pool.submit(job, met)) for _ in range(self._count)]
+        await asyncio.gather(*jobs)
 
     def close(self) -> None:
         """Wait for running jobs; those not begun are dropped."""
