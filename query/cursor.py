@@ -91,6 +91,7 @@ class Cursor:
         self._unbound = unbound
         self._asked = (budget, seed, spill)
         self._began = False  # a slice of work
+        self._framed = 0  # bytes of a frame of fresh rows
         self._least = 0  # nanoseconds of the last step of the shortest slices
         self._slice, self._before, self._took = 0, LEAST, 0  # candidates of a slice, those allowed, nanoseconds so far
         self._matched = 0  # candidates that met the conditions
@@ -337,7 +338,8 @@ class Cursor:
     def _hold(self, frame: Frame) -> None:
         """Count a frame until the next one, and what is encoded of it at a time, twice: it is copied when sent."""
         if self.account is not None:
-            self.account.hold(self.nbytes + frame.rows.nbytes + 2 * min(frame.rows.nbytes, ENCODED))
+            size = self._framed or frame.rows.nbytes
+            self.account.hold(self.nbytes + size + 2 * min(size, ENCODED))
 
     def _beyond(self, cut: Cut | None) -> bool:
         """Whether the last frame has no rows: it was cancelled, or they would go well beyond the budget."""
@@ -454,6 +456,7 @@ class Cursor:
         if self._plan is None:
             return Frame(no_rows(schema(self.bound)), "append", self.progress(cut))
         result = self.plan.result
+        self._framed = result.fresh.nbytes
         if isinstance(result, Plain) or result.spilled:
             shown, mode = result.fresh.take(), "append"
         elif isinstance(result, Aggregated):

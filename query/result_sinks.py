@@ -65,10 +65,11 @@ class Fresh:
         self.rows = 0
         self.nbytes = 0
 
-    def add(self, rows: pa.Table) -> None:
+    def add(self, rows: pa.Table, size: int) -> None:
+        """Add rows of so many bytes."""
         self._tables.append(rows)
         self.rows += rows.num_rows
-        self.nbytes += rows.nbytes
+        self.nbytes += size
 
     def take(self) -> Shown:
         """Rows added since the last call."""
@@ -113,7 +114,8 @@ class Plain:
             batch = Batch(tuple(r[: self.bound.limit - self.count] for r in batch.rows))
         if len(batch):
             columns = yield from self.pipeline.computing(self.bound.outputs, batch)
-            self.fresh.add(pa.Table.from_arrays(columns, schema=self.schema))
+            size = yield from _sizing(columns)
+            self.fresh.add(pa.Table.from_arrays(columns, schema=self.schema), size)
             self.count += len(batch)
         return found
 
@@ -177,16 +179,17 @@ class Sorted:
         batch = yield from self.pipeline.passing(batch)
         if len(batch):
             made = iter((yield from self.pipeline.computing([e for part in self._wanted for e in part], batch)))
-            self._keep([list(islice(made, len(part))) for part in self._wanted])
+            parts = [list(islice(made, len(part))) for part in self._wanted]
+            self._keep(parts, (yield from _sizing([a for part in parts for a in part])))
             rows, size = self._settled
             if self._limited and (self.held > 2 * rows + CROWDED or self._size > 2 * size + CROWDED_BYTES):
                 yield from self._settling()
         return len(batch)
 
-    def _keep(self, parts: Parts) -> None:
+    def _keep(self, parts: Parts, size: int) -> None:
         self._kept.append(parts)
         self.held += len(parts[0][0])
-        self._size += sum(a.nbytes for part in parts for a in part)
+        self._size += size
 
     def _settling(self) -> Steps[None]:
         """Sort all rows, in steps, and evict those beyond the limits: no row added later can bring one of them back.
@@ -201,8 +204,9 @@ class Sorted:
             values = [column.take(pa.array(order)) for column in parts[1]]
             order = order[first_places(self.bound.limit_by, values, len(order))]
         sorted_parts = yield from _taking(parts, order[: self.bound.limit])
+        size = yield from _sizing([a for part in sorted_parts for a in part])
         self._kept, self.held, self._size = deque(), 0, 0
-        self._keep(sorted_parts)
+        self._keep(sorted_parts, size)
         self._settled = (self.held, self._size)
 
     def relieve(self, *, pressed: bool) -> Iterator[None]:
@@ -247,7 +251,7 @@ class Sorted:
         yield from self._flush(self._merge)
         for rows in self._merge.merged():
             if rows is not None:
-                self.fresh.add(rows)
+                self.fresh.add(rows, rows.nbytes)
                 self._sent += rows.num_rows
             yield
 
@@ -470,7 +474,7 @@ class Aggregated:
         yield from self._rest.finish(emit)
         for rows in merge.merged():
             if rows is not None:
-                self.fresh.add(rows)
+                self.fresh.add(rows, rows.nbytes)
                 self.count += rows.num_rows
             yield
 
@@ -499,6 +503,16 @@ class Aggregated:
             if load.full(len(made)):
                 yield
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _sizing(columns: Iterable[pa.Array]) -> Steps[int]:
+    """Their bytes, in steps: of thousands of columns these take some milliseconds to count."""
+    size, load = 0, Load()
+    for column in columns:
+        size += column.nbytes
+        if load.full(0):
+            yield
+    return size
 
 
 def _evaluating(expressions: Sequence[Compiled], columns: dict[Input, pa.Array], rows: int) -> Steps[list[pa.Array]]:

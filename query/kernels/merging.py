@@ -3,7 +3,7 @@
 from promising.summaries.kernels.jit import kernel
 
 
-@kernel("void(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64)")
+@kernel("void(Array(int64, 1, 'C', readonly=True), int64[::1], int64[::1], int64[::1], int64[::1], int64)")
 def merge(words, left, right, out, at, most):
     """Merge two lists of places, each sorted by the words there; of equal ones, those of `left` first.
 
