@@ -83,7 +83,7 @@ class Answer:
     True
     """
 
-    frames: Iterator[Frame]
+    frames: Iterator[Frame | None]  # None: other work may have its turn
     first: Callable[[], Progress]
     schema: pa.Schema
     _stop: Callable[[bool], None]  # True stores the answer, so that it can be resumed
@@ -94,37 +94,39 @@ class Answer:
 
     def __iter__(self) -> Iterator[Frame]:
         """Frames as they arrive, each exactly once; their rows are retained for `to_arrow`."""
-        while True:
-            frame = self._next()
-            if frame is None:
-                return
-            yield frame
-
-    def _next(self, keep: bool = True) -> Frame | None:
-        if self._problem is not None:
-            raise self._problem
-        try:
-            frame = next(self.frames, None)
-        except BaseException as problem:
-            self._problem = problem
-            raise
-        if frame is None:
-            return None
-        if frame.mode == "replace":
-            self._tables = [frame.rows]
-        elif frame.rows.num_rows and keep:
-            self._tables.append(frame.rows)
-        self._last = frame
-        return frame
+        return (frame for frame in self._turns(keep=True) if frame is not None)
 
     def stream(self) -> Iterator[Frame]:
         """Frames as they arrive, without retaining their rows for `to_arrow`."""
-        while (frame := self._next(keep=False)) is not None:
+        return (frame for frame in self.turns() if frame is not None)
+
+    def turns(self) -> Iterator[Frame | None]:
+        """The same, and None after each few milliseconds of work: other work may have its turn."""
+        return self._turns(keep=False)
+
+    def _turns(self, *, keep: bool) -> Iterator[Frame | None]:
+        while True:
+            if self._problem is not None:
+                raise self._problem
+            try:
+                frame = next(self.frames)
+            except StopIteration:
+                return
+            except BaseException as problem:
+                self._problem = problem
+                raise
+            if frame is not None:
+                if frame.mode == "replace":
+                    self._tables = [frame.rows]
+                elif frame.rows.num_rows and keep:
+                    self._tables.append(frame.rows)
+                self._last = frame
             yield frame
+            del frame
 
     def run(self) -> "Answer":
         """Run to completion."""
-        while self._next() is not None:
+        for _ in self._turns(keep=True):
             pass
         return self
 

@@ -21,7 +21,7 @@ from promising.query.operators.guided import Guided
 from promising.query.operators.operator import Guess
 from promising.query.planner import Plan, plan
 from promising.query.query_memory import Account
-from promising.query.result_sinks import Aggregated, Plain, Shown, no_rows, schema
+from promising.query.result_sinks import Aggregated, Plain, Shown, Sorted, no_rows, schema
 from promising.query.spill import Spill
 
 Clock = Callable[[], int]  # CPU time of the calling thread, in nanoseconds
@@ -91,8 +91,11 @@ class Cursor:
         self._unbound = unbound
         self._asked = (budget, seed, spill)
         self._began = False  # a slice of work
-        self._least = 0  # nanoseconds of the last of the shortest slices
+        self._framed = 0  # bytes of a frame of fresh rows
+        self._least = 0  # nanoseconds of the last step of the shortest slices
+        self._slice, self._before, self._took = 0, LEAST, 0  # candidates of a slice, those allowed, nanoseconds so far
         self._matched = 0  # candidates that met the conditions
+        self._held = 0  # candidates of the slice that is at work
         self._hits = 0  # sampled candidates that did
         self._sizes: Guess | None = None
         self._limit: int | None = None
@@ -160,14 +163,17 @@ class Cursor:
                 return
         for batch in self.plan.worker.work():
             if batch is not None:
-                self._matched += result.add(batch)
+                self._held = len(batch)
+                self._matched += yield from result.add(batch)
+                self._held = 0
             yield
             if self._full():
                 return
             yield from self._within()
         for _ in result.finish():
             yield
-            yield from self._within()
+            if result.spilled:
+                yield from self._within()
 
     def _within(self) -> Iterator[None]:
         """Count the bytes in memory. Spills where they are many; raises LimitReached where that is not enough."""
@@ -229,7 +235,7 @@ class Cursor:
         worker, sampler = self.plan.worker, self.plan.sampler
         left = 0.0
         if not self.finished and (sampler is None or sampler.remaining() is None):  # nothing drawn yet
-            rest = worker.remaining() or self.sizes
+            rest = self._remaining() or self.sizes
             left = max(rest.upper, 1.0)
         found = result.estimated(sampler, worker, left, confidence)
         if not found.exact and not worker.done and (sampler is None or not sampler.done) and not self.bound.group_keys:
@@ -254,14 +260,16 @@ class Cursor:
         stop: threading.Event,
         keep: Callable[["Cursor"], str | None] | None = None,
         left: Callable[[], float] = lambda: math.inf,
-    ) -> Iterator[Frame]:
+    ) -> Iterator[Frame | None]:
         """Work for `budget` nanoseconds of CPU time. `keep` stores a cursor with work left and returns its token.
+
+        None after each `GLANCE` without a frame: other queries may have their turn.
 
         left: seconds until the last frame is due. One that would take longer is left for later, with its rows.
         """
         limit = self._limit = None if budget is None else self.spent + budget
         self._excused = 0 if budget is None else max(GLANCE, budget // 20)
-        told = self.spent
+        told = turned = self.spent
         first = True
         self._left = left
         resumed = self._began
@@ -290,23 +298,26 @@ class Cursor:
             waiting, large = self._waiting()
             fresh = waiting > 0 or self._look is not None
             due = self.spent - told >= (GLANCE if first else PATIENCE) or large or (first and fresh)
+            frame = None
             if due or (fresh and self.spent - told >= GLANCE):
                 frame = self._frame(None)
                 self._meter()
                 told, first = self.spent, False
                 self._hold(frame)
-                try:
-                    yield frame
-                except GeneratorExit:  # abandoned by the consumer
-                    self.close()
-                    raise
-                del frame
-                self._mark = self.clock()
+            elif self.spent - turned < GLANCE:
+                continue
+            turned = self.spent
+            try:
+                yield frame
+            except GeneratorExit:  # abandoned by the consumer
+                self.close()
+                raise
+            del frame
+            self._mark = self.clock()
         if cut is None:
             cut = "error" if self._reached else ("limit" if self._limited else None)
-        reserve = self._reserve()
-        if problem is None and reserve > GLANCE and (stop.is_set() or self._late(reserve)):
-            cut = "cancelled"  # the last frame waits for the next time
+        if problem is None and self._postponed(stop):
+            cut = "cancelled"
         frame = self._frame(cut, last=True)
         self._meter()
         suspended = keep is not None and cut in ("budget", "cancelled")
@@ -327,7 +338,8 @@ class Cursor:
     def _hold(self, frame: Frame) -> None:
         """Count a frame until the next one, and what is encoded of it at a time, twice: it is copied when sent."""
         if self.account is not None:
-            self.account.hold(self.nbytes + frame.rows.nbytes + 2 * min(frame.rows.nbytes, ENCODED))
+            size = self._framed or frame.rows.nbytes
+            self.account.hold(self.nbytes + size + 2 * min(size, ENCODED))
 
     def _beyond(self, cut: Cut | None) -> bool:
         """Whether the last frame has no rows: it was cancelled, or they would go well beyond the budget."""
@@ -337,6 +349,15 @@ class Cursor:
         sure = reserve - self._drawn  # the pace of sampling leaves time for its estimate
         late = self._limit is not None and self.spent + sure > self._limit + self._excused
         return cut == "cancelled" or (cut == "budget" and late)
+
+    def _postponed(self, stop: threading.Event) -> bool:
+        """Whether the last frame waits for the next time: it, or sending it, would take too long."""
+        if self._plan is None:
+            return False
+        reserve, result = self._reserve(), self.plan.result
+        if not isinstance(result, Plain) and not result.spilled and result.ended:
+            return SENDING * self.nbytes > GLANCE and (stop.is_set() or self._late(reserve))
+        return reserve > GLANCE and (stop.is_set() or self._late(reserve))
 
     def _late(self, reserve: int) -> bool:
         """Whether there is too little time to assemble the last frame, and to send it."""
@@ -371,15 +392,18 @@ class Cursor:
         return read + 4 * len(bound.aggregates)
 
     def _excess(self) -> int:
-        """CPU time of the shortest slice, as far as it is not small."""
-        return max(EXPRESSION * self._width, self._least) - GLANCE if self._plan is not None else 0
+        """CPU time of the shortest step, as far as it is not small."""
+        if self._plan is None:
+            return 0
+        wide = EXPRESSION * self._width if isinstance(self.plan.result, Aggregated) else 0
+        return max(wide, self._least) - GLANCE
 
     def _reserve(self) -> int:
         """CPU time to reserve for the last frame."""
         if self._plan is None:
             return 0
         result = self.plan.result
-        if isinstance(result, Plain) or result.spilled:
+        if isinstance(result, Plain) or result.spilled or result.ending:
             return 20_000
         if isinstance(result, Aggregated):
             kept = SORTING * self._matched if any(a.function in HOLDING for a in self.bound.aggregates) else 0
@@ -410,12 +434,15 @@ class Cursor:
             raise
         took = self.clock() - began
         done = self._done - done
+        if done > 0:  # the first step of a slice
+            self._took, self._slice, self._before = 0, done, self._pace.slice
         if self._pace.slice == LEAST:
             self._least = took
-        if done > 0 and took > 0:
+        self._took += took
+        if self._slice and self._took > 0:
             wanted = LONG_SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
-            fits = int(done * wanted / took)
-            self._pace.slice = max(LEAST, min(MOST, fits, 4 * self._pace.slice))
+            fits = int(self._slice * wanted / self._took)
+            self._pace.slice = max(LEAST, min(MOST, fits, 4 * self._before))
         return self.finished
 
     @property
@@ -429,22 +456,31 @@ class Cursor:
         if self._plan is None:
             return Frame(no_rows(schema(self.bound)), "append", self.progress(cut))
         result = self.plan.result
+        self._framed = result.fresh.nbytes
         if isinstance(result, Plain) or result.spilled:
             shown, mode = result.fresh.take(), "append"
         elif isinstance(result, Aggregated):
-            if last and self._beyond(cut):
+            if last and (self._beyond(cut) or (result.ending and (not result.ended or cut == "cancelled"))):
                 shown, mode = Shown(no_rows(result.schema)), "append"
+            elif last and result.final is not None:
+                shown, mode = result.final, "replace"
             elif last:
                 shown, mode = result.shown(self._look if self._reached and self._look else self._estimated()), "replace"
             elif self._look is not None:
                 shown, mode, self._look = result.shown(self._look), "replace", None
             else:
                 shown, mode = Shown(no_rows(result.schema)), "append"
-        elif last and cut != "cancelled" and not self._beyond(cut):  # sorting may take long
+        elif last and (cut == "memory" or self._sortable(cut)):
             shown, mode = result.take(), "replace"
         else:
             shown, mode = Shown(no_rows(result.schema)), "append"
         return Frame(shown.rows, mode, self.progress(cut), shown.lower, shown.upper)  # type: ignore[arg-type]  # one of the two
+
+    def _sortable(self, cut: Cut | None) -> bool:
+        """Whether the last frame of sorted rows has them: sorting them now, or sending them, may take long."""
+        result = self.plan.result
+        assert isinstance(result, Sorted)
+        return cut != "cancelled" and (result.ended or not result.ending) and not self._beyond(cut)
 
     # --- progress ------------------------------------------------------------------------------------------------
 
@@ -513,6 +549,11 @@ class Cursor:
             return self.sizes
         return Guess(done + left.value, done + left.lower, done + left.upper)
 
+    def _remaining(self) -> Guess | None:
+        """Candidates of which it is not known whether they are in the answer."""
+        left = self.plan.worker.remaining()
+        return None if left is None else Guess(*(x + self._held for x in left))
+
     def _total(self, complete: bool) -> Guess:
         """Total rows; for aggregates, the candidates that go into them."""
         bound, worker = self.bound, self.plan.worker
@@ -530,7 +571,7 @@ class Cursor:
         if complete and not self._limited:
             rows = matched if bound.limit_by is None or bound.grouped else float(self.plan.result.count)
             return Guess(rows, rows, rows)
-        left = worker.remaining()
+        left = self._remaining()
         if self.plan.joined is not None:
             value, lower, upper = self._joined(self.plan.joined, left)
         elif left is None:

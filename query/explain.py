@@ -59,7 +59,8 @@ def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Ex
     made.cells = cursor.plan.cells
     if analyze:
         for frame in cursor.run(budget, threading.Event()):
-            made.progress = frame.progress
+            if frame is not None:
+                made.progress = frame.progress
             yield None
         made.listed = 0 if promising is None else promising.listed
     made.lines = _lines(made)

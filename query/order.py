@@ -8,6 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from promising.query.kernels.merging import merge
+from promising.query.steps import Load, Steps, drained
+
+RUN = 1 << 15  # rows sorted in one step, and merged in another
+
 
 class Direction(Protocol):
     """How a sort key orders."""
@@ -28,7 +33,14 @@ class Term(NamedTuple):
 
 def sorted_places(keys: Sequence[pa.Array], orders: Sequence[Direction]) -> NDArray[np.int64]:
     """Row positions in sort order; stable. NaN is greater than every number, as in DuckDB."""
+    return drained(sorting(keys, orders))
+
+
+def sorting(keys: Sequence[pa.Array], orders: Sequence[Direction]) -> Steps[NDArray[np.int64]]:
+    """The same in steps."""
     columns: list[NDArray[np.int64]] = []
+    rows = len(keys[0])
+    load = Load()
     for key, order in zip(keys, orders, strict=True):
         if pa.types.is_null(key.type):
             continue
@@ -37,11 +49,39 @@ def sorted_places(keys: Sequence[pa.Array], orders: Sequence[Direction]) -> NDAr
             columns.append((missing ^ order.nulls_first).astype(np.int64))
         words = _words(key)
         columns.append(~words if order.descending else words)
+        if load.full(rows):
+            yield
     if not columns:
-        return np.arange(len(keys[0]))
-    if len(columns) == 1:
-        return np.argsort(columns[0], kind="stable")
-    return np.lexsort(columns[::-1])
+        return np.arange(rows)
+    if rows * len(columns) <= RUN:
+        return np.lexsort(columns[::-1])
+    places = yield from _places(columns[-1])
+    for words in columns[-2::-1]:  # each sort keeps the order by the columns after it
+        some = yield from _places(words[places])
+        places = places[some]
+        if load.full(rows):
+            yield
+    return places
+
+
+def _places(words: NDArray[np.int64]) -> Steps[NDArray[np.int64]]:
+    """The order of numbers, stable: runs are sorted one by one, and then merged in pairs."""
+    runs = []
+    for first in range(0, len(words), RUN):
+        if first:
+            yield
+        runs.append(np.argsort(words[first : first + RUN], kind="stable") + first)
+    while len(runs) > 1:
+        pairs = zip(runs[::2], runs[1::2], strict=False)
+        merged = runs[len(runs) & ~1 :]
+        for number, (left, right) in enumerate(pairs):
+            out, at = np.empty(len(left) + len(right), np.int64), np.zeros(2, np.int64)
+            while at.sum() < len(out):
+                yield
+                merge(words, left, right, out, at, RUN)
+            merged.insert(number, out)
+        runs = merged
+    return runs[0]
 
 
 def _words(key: pa.Array) -> NDArray[np.int64]:

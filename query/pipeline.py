@@ -10,6 +10,9 @@ from promising.query.bound import Bound
 from promising.query.operators.operator import Batch
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
+from promising.query.steps import COLUMN, Steps, drained
+
+CELLS = 1 << 19  # rows times columns of one step
 
 
 class Pipeline:
@@ -29,13 +32,35 @@ class Pipeline:
 
     def passed(self, batch: Batch) -> Batch:
         """Candidates that meet every condition; each is evaluated only on those that met the previous ones."""
+        return drained(self.passing(batch))
+
+    def passing(self, batch: Batch) -> Steps[Batch]:
+        """The same in steps."""
         self._touch(batch)
-        return passing(self.bound.predicates, self._sources, batch)
+        predicates, first = self.bound.predicates, 0
+        while first < len(predicates) and len(batch):
+            last = first + _step(batch)
+            batch = passing(predicates[first:last], self._sources, batch)
+            first = last
+            if first < len(predicates):
+                yield
+        return batch
 
     def compute(self, expressions: Sequence[Compiled | None], batch: Batch) -> list[pa.Array | None]:
-        wanted = {i for e in expressions if e is not None for i in e.inputs}
-        columns = _fetch(wanted, self._sources, batch)
-        return [None if e is None else e.evaluate(columns, len(batch)) for e in expressions]
+        return drained(self.computing(expressions, batch))
+
+    def computing(self, expressions: Sequence[Compiled | None], batch: Batch) -> Steps[list[pa.Array | None]]:
+        """The values of expressions, in steps; of those without an expression, None."""
+        columns: dict[Input, pa.Array] = {}
+        found: list[pa.Array | None] = []
+        while len(found) < len(expressions):
+            if found:
+                yield
+            some = expressions[len(found) : len(found) + _step(batch)]
+            wanted = {i for e in some if e is not None for i in e.inputs}
+            columns |= _fetch(wanted - columns.keys(), self._sources, batch)
+            found += [None if e is None else e.evaluate(columns, len(batch)) for e in some]
+        return found
 
     def keys(self, expressions: Sequence[Compiled], batch: Batch) -> list[pa.Array | CodedStrings]:
         """The same for keys of groups: columns of strings as codes, if they are stored as such."""
@@ -57,6 +82,11 @@ class Pipeline:
             if self._touched[number] != self._reached[number] and len(rows):
                 with snapshot.holding():
                     self._touched[number] |= snapshot.touched(rows)
+
+
+def _step(batch: Batch) -> int:
+    """Expressions of one step."""
+    return max(CELLS // (COLUMN + len(batch)), 1)
 
 
 def passing(predicates: Iterable[Compiled], sources: Mapping[int, Snapshot], batch: Batch) -> Batch:

@@ -6,7 +6,7 @@ last; both yield after each step of work. What was `spilled` is in files until `
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
@@ -24,13 +24,15 @@ from promising.query.limit_by import RowLimit, first_places
 from promising.query.merge_sort import RUN, MergeSort, Parts
 from promising.query.operators.key_limit import KeyLimit
 from promising.query.operators.operator import Batch, Operator, Sampler
-from promising.query.order import Direction, Term, sorted_places
+from promising.query.order import Direction, Term, sorting
 from promising.query.pipeline import Pipeline
+from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.positions import offset_of
 from promising.query.scalar.scope import Input
 from promising.query.scalar.types import ARROW
 from promising.query.spill import Spill
 from promising.query.spilled_groups import SpilledGroups
+from promising.query.steps import MANY, Load, Steps, drained
 
 CROWDED, CROWDED_BYTES = 1 << 14, 1 << 22  # retained beyond a LIMIT before the worst are evicted
 WORTH = 1 << 18  # bytes from which on spilling is worth its files
@@ -63,10 +65,11 @@ class Fresh:
         self.rows = 0
         self.nbytes = 0
 
-    def add(self, rows: pa.Table) -> None:
+    def add(self, rows: pa.Table, size: int) -> None:
+        """Add rows of so many bytes."""
         self._tables.append(rows)
         self.rows += rows.num_rows
-        self.nbytes += rows.nbytes
+        self.nbytes += size
 
     def take(self) -> Shown:
         """Rows added since the last call."""
@@ -97,9 +100,9 @@ class Plain:
     def full(self) -> bool:
         return self.bound.limit is not None and self.count >= self.bound.limit
 
-    def add(self, batch: Batch) -> int:
-        """Add candidates; returns how many met the conditions."""
-        batch = self.pipeline.passed(batch)
+    def add(self, batch: Batch) -> Steps[int]:
+        """Add candidates, in steps; returns how many met the conditions."""
+        batch = yield from self.pipeline.passing(batch)
         found = len(batch)
         if found and self.by_key is not None:
             batch = batch.where(self.by_key.admit(batch.rows))
@@ -110,8 +113,9 @@ class Plain:
         if self.bound.limit is not None and len(batch) > self.bound.limit - self.count:
             batch = Batch(tuple(r[: self.bound.limit - self.count] for r in batch.rows))
         if len(batch):
-            columns = self.pipeline.compute(self.bound.outputs, batch)
-            self.fresh.add(pa.Table.from_arrays(columns, schema=self.schema))
+            columns = yield from self.pipeline.computing(self.bound.outputs, batch)
+            size = yield from _sizing(columns)
+            self.fresh.add(pa.Table.from_arrays(columns, schema=self.schema), size)
             self.count += len(batch)
         return found
 
@@ -147,6 +151,8 @@ class Sorted:
         self._spill = spill
         self._merge: MergeSort | None = None
         self._sent = 0
+        self.ending = False  # the last rows are being sorted
+        self.ended = False  # and have been
 
     @property
     def spilled(self) -> bool:
@@ -169,43 +175,50 @@ class Sorted:
     def _limited(self) -> bool:
         return self.bound.limit is not None or self.bound.limit_by is not None
 
-    def add(self, batch: Batch) -> int:
-        batch = self.pipeline.passed(batch)
+    def add(self, batch: Batch) -> Steps[int]:
+        batch = yield from self.pipeline.passing(batch)
         if len(batch):
-            made = iter(self.pipeline.compute([e for part in self._wanted for e in part], batch))
-            self._keep([list(islice(made, len(part))) for part in self._wanted])
+            made = iter((yield from self.pipeline.computing([e for part in self._wanted for e in part], batch)))
+            parts = [list(islice(made, len(part))) for part in self._wanted]
+            self._keep(parts, (yield from _sizing([a for part in parts for a in part])))
             rows, size = self._settled
             if self._limited and (self.held > 2 * rows + CROWDED or self._size > 2 * size + CROWDED_BYTES):
-                self._settle()
+                yield from self._settling()
         return len(batch)
 
-    def _keep(self, parts: Parts) -> None:
+    def _keep(self, parts: Parts, size: int) -> None:
         self._kept.append(parts)
         self.held += len(parts[0][0])
-        self._size += sum(a.nbytes for part in parts for a in part)
+        self._size += size
 
-    def _settle(self) -> list[pa.Array]:
-        """Sort all rows and evict those beyond the limits: no row added later can bring one of them back."""
+    def _settling(self) -> Steps[None]:
+        """Sort all rows, in steps, and evict those beyond the limits: no row added later can bring one of them back.
+
+        Until the last step the rows stay as they are, so it can be left halfway.
+        """
         if not self._kept:
-            return [pa.array([], f.type) for f in self.schema]
-        kept, self._kept, self.held, self._size = self._kept, deque(), 0, 0
-        parts = _joined(kept)
-        del kept
-        order = sorted_places(parts[0], self.bound.order)
+            return
+        parts = yield from _joining(self._kept)
+        order = yield from sorting(parts[0], self.bound.order)
         if self.bound.limit_by is not None:
             values = [column.take(pa.array(order)) for column in parts[1]]
             order = order[first_places(self.bound.limit_by, values, len(order))]
-        places = pa.array(order[: self.bound.limit])
-        self._keep([[column.take(places) for column in part] for part in parts])
+        sorted_parts = yield from _taking(parts, order[: self.bound.limit])
+        size = yield from _sizing([a for part in sorted_parts for a in part])
+        self._kept, self.held, self._size = deque(), 0, 0
+        self._keep(sorted_parts, size)
         self._settled = (self.held, self._size)
-        return self._kept[0][2]
 
     def relieve(self, *, pressed: bool) -> Iterator[None]:
         """Spill, in steps: all rows if memory is short and it gains enough, later ones when they make up a run."""
-        if self._spill is None or not (self._size >= WORTH if pressed else self.spilled and self.held >= RUN):
+        if (
+            self._spill is None
+            or self.ending
+            or not (self._size >= WORTH if pressed else self.spilled and self.held >= RUN)
+        ):
             return
         if self._limited and self.held > self._settled[0]:
-            self._settle()
+            yield from self._settling()
             yield
             if self._size < WORTH:
                 return
@@ -229,19 +242,26 @@ class Sorted:
         self._settled = (self.bound.limit or 0, 0)
 
     def finish(self) -> Iterator[None]:
-        """After the last row, in steps: merge what was spilled into `fresh`."""
+        """After the last row, in steps: sort, or merge what was spilled into `fresh`."""
         if self._merge is None:
+            self.ending = True
+            yield from self._settling()
+            self.ended = True
             return
         yield from self._flush(self._merge)
         for rows in self._merge.merged():
             if rows is not None:
-                self.fresh.add(rows)
+                self.fresh.add(rows, rows.nbytes)
                 self._sent += rows.num_rows
             yield
 
     def take(self) -> Shown:
         """All rows, if nothing was spilled."""
-        return Shown(pa.Table.from_arrays(self._settle(), schema=self.schema))
+        if not self.ended:
+            drained(self._settling())
+        if not self._kept:
+            return Shown(no_rows(self.schema))
+        return Shown(pa.Table.from_arrays(self._kept[0][2], schema=self.schema))
 
     def close(self) -> None:
         if self._merge is not None:
@@ -270,6 +290,12 @@ class Aggregated:
         self._spill = spill
         self._rest: SpilledGroups | None = None
         self._merge: MergeSort | None = None
+        self.ending = False  # the exact answer is being made
+        self.final: Shown | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.final is not None
 
     @property
     def spilled(self) -> bool:
@@ -293,7 +319,8 @@ class Aggregated:
         self.groups = Groups([k.kind for k in self.bound.group_keys], self.bound.aggregates, exact=True)
         self.groups.absorb(cells.keys, cells.known)
 
-    def add(self, batch: Batch) -> int:
+    def add(self, batch: Batch) -> Steps[int]:
+        """In one step: an estimate needs whole batches."""
         batch = self.pipeline.passed(batch)
         if len(batch) and self._rest is None:
             keys = self.pipeline.keys(self.bound.group_keys, batch)
@@ -301,6 +328,7 @@ class Aggregated:
         elif len(batch):
             assert self._rest is not None
             self._rest.add(*self._columns(batch), len(batch))
+        yield from ()
         return len(batch)
 
     def add_sample(self, batch: Batch) -> int:
@@ -357,12 +385,17 @@ class Aggregated:
 
     def shown(self, found: Estimated) -> Shown:
         """Apply HAVING, ORDER BY, LIMIT n BY, LIMIT and the select list to the aggregates."""
+        return drained(self._showing(found))
+
+    def _showing(self, found: Estimated) -> Steps[Shown]:
+        """The same in steps."""
         bound = self.bound
-        columns, places = self._having(found.keys, found.value)
+        columns, places = yield from self._having(found.keys, found.value)
         if bound.order:
-            keys = [o.value.evaluate(columns, len(places)) for o in bound.order]
-            order = sorted_places(keys, bound.order)
-            columns = {i: a.take(pa.array(order)) for i, a in columns.items()}
+            keys = yield from _evaluating([o.value for o in bound.order], columns, len(places))
+            order = yield from sorting(keys, bound.order)
+            taken = yield from _taking([list(columns.values())], order)
+            columns = dict(zip(columns, taken[0], strict=True))
             places = places[order]
         if bound.limit_by is not None:
             values = [c.evaluate(columns, len(places)) for c in bound.limit_by.columns]
@@ -371,16 +404,16 @@ class Aggregated:
             places = places[first]
         places = places[: bound.limit]
         columns = {i: a.slice(0, len(places)) for i, a in columns.items()}
-        outputs = [o.evaluate(columns, len(places)) for o in bound.outputs]
+        outputs = yield from _evaluating(bound.outputs, columns, len(places))
+        lower = yield from self._bound_table(found.lower, places)
+        upper = lower if found.upper is found.lower else (yield from self._bound_table(found.upper, places))
         self.count = len(places)
-        return Shown(
-            pa.Table.from_arrays(outputs, schema=self.schema),
-            self._bound_table(found.lower, places),
-            self._bound_table(found.upper, places),
-        )
+        return Shown(pa.Table.from_arrays(outputs, schema=self.schema), lower, upper)
 
-    def _having(self, keys: list[pa.Array], values: list[pa.Array]) -> tuple[dict[Input, pa.Array], NDArray[np.int64]]:
-        """The columns of the groups that HAVING keeps, and which they are."""
+    def _having(
+        self, keys: list[pa.Array], values: list[pa.Array]
+    ) -> Steps[tuple[dict[Input, pa.Array], NDArray[np.int64]]]:
+        """The columns of the groups that HAVING keeps, and which they are; in steps."""
         bound = self.bound
         rows = len(values[0]) if values else (len(keys[0]) if keys else 1)
         columns = {
@@ -394,8 +427,9 @@ class Aggregated:
         if bound.having is not None:
             kept = bound.having.evaluate(columns, rows).cast(pa.bool_()).fill_null(False)
             places = np.flatnonzero(kept.to_numpy(zero_copy_only=False))
-        taken = pa.array(places)
-        return {i: a.take(taken) for i, a in columns.items()}, places
+            taken = yield from _taking([list(columns.values())], places)
+            columns = dict(zip(columns, taken[0], strict=True))
+        return columns, places
 
     # --- spilling ------------------------------------------------------------------------------------------------
 
@@ -410,8 +444,16 @@ class Aggregated:
         return iter(())
 
     def finish(self) -> Iterator[None]:
-        """After the last row, in steps: aggregate what was spilled, and put the rows of the answer into `fresh`."""
+        """After the last row, in steps: make the exact answer; aggregate what was spilled, and put the rows of the
+        answer into `fresh`.
+        """
         if self._rest is None:
+            self.ending = True
+            found = self.sketched
+            if found is None:
+                keys, values = yield from self._results()
+                found = Estimated(keys, values, values, values, np.zeros(self.groups.size, np.int64), True)
+            self.final = yield from self._showing(found)
             return
         bound = self.bound
         assert self._spill is not None
@@ -421,7 +463,7 @@ class Aggregated:
         def emit(groups: Groups, first: NDArray[np.int64]) -> Iterator[None]:
             with self._located():
                 found = groups.result()
-            columns, places = self._having(found.keys, found.values)
+            columns, places = yield from self._having(found.keys, found.values)
             keys = [o.value.evaluate(columns, len(places)) for o in bound.order]
             by = () if bound.limit_by is None else bound.limit_by.columns
             values = [c.evaluate(columns, len(places)) for c in by]
@@ -432,7 +474,7 @@ class Aggregated:
         yield from self._rest.finish(emit)
         for rows in merge.merged():
             if rows is not None:
-                self.fresh.add(rows)
+                self.fresh.add(rows, rows.nbytes)
                 self.count += rows.num_rows
             yield
 
@@ -441,20 +483,78 @@ class Aggregated:
             if files is not None:
                 files.close()
 
-    def _bound_table(self, bounds: list[pa.Array], places: NDArray[np.int64]) -> pa.Table:
-        columns, fields = [], []
-        for name, output, number in zip(self.bound.names, self.bound.outputs, self.bound.shown, strict=True):
-            made = (
-                pa.nulls(len(places), ARROW[output.kind]) if number is None else bounds[number].take(pa.array(places))
-            )
+    def _results(self) -> Steps[tuple[list[pa.Array], list[pa.Array]]]:
+        """The keys and the exact aggregates of all groups, in steps."""
+        found, load = [], Load()
+        for column in self.groups.columns_of_result():
+            with self._located():
+                found.append(column())
+            if load.full(len(found[-1])):
+                yield
+        keys = len(self.bound.group_keys)
+        return found[:keys], found[keys:]
+
+    def _bound_table(self, bounds: list[pa.Array], places: NDArray[np.int64]) -> Steps[pa.Table]:
+        columns, fields, load = [], [], Load()
+        for name, output, at in zip(self.bound.names, self.bound.outputs, self.bound.shown, strict=True):
+            made = pa.nulls(len(places), ARROW[output.kind]) if at is None else bounds[at].take(pa.array(places))
             columns.append(made)
             fields.append((name, made.type))
+            if load.full(len(made)):
+                yield
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _sizing(columns: Iterable[pa.Array]) -> Steps[int]:
+    """Their bytes, in steps: of thousands of columns these take some milliseconds to count."""
+    size, load = 0, Load()
+    for column in columns:
+        size += column.nbytes
+        if load.full(0):
+            yield
+    return size
+
+
+def _evaluating(expressions: Sequence[Compiled], columns: dict[Input, pa.Array], rows: int) -> Steps[list[pa.Array]]:
+    """The values of expressions, in steps."""
+    found, load = [], Load()
+    for expression in expressions:
+        found.append(expression.evaluate(columns, rows))
+        if load.full(rows):
+            yield
+    return found
 
 
 def _joined(slices: Iterable[Sequence[list[Any]]]) -> list[list[Any]]:
     """Groups of columns, in slices, as whole columns. A column may be None."""
-    return [
-        [None if column[0] is None else pa.concat_arrays(column) for column in zip(*part, strict=True)]
-        for part in zip(*slices, strict=True)
-    ]
+    return drained(_joining(list(slices)))
+
+
+def _joining(slices: Collection[Sequence[list[Any]]]) -> Steps[list[list[Any]]]:
+    """The same in steps."""
+    found: list[list[Any]] = []
+    load = Load(4 * MANY)
+    for part in zip(*slices, strict=True):
+        found.append([])
+        for columns in zip(*part, strict=True):
+            found[-1].append(None if columns[0] is None else pa.concat_arrays(columns))
+            if load.full(0 if columns[0] is None else len(found[-1][-1])):
+                yield
+    return found
+
+
+def _taking(parts: Parts, order: NDArray[np.int64]) -> Steps[Parts]:
+    """The rows of these places, in steps."""
+    found: Parts = []
+    load = Load()
+    for part in parts:
+        found.append([])
+        for column in part:
+            pieces = []
+            for first in range(0, max(len(order), 1), MANY):
+                places = pa.array(order[first : first + MANY])
+                pieces.append(column.take(places))
+                if load.full(len(places)):
+                    yield
+            found[-1].append(pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces))
+    return found

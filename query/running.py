@@ -8,9 +8,11 @@ from promising.query.cursor import Cursor
 
 
 class Running:
-    """Iterates over the frames of a cursor, and releases it at the end, unless it was suspended with a token."""
+    """Iterates over the frames of a cursor, None between two turns of its work, and releases it at the end, unless it
+    was suspended with a token.
+    """
 
-    def __init__(self, cursor: Cursor, frames: Iterator[Frame]) -> None:
+    def __init__(self, cursor: Cursor, frames: Iterator[Frame | None]) -> None:
         self._cursor = cursor
         self._frames = frames
         self._lock = Lock()  # held during a step
@@ -20,13 +22,13 @@ class Running:
     def __iter__(self) -> "Running":
         return self
 
-    def __next__(self) -> Frame:
+    def __next__(self) -> Frame | None:
         try:
             with self._lock:
                 if self._closed:
                     raise StopIteration
                 frame = next(self._frames)
-                self._suspended = frame.progress.token is not None
+                self._suspended = frame is not None and frame.progress.token is not None
                 return frame
         except BaseException:
             self._closed = True

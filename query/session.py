@@ -258,14 +258,13 @@ class Session:
                 continue
             answer = _last(self._answer(parsed[number], sql, None, None, self._cpu(), client=client))
             last = answer.schema.empty_table()
-            for frame in answer.stream():
-                if frame.mode == "replace":
-                    last = frame.rows
-                    yield None
-                elif frame.rows.num_rows:
+            for frame in answer.turns():
+                if frame is not None and frame.mode == "append" and frame.rows.num_rows:
                     yield Part(number, frame.rows, more=True)
-                else:
-                    yield None
+                    continue
+                if frame is not None and frame.mode == "replace":
+                    last = frame.rows
+                yield None
             answer.close()  # cut by its BUDGET it cannot be resumed: its token is not returned
             yield Part(number, last)
 
@@ -563,10 +562,10 @@ def _smaller(limit: int | None, longest: int | None) -> tuple[int | None, bool]:
     return longest, True
 
 
-def _warned(frames: Iterator[Frame]) -> Iterator[Frame]:
+def _warned(frames: Iterator[Frame | None]) -> Iterator[Frame | None]:
     """Adds a warning to frames that were cut before the budget was spent."""
     for frame in frames:
-        if frame.progress.cut == "budget":
+        if frame is not None and frame.progress.cut == "budget":
             told = replace(frame.progress, warnings=(*frame.progress.warnings, CLIPPED))
             yield replace(frame, progress=told)
         else:

@@ -22,18 +22,21 @@ def keep_loaded() -> None:
     gc.freeze()
 
 
-def give_back() -> None:
-    """Return free memory to the system. Also collects objects excluded by `keep_loaded`."""
+def collect() -> None:
+    """Release cycles. Also collects objects excluded by `keep_loaded`."""
     if gc.get_freeze_count():
         keep_loaded()
     else:
         gc.collect()
-    give_back_arrow()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
-    if trim is not None:
-        trim(0)
 
 
 def give_back_arrow() -> None:
-    """Return Arrow's cached memory of the calling thread."""
+    """Return Arrow's cached memory of the calling thread; nobody else can."""
     pa.default_memory_pool().release_unused()
+
+
+def trim() -> None:
+    """Return the C library's free memory to the system."""
+    trimmed = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
+    if trimmed is not None:
+        trimmed(0)

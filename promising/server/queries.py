@@ -18,7 +18,7 @@ from promising.query.sql import nodes, parse
 from promising.server import access, logs
 from promising.server.context import ServerContext
 from promising.server.open_calls import Call
-from promising.server.sliced_work import Step, Steps
+from promising.server.sliced_work import Step, Steps, Turns
 from promising.server.subscriptions import Subscriptions
 from promising.v1 import queries_pb2
 
@@ -65,12 +65,9 @@ class QueryService(Subscriptions):
         """A plan, computed in steps, so that it takes turns with queries."""
         caller = access.caller()
         with self._parts.queries.admitted(caller):
-            steps = await self._work.query(
-                partial(
-                    self._session.explaining, sql, most=self._limits.max_budget_seconds, client=caller.client, **how
-                )
-            )
-            while (made := await self._work.query(next, steps)) is None:
+            most, turns = self._limits.max_budget_seconds, Turns(self._work)
+            steps = await turns.take(partial(self._session.explaining, sql, most=most, client=caller.client, **how))
+            while (made := await turns.take(next, steps)) is None:
                 pass
             return made
 
@@ -102,8 +99,9 @@ class QueryService(Subscriptions):
                 await self._parts.queries.give_up(call, context)
 
     async def _answer(self, call: Call, request: queries_pb2.QueryRequest, context: Context) -> None:
+        turns = Turns(self._work)
         steps = self._opening(call, request, _budget(request))
-        while (opened := await self._work.begin(next, steps)) is None:
+        while (opened := await turns.take(next, steps)) is None:
             if call.closed:
                 return
         answer, first = opened
@@ -117,18 +115,22 @@ class QueryService(Subscriptions):
             progress=wire.progress_to(first),
         )
         await self._write(call, context, queries_pb2.QueryResponse(opened=message))
-        frames = answer.stream()
-        turn = self._work.begin
-        while (frame := await turn(next, frames, None)) is not None:
-            turn = self._work.query
+        work = answer.turns()
+        while (turn := await turns.take(_turn, work)) is not None:
+            frame, *_ = turn
+            del turn
+            if frame is None:
+                continue
             frame = _told(frame, call)
             call.progress = frame.progress
             call.rows = frame.rows.num_rows + (call.rows if frame.mode == "append" else 0)
             await self._send(call, frame, context)
             last = frame.progress
             del frame  # its rows are not counted with those of the next frame
-            if last.token is not None:
-                return  # nothing follows; the call must end before its client disconnects, which would lose the token
+            if last.complete or last.cut not in (None, "memory"):
+                # Nothing follows, and a turn more would be a wait. With a token the call must end before its client
+                # disconnects, which would lose it.
+                return
 
     async def _send(self, call: Call, frame: Frame, context: Context) -> None:
         """Send a frame in parts; its progress, in the last, says what sending has cost."""
@@ -215,7 +217,8 @@ class QueryService(Subscriptions):
 
     async def _batch(self, call: Call, request: queries_pb2.QueryBatchRequest, context: Context) -> None:
         rows = 0
-        with self._steps(self._session.query_each(list(request.sql), client=call.caller.client)) as steps:
+        asked = self._session.query_each(list(request.sql), client=call.caller.client)
+        with self._steps(Turns(self._work), asked) as steps:
             async for part in steps:
                 if part is None:
                     continue
@@ -223,8 +226,8 @@ class QueryService(Subscriptions):
                 for message in _batch_parts(part):
                     await self._write(call, context, message)
 
-    def _steps(self, steps: Iterator[Step]) -> Steps[Step]:
-        return Steps(self._work, steps, self._limits.max_budget_seconds)
+    def _steps(self, turns: Turns, steps: Iterator[Step]) -> Steps[Step]:
+        return Steps(turns, steps, self._limits.max_budget_seconds)
 
     async def Probe(self, request: queries_pb2.ProbeRequest, context: Context) -> None:  # type: ignore[override]  # it writes its responses instead of yielding them
         with self._parts.queries.admitted(access.caller()) as call:
@@ -237,8 +240,8 @@ class QueryService(Subscriptions):
         def begun() -> Iterator[pa.Table | None]:
             return self._session.probing(request.summary, self._parts.keys(request.keys), window, columns)
 
-        rows = 0
-        with self._steps(await self._work.query(begun)) as steps:
+        rows, turns = 0, Turns(self._work)
+        with self._steps(turns, await turns.take(begun)) as steps:
             async for found in steps:
                 if found is None:
                     continue
@@ -256,7 +259,7 @@ class QueryService(Subscriptions):
 
     async def _plan_scan(self, call: Call, request: queries_pb2.PlanScanRequest, context: Context) -> None:
         share = request.share if request.HasField("share") else 1.0
-        plan = await self._work.query(lambda: self._session.plan_scan(request.sql, share=share).to_json())
+        plan = await Turns(self._work).take(lambda: self._session.plan_scan(request.sql, share=share).to_json())
         for part in wire.text_parts(plan):
             await self._write(call, context, queries_pb2.PlanScanResponse(plan=part))
 
@@ -266,7 +269,8 @@ class QueryService(Subscriptions):
 
     async def _fetch(self, call: Call, request: queries_pb2.FetchRequest, context: Context) -> None:
         asked = (request.stream, request.first, request.last, list(request.columns))
-        with self._steps(await self._work.query(self._session.fetch, *asked)) as steps:
+        turns = Turns(self._work)
+        with self._steps(turns, await turns.take(self._session.fetch, *asked)) as steps:
             async for found in steps:
                 for start, count in wire.slices(found):
                     message = queries_pb2.FetchResponse(rows=wire.ipc(found.slice(start, count)))
@@ -277,7 +281,7 @@ class QueryService(Subscriptions):
             await self._gone_through(call, context, self._read_table(call, request, context))
 
     async def _read_table(self, call: Call, request: queries_pb2.ReadTableRequest, context: Context) -> None:
-        found = await self._work.query(self._session.table, request.table)
+        found = await Turns(self._work).take(self._session.table, request.table)
         for start, count in wire.slices(found):
             message = queries_pb2.ReadTableResponse(rows=wire.ipc(found.slice(start, count)))
             await self._write(call, context, message)
@@ -331,6 +335,13 @@ def _told(frame: Frame, call: Call) -> Frame:
     if frame.progress.cut == "cancelled" and (call.deadline or not call.ending):
         return replace(frame, progress=replace(frame.progress, cut="deadline"))
     return frame
+
+
+def _turn(work: Iterator[Frame | None]) -> tuple[Frame | None] | None:
+    """The frame of the next turn, if it has one; None after the last turn."""
+    for frame in work:
+        return (frame,)
+    return None
 
 
 def _batch_parts(part: Part) -> Iterator[queries_pb2.QueryBatchResponse]:

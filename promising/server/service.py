@@ -212,8 +212,10 @@ class Service:
             if parts.tally.jobs != done or len(parts.queries) or len(parts.ingests):
                 done, since = parts.tally.jobs, time.monotonic()
             elif time.monotonic() - since > memory.IDLE and resident_bytes() > memory.WORTH * kept:
-                await parts.work.call(memory.give_back)
+                await parts.work.call(memory.collect)
+                await parts.work.everywhere(memory.give_back_arrow)
                 memory.give_back_arrow()  # of this thread, which serialises frames
+                await parts.work.call(memory.trim)
                 since, kept = time.monotonic(), resident_bytes()
 
     def _busy(self) -> bool:

@@ -1,7 +1,8 @@
 """Exact aggregates by group, over slices of rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal, cast, get_args
 
 import numpy as np
@@ -199,8 +200,17 @@ class Groups:
 
     def result(self) -> Result:
         """The current aggregates. Raises Overflow if an integer sum does not fit."""
-        keys = self._keys.decode(self._table.stored) if self.keyed else []
-        return Result(keys, [accumulator.values(self.size) for accumulator in self.accumulators])
+        made = [column() for column in self.columns_of_result()]
+        keys = len(self.kinds)
+        return Result(made[:keys], made[keys:])
+
+    def columns_of_result(self) -> Iterator[Callable[[], pa.Array]]:
+        """What makes each column of the result: keys, then aggregates."""
+        stored, size = self._table.stored, self.size
+        for place in range(len(self.kinds)):
+            yield partial(self._keys.column, place, stored)
+        for accumulator in self.accumulators:
+            yield partial(accumulator.values, size)
 
 
 def _check(array: Key, kind: Kind, rows: int) -> None:

@@ -200,9 +200,10 @@ class GroupKeys:
         return out
 
     def decode(self, stored: NDArray[np.int64]) -> list[pa.Array]:
-        return [self._column(place, stored) for place in range(len(self.kinds))]
+        return [self.column(place, stored) for place in range(len(self.kinds))]
 
-    def _column(self, place: int, stored: NDArray[np.int64]) -> pa.Array:
+    def column(self, place: int, stored: NDArray[np.int64]) -> pa.Array:
+        """One column of keys."""
         kind, words = self.kinds[place], np.ascontiguousarray(stored[:, place])
         strings = self._strings[place]
         if strings is not None:

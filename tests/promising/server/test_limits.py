@@ -9,9 +9,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from promising import wire, wire_times
 from promising.index import probing
-from promising.server import summaries
+from promising.server import summaries, worker_threads
 from promising.server.queries import QueryService
-from promising.server.worker_threads import Work
 from promising.v1 import common_pb2, queries_pb2, streams_pb2, summaries_pb2
 from tests.promising.server.serving import MANY, NONE, WAIT, batch, details, failed, idle, much, run, stocked, until
 
@@ -238,7 +237,7 @@ def test_rows_of_probes_and_batches():
 def test_copies_of_a_hot_key_do_not_hold_up_others(monkeypatch):
     """A probe of them takes turns on the one thread: a query beside it is answered long before the probe is."""
     monkeypatch.setattr(probing, "SLICE", 1 << 10)
-    monkeypatch.setattr(Work, "begin", Work.query)  # the first steps of the query wait for the same thread
+    monkeypatch.setattr(worker_threads, "SMALL", 0.0)  # the steps of the query wait for the same thread
 
     async def body(remote):
         call = remote.queries.Probe(

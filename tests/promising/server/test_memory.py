@@ -30,7 +30,7 @@ memory.keep_loaded()
 del knot
 gc.collect()
 assert seen() is not None
-memory.give_back()
+memory.collect()
 assert seen() is None
 assert gc.get_freeze_count() > 0
 """)
@@ -39,7 +39,7 @@ assert gc.get_freeze_count() > 0
 def test_a_process_that_keeps_nothing_is_not_made_to():
     run("""
 del knot
-memory.give_back()
+memory.collect()
 assert seen() is None
 assert gc.get_freeze_count() == 0
 """)

@@ -109,7 +109,7 @@ def test_memory_is_given_back_when_the_last_of_them_has_left(monkeypatch, clock)
     given_back, looks = [], []
     monkeypatch.setattr(service, "TICK", 0.02)
     monkeypatch.setattr(memory, "IDLE", 0.0)
-    monkeypatch.setattr(memory, "give_back", lambda: given_back.append(True))
+    monkeypatch.setattr(memory, "trim", lambda: given_back.append(True))
 
     def resident_bytes():
         looks.append(True)
