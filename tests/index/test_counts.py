@@ -20,9 +20,10 @@ from promising.index.storage.verify import verify
 from promising.index.summary import SummaryState
 from promising.query.join_cardinality import join_size
 from promising.query.session import Session
-from promising.summaries.counts import COUNTS
+from promising.summaries.counts import COUNTS, counts_kind
+from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
-from tests.index.counted import counted
+from tests.index.counted import counted, saved_bytes
 from tests.index.world import SMALL, columns
 from tests.tiers import examples
 
@@ -164,6 +165,29 @@ def test_join_sizes(using):
                 assert guess.lower <= right <= guess.upper
             if using == "exact" and window is None:
                 assert guess.lower == guess.upper == right
+
+
+@pytest.mark.parametrize("using", KINDS)
+def test_what_is_remembered_follows_the_counts_and_what_is_saved_does_not(using):
+    kind = counts_kind(using)(4, 3, 8)
+    hashes = hash_keys(np.arange(30), 5).view(np.int64)
+    cells, ones = np.zeros(4, np.int64), np.ones(30, np.int32)
+    key, zone, tuples = np.arange(30), np.zeros(30, np.int64), np.full(30, 1000)
+    state, other = kind.allocate(1), kind.allocate(1)
+    kind.insert(other, 0, hashes, 5 * ones, cells)
+    for change in (
+        lambda: kind.insert(state, 0, hashes[:20], ones[:20], cells),
+        lambda: kind.merge(state, 0, other, 0),
+        lambda: kind.take(state, 0, other, 0),
+        lambda: kind.clear(state, 0),
+    ):
+        before, known = kind.saved(state, 0), saved_bytes(kind.saved(state, 0))
+        change()
+        assert saved_bytes(before) == known != saved_bytes(kind.saved(state, 0))
+        fresh = kind.one(kind.saved(state, 0))
+        asked = [kind.estimates(one, hashes, key, zone, kind.bucket_of(hashes), tuples) for one in (state, fresh)]
+        assert np.array_equal(*asked)
+        assert not list(kind.faults(state, 0, fresh, 0))
 
 
 def test_counts_of_other_kinds_are_not_compared():
