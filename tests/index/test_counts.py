@@ -20,8 +20,10 @@ from promising.index.storage.verify import verify
 from promising.index.summary import SummaryState
 from promising.query.join_cardinality import join_size
 from promising.query.session import Session
+from promising.summaries.cells import CellKind
 from promising.summaries.counts import COUNTS, counts_kind
 from promising.summaries.hashing import hash_keys
+from promising.summaries.moment_cells import MomentCells
 from promising.testing import ManualClock
 from tests.index.counted import counted, saved_bytes
 from tests.index.world import SMALL, columns
@@ -268,6 +270,23 @@ def test_changes_of_a_summary_leave_its_counts():
         feed(session, 1)
         assert usings(session) == [using.upper() for using in KINDS]
         assert check_stream(session.stream("t")) == []
+
+
+@pytest.mark.parametrize("using", KINDS)
+def test_expiry_subtracts_nothing(using, monkeypatch):
+    """Zones expire whole, so kinds that cannot subtract are as good as the others."""
+
+    def never(*_: Any) -> None:
+        raise AssertionError("subtracted")
+
+    for cls in (CellKind, MomentCells, *map(counts_kind, KINDS)):
+        monkeypatch.setattr(cls, "subtract", never)
+    stream = Stream("s", SCHEMA, "ts", clock=ManualClock(1 << 50), seed=5, keep=1600)
+    measures = ["moments(x)", "quantiles(x)", "distinct(s)", "frequent(s)", "histogram(x, 0, 9)", "sample(4)"]
+    stream.create_summary("a", "k", granularity=100, collapse=(2, 3), options=SMALL, using=using, measures=measures)
+    fed(stream, 1, 6000)
+    assert stream.summaries["a"].describe().expired > 0
+    assert check_stream(stream) == []
 
 
 @pytest.mark.parametrize(
