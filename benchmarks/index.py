@@ -1,9 +1,16 @@
-"""Entry: `python -m benchmarks.index [--quick] [part ...]`. Parts are insert, join, memory, zones and search."""
+"""Entry: `python -m benchmarks.index [--quick] [part ...]`. Parts: insert, join, memory, zones, search, counts."""
 
-from benchmarks import insert, join, memory, search, zones
+from benchmarks import counts, insert, join, memory, search, zones
 from benchmarks.harness import run_parts
 
-PARTS = {"insert": insert.run, "join": join.run, "memory": memory.run, "zones": zones.run, "search": search.run}
+PARTS = {
+    "insert": insert.run,
+    "join": join.run,
+    "memory": memory.run,
+    "zones": zones.run,
+    "search": search.run,
+    "counts": counts.run,
+}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from promising.errors import BadCounts
 from promising.summaries.adt import Estimate
 from promising.summaries.cells import CellKind, Longs, Measure, Part, State, keys
 from promising.summaries.hashing import hash_checked
+from promising.summaries.keys import as_keys
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -168,7 +169,7 @@ class CountsKind(CellKind[State]):
 
     def estimate(self, state: State, cell: int, *question: Any) -> Estimate:
         """Of one key."""
-        hashes = hash_checked(keys(Part.whole(np.array(question, np.int64))), self.seed).view(np.int64)
+        hashes = hash_checked(as_keys([question[0]]), self.seed).view(np.int64)
         at, place = np.zeros(1, np.int64), np.array([cell])
         found = self.estimates(state, hashes, at, place, self.bucket_of(hashes), ANY)
         return Estimate(*(float(part[0]) for part in found))

@@ -28,6 +28,7 @@ def lines(text: str) -> list[dict[str, object]]:
     [
         ("benchmarks.index", "join"),
         ("benchmarks.index", "search"),
+        ("benchmarks.index", "counts"),
         ("benchmarks.query", "exact"),
         ("benchmarks.query", "fresh"),
     ],

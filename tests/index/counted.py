@@ -10,8 +10,10 @@ from promising.index.zone import CoarseZone
 def counted(zone: CoarseZone | ZonePool) -> list[bytes]:
     """Of a zone, or of every slot."""
     zones = 0 if isinstance(zone, CoarseZone) else range(64 * zone.groups)
-    return _bytes(zone.kind.saved(zone.counts, zones))
+    return saved_bytes(zone.kind.saved(zone.counts, zones))
 
 
-def _bytes(tree: Any) -> list[bytes]:
-    return [part for each in tree.values() for part in _bytes(each)] if isinstance(tree, Mapping) else [tree.tobytes()]
+def saved_bytes(tree: Any) -> list[bytes]:
+    """Of a tree of arrays."""
+    inside = tree.values() if isinstance(tree, Mapping) else ()
+    return [part for each in inside for part in saved_bytes(each)] if inside else [tree.tobytes()]

@@ -20,9 +20,12 @@ from promising.index.storage.verify import verify
 from promising.index.summary import SummaryState
 from promising.query.join_cardinality import join_size
 from promising.query.session import Session
-from promising.summaries.counts import COUNTS
+from promising.summaries.cells import CellKind
+from promising.summaries.counts import COUNTS, counts_kind
+from promising.summaries.hashing import hash_keys
+from promising.summaries.moment_cells import MomentCells
 from promising.testing import ManualClock
-from tests.index.counted import counted
+from tests.index.counted import counted, saved_bytes
 from tests.index.world import SMALL, columns
 from tests.tiers import examples
 
@@ -166,6 +169,29 @@ def test_join_sizes(using):
                 assert guess.lower == guess.upper == right
 
 
+@pytest.mark.parametrize("using", KINDS)
+def test_what_is_remembered_follows_the_counts_and_what_is_saved_does_not(using):
+    kind = counts_kind(using)(4, 3, 8)
+    hashes = hash_keys(np.arange(30), 5).view(np.int64)
+    cells, ones = np.zeros(4, np.int64), np.ones(30, np.int32)
+    key, zone, tuples = np.arange(30), np.zeros(30, np.int64), np.full(30, 1000)
+    state, other = kind.allocate(1), kind.allocate(1)
+    kind.insert(other, 0, hashes, 5 * ones, cells)
+    for change in (
+        lambda: kind.insert(state, 0, hashes[:20], ones[:20], cells),
+        lambda: kind.merge(state, 0, other, 0),
+        lambda: kind.take(state, 0, other, 0),
+        lambda: kind.clear(state, 0),
+    ):
+        before, known = kind.saved(state, 0), saved_bytes(kind.saved(state, 0))
+        change()
+        assert saved_bytes(before) == known != saved_bytes(kind.saved(state, 0))
+        fresh = kind.one(kind.saved(state, 0))
+        asked = [kind.estimates(one, hashes, key, zone, kind.bucket_of(hashes), tuples) for one in (state, fresh)]
+        assert np.array_equal(*asked)
+        assert not list(kind.faults(state, 0, fresh, 0))
+
+
 def test_counts_of_other_kinds_are_not_compared():
     exact, least = (window_counts(fed(made(using), 1).summaries["a"], None) for using in ("exact", "count_min"))
     assert exact is not None and least is not None
@@ -244,6 +270,23 @@ def test_changes_of_a_summary_leave_its_counts():
         feed(session, 1)
         assert usings(session) == [using.upper() for using in KINDS]
         assert check_stream(session.stream("t")) == []
+
+
+@pytest.mark.parametrize("using", KINDS)
+def test_expiry_subtracts_nothing(using, monkeypatch):
+    """Zones expire whole, so kinds that cannot subtract are as good as the others."""
+
+    def never(*_: Any) -> None:
+        raise AssertionError("subtracted")
+
+    for cls in (CellKind, MomentCells, *map(counts_kind, KINDS)):
+        monkeypatch.setattr(cls, "subtract", never)
+    stream = Stream("s", SCHEMA, "ts", clock=ManualClock(1 << 50), seed=5, keep=1600)
+    measures = ["moments(x)", "quantiles(x)", "distinct(s)", "frequent(s)", "histogram(x, 0, 9)", "sample(4)"]
+    stream.create_summary("a", "k", granularity=100, collapse=(2, 3), options=SMALL, using=using, measures=measures)
+    fed(stream, 1, 6000)
+    assert stream.summaries["a"].describe().expired > 0
+    assert check_stream(stream) == []
 
 
 @pytest.mark.parametrize(
