@@ -13,7 +13,9 @@ import psutil
 
 from benchmarks import data
 from benchmarks.harness import Effort, Figure, Report, give_back
+from promising.index import Options
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 BATCH = 1 << 16
@@ -26,12 +28,17 @@ SMALL_ROOM = 1_500_000
 def run(report: Report, effort: Effort) -> None:
     figures = []
     for n in effort.sizes:
-        grown, accounted, summary = _alone(_fill, n)
+        grown, accounted, summary = _alone(_fill, (n, "zipf", True))
         sizes: dict[str, int | float | str] = {"tuples": n, "raw bytes": data.WIDTH}
         goal = "<= 60" if n >= JUDGED else ""
         figures.append(Figure("resident growth", grown / n, unit="bytes/tuple", goal=goal, sizes=sizes))
         figures.append(Figure("accounted", accounted / n, unit="bytes/tuple", goal=goal, sizes=sizes))
         figures.append(Figure("of it the summary", summary / n, unit="bytes/tuple", sizes=sizes))
+        for on in (True, False):
+            grown, _, summary = _alone(_fill, (n, "distinct", on))
+            goal, what = "" if on or n < JUDGED else "<= 45", {**sizes, "postings": "on" if on else "off"}
+            figures.append(Figure("all keys distinct", grown / n, unit="bytes/tuple", goal=goal, sizes=what))
+            figures.append(Figure("of it the summary", summary / n, unit="bytes/tuple", sizes=what))
     report.part("memory", "bytes per tuple, log, zones and postings", figures)
     n = 2_000_000 if effort.quick else 50_000_000
     points = _alone(_flow, n)
@@ -47,7 +54,7 @@ def run(report: Report, effort: Effort) -> None:
     report.part("memory", "a stream that goes on, through a short KEEP", figures)
 
 
-def _alone(measure: Callable[[int], T], n: int) -> T:
+def _alone(measure: Callable[[A], T], n: A) -> T:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(measure, n).result()
 
@@ -57,12 +64,17 @@ def _resident() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def _fill(n: int) -> tuple[int, int, int]:
-    """Bytes that a stream of `n` tuples adds to the process, that it accounts for, and that its summary does."""
-    data.fill(data.stream(1 << 15)[0], data.zipf(1 << 15, 1))  # loads the kernels
-    columns = data.zipf(n, 1)
+def _fill(asked: tuple[int, str, bool]) -> tuple[int, int, int]:
+    """Bytes that a stream adds to the process, that it accounts for, and that its summary does.
+
+    asked: its tuples, the law of their keys, and whether it has postings.
+    """
+    n, law, postings = asked
+    options = Options(postings=postings)
+    data.fill(data.stream(1 << 15, options=options)[0], data.zipf(1 << 15, 1))  # loads the kernels
+    columns = data.zipf(n, 1) if law == "zipf" else data.distinct(n, 1)
     before = _resident()
-    made, summary = data.stream(n)
+    made, summary = data.stream(n, options=options)
     data.fill(made, columns, BATCH)
     after = _resident()
     own = summary.describe().bytes

@@ -12,6 +12,7 @@ from benchmarks import (
     overshoot,
     sampled_sum,
     strings,
+    unposted,
 )
 from benchmarks.harness import run_parts
 
@@ -25,6 +26,7 @@ PARTS = {
     "fresh": freshness.run,
     "cells": cells.run,
     "strings": strings.run,
+    "unposted": unposted.run,
 }
 
 

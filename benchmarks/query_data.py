@@ -56,7 +56,7 @@ def drawn(n: int, keys: int, exponent: float, seed: int) -> data.Columns:
     }
 
 
-def session_with(named: Mapping[str, data.Columns], *, summaries: bool = True) -> Session:
+def session_with(named: Mapping[str, data.Columns], *, summaries: bool = True, options: str = "") -> Session:
     """A session that keeps every tuple of these streams, each with a summary on its key, unless told otherwise."""
     session = promising.open(seed=7)
     for name, columns in named.items():
@@ -66,7 +66,7 @@ def session_with(named: Mapping[str, data.Columns], *, summaries: bool = True) -
         )
         if summaries:
             session.execute(
-                f"CREATE SUMMARY {name}_key ON {name} (key) WITH GRANULARITY 10 MINUTES AND COLLAPSE (4, 5)"
+                f"CREATE SUMMARY {name}_key ON {name} (key) WITH GRANULARITY 10 MINUTES AND COLLAPSE (4, 5){options}"
             )
         for part in data.batches(columns, BATCH):
             session.ingest(name, part)

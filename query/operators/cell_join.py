@@ -91,7 +91,7 @@ class CellJoin(Operator):
         self._held = sum(one.rows.nbytes + 24 * len(one.counts) for one in lists)
         lists = _common(hashes, lists)
         if self.preference is not None:
-            order = np.argsort(-self._priorities(self.preference, [one.counts for one in lists]), kind="stable")
+            order = np.argsort(-self._priorities(self.preference, [one.counts for one in lists]))
             lists = [Lists(one.rows, one.starts[order], one.counts[order]) for one in lists]
         yield from self._candidates(lists)
 
