@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from promising.index.kernels import dictionary as kernels
 from promising.summaries.hashing import inner_seed
+from promising.summaries.kernels.text_table import find
 
 SEED = np.uint64(secrets.randbits(64))
 """Random per process, so that nobody can send colliding strings. No result depends on it."""
@@ -137,7 +138,7 @@ class Dictionary:
         codes = np.empty(len(text), np.int32)
         data, offsets = parts(text)
         mask = NONE if nulls is None else nulls.view(np.uint8)
-        kernels.find(data, offsets, mask, SEED, self._slots, self._arena, self._ends, codes)
+        find(data, offsets, mask, -1, SEED, self._slots, self._arena, self._ends, codes)
         return codes
 
     def leave(self, codes: Codes) -> None:
