@@ -42,8 +42,16 @@ class CodedStrings(NamedTuple):
         return self.strings.type
 
     def take(self, codes: Codes) -> pa.LargeStringArray:
-        mask = codes < 0
-        return self.strings.take(pa.array(codes, mask=mask if mask.any() else None))
+        """The strings of these codes, null for -1."""
+        data, offsets = parts(self.strings)
+        ends = np.empty(len(codes) + 1, np.int64)
+        size, nulls = kernels.lay_out(offsets, codes, ends)
+        text = np.empty(size, np.uint8)
+        kernels.copy_text(data, offsets, codes, ends, text)
+        valid = pa.py_buffer(np.packbits(codes >= 0, bitorder="little")) if nulls else None
+        return pa.Array.from_buffers(
+            pa.large_string(), len(codes), [valid, pa.py_buffer(ends), pa.py_buffer(text)], nulls
+        )
 
 
 class Dictionary:

@@ -4,7 +4,20 @@ import numpy as np
 
 from promising.summaries.kernels.hashing import hash_bytes
 from promising.summaries.kernels.jit import kernel
-from promising.summaries.kernels.text_table import BLOCK, BYTES, FREE, HIGH, INTS, LOW, ONE, guess, same_text, seek
+from promising.summaries.kernels.text_table import (
+    BLOCK,
+    BYTES,
+    EIGHT,
+    FREE,
+    HIGH,
+    INTS,
+    LOW,
+    ONE,
+    guess,
+    same_text,
+    seek,
+    word_at,
+)
 
 CODES = "Array(int32, 1, 'C', readonly=True)"
 
@@ -91,6 +104,43 @@ def renumber(codes, changed):
 def gather_codes(column, rows, out):
     for i in range(rows.size):
         out[i] = column[np.uint32(rows[i])]
+
+
+@kernel(f"UniTuple(int64, 2)({INTS}, {CODES}, int64[::1])")
+def lay_out(offsets, codes, ends):
+    """ends[i]: where the string of code i begins among those of all codes. Returns their bytes, and how many are -1."""
+    at = nulls = 0
+    ends[0] = 0
+    for i in range(codes.size):
+        if codes[i] < 0:
+            nulls += 1
+        else:
+            code = np.uint32(codes[i])
+            at += offsets[code + np.uint32(1)] - offsets[code]
+        ends[i + 1] = at
+    return at, nulls
+
+
+@kernel(f"void({BYTES}, {INTS}, {CODES}, int64[::1], uint8[::1])")
+def copy_text(data, offsets, codes, ends, out):
+    """Copy the string of each code to its place in `out`, by words: the next string overwrites what is too much."""
+    safe, room = data.size - 8, out.size - 8
+    for i in range(codes.size):
+        if codes[i] < 0:
+            continue
+        code = np.uint32(codes[i])
+        first, last = np.uint64(offsets[code]), np.uint64(offsets[code + np.uint32(1)])
+        to = np.uint64(ends[i])
+        if np.int64(last) <= safe and ends[i + 1] <= room:
+            while first < last:
+                word = word_at(data, first)
+                for k in range(8):
+                    out[to + np.uint64(k)] = np.uint8(word >> np.uint64(8 * k))
+                first += EIGHT
+                to += EIGHT
+        else:
+            for k in range(last - first):
+                out[to + k] = data[first + k]
 
 
 @kernel("void(uint64[::1], int64, int64, uint64[::1])")

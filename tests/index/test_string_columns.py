@@ -8,6 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from promising.errors import ValueTooLong, WrongType
+from promising.index.dictionary import Dictionary
 from promising.index.kernels import dictionary as kernels
 from promising.index.schema import LONGEST_STRING, Schema
 from promising.summaries.kernels.text_table import HIGH, find, hash_text
@@ -69,3 +70,15 @@ def test_strings_whose_hashes_begin_alike_are_told_apart():
     slots[(h + 2) & 7] = 0
     find(asked, offsets, np.empty(0, np.uint8), -2, seed, slots, arena, ends, codes)
     assert codes.tolist() == [-2]
+
+
+@given(st.lists(st.text("aé", max_size=30), min_size=1, max_size=8, unique=True), st.randoms(use_true_random=False))
+@hypothesis_settings(max_examples=examples(60), deadline=None)
+def test_the_strings_of_codes(texts, random):
+    dictionary = Dictionary()
+    dictionary.enter(pa.array(texts, pa.large_string()), None)
+    codes = np.array([random.randrange(-1, len(texts)) for _ in range(random.randrange(40))], np.int32)
+    taken = dictionary.take(codes)
+    taken.validate(full=True)
+    assert taken.to_pylist() == [None if code < 0 else texts[code] for code in codes.tolist()]
+    assert taken.null_count == int((codes < 0).sum())
