@@ -13,7 +13,7 @@ from promising.index.chunks import Chunk, ChunkPart, ColdReader, Heap, Tiers, gi
 from promising.index.coded import FEWEST, Coded
 from promising.index.dictionary import CodedStrings, Dictionary, parts
 from promising.index.image_arrays import joined, pour
-from promising.index.kernels.gather import copy_strings, gather, string_lengths
+from promising.index.kernels.gather import consecutive, copy_strings, gather, string_lengths
 from promising.index.reserved import Reserved
 from promising.index.schema import TYPES, Column, Schema
 from promising.summaries.hashing import hash_keys
@@ -99,6 +99,12 @@ class Columns:
         for part in self._tiers.parts(rows):
             out[part.where] = self._read(part.run, name, part.offsets).values
         return out
+
+    def view(self, name: str, rows: NDArray[np.int32]) -> NDArray[Any]:
+        """`values`, not copied where the rows are consecutive and in memory; valid until the next change."""
+        if not len(rows) or self._tiers or not consecutive(rows):
+            return self.values(name, rows)
+        return self._columns[name].array[int(rows[0]) : int(rows[-1]) + 1]
 
     def _read(self, run: int, name: str, offsets: NDArray[np.int32]) -> Column:
         assert self.reader is not None, "cold tuples and nowhere to read them"
