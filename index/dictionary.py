@@ -171,6 +171,20 @@ class Dictionary:
         self._refs[: len(kept)] = refs
         return changed
 
+    def packed(self, codes: Codes) -> tuple[pa.LargeStringArray, Codes]:
+        """The strings of these codes in order of first appearance, and the codes in that order: they depend on nothing
+        but the strings of the rows.
+        """
+        codes, changed = codes.copy(), np.full(len(self), -1, np.int32)
+        former = np.empty(len(self), np.int32)
+        count = kernels.number_anew(codes, changed, former)
+        return self.take(former[:count]), codes
+
+    def unpack(self, text: pa.LargeStringArray, codes: Codes) -> None:
+        """Restore an empty dictionary from `packed`: rows with these codes have entered."""
+        self.enter(text, None)
+        self._refs[: len(text)] = np.bincount(codes[codes >= 0], minlength=len(text))
+
     # --- what a batch would take ---------------------------------------------------------------------------------
 
     def nbytes_with(self, text: pa.LargeStringArray, nulls: NDArray[np.bool_] | None, gone: Codes) -> tuple[int, int]:

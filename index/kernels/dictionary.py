@@ -100,6 +100,24 @@ def renumber(codes, changed):
             codes[i] = changed[np.uint32(codes[i])]
 
 
+@kernel("int64(int32[::1], int32[::1], int32[::1])")
+def number_anew(codes, changed, former):
+    """Number codes by first appearance; returns how many.
+
+    changed: -1 for each code, then its new one. former: the code that had each new one.
+    """
+    count = 0
+    for i in range(codes.size):
+        if codes[i] >= 0:
+            code = np.uint32(codes[i])
+            if changed[code] < 0:
+                changed[code] = count
+                former[count] = codes[i]
+                count += 1
+            codes[i] = changed[code]
+    return count
+
+
 @kernel(f"void(int32[::1], {CODES}, int32[::1])")
 def gather_codes(column, rows, out):
     for i in range(rows.size):
