@@ -86,6 +86,19 @@ class Coded:
             for start in self.starts:
                 renumber(self._of(start), changed)
 
+    def packed(self, starts: Iterable[int]) -> tuple[pa.LargeStringArray, Codes]:
+        """Distinct strings, and by row the number of one; of the coded ones among the chunks with these first rows."""
+        return self.dictionary.packed(self.codes_of(starts))
+
+    def unpack(self, chunks: Iterable[tuple[int, int]], text: pa.LargeStringArray, codes: Codes) -> None:
+        """Restore `packed`, the only rows. chunks: the first row and the number of rows of each."""
+        self.dictionary.unpack(text, codes)
+        done = 0
+        for start, used in chunks:
+            self.array[start : start + used] = codes[done : done + used]
+            self._used[start // self.chunk] = used
+            done += used
+
     def _of(self, start: int) -> Codes:
         return self.array[start : start + self.used(start)]
 

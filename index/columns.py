@@ -13,7 +13,7 @@ from promising.index.chunks import Chunk, ChunkPart, ColdReader, Heap, Tiers, gi
 from promising.index.coded import FEWEST, Coded
 from promising.index.dictionary import CodedStrings, Dictionary, parts
 from promising.index.image_arrays import joined, pour
-from promising.index.kernels.gather import copy_strings, gather, string_lengths
+from promising.index.kernels.gather import consecutive, copy_strings, gather, string_lengths
 from promising.index.schema import TYPES, Column, Schema
 from promising.summaries.hashing import hash_keys
 from promising.summaries.keys import Keys
@@ -99,6 +99,12 @@ class Columns:
         for part in self._tiers.parts(rows):
             out[part.where] = self._read(part.run, name, part.offsets).values
         return out
+
+    def view(self, name: str, rows: NDArray[np.int32]) -> NDArray[Any]:
+        """`values`, not copied where the rows are consecutive and in memory; valid until the next change."""
+        if not len(rows) or self._tiers or not consecutive(rows):
+            return self.values(name, rows)
+        return self._columns[name].array[int(rows[0]) : int(rows[-1]) + 1]
 
     def _read(self, run: int, name: str, offsets: NDArray[np.int32]) -> Column:
         assert self.reader is not None, "cold tuples and nowhere to read them"
@@ -311,33 +317,45 @@ class Columns:
             self._unpack(name, strings, warm, decided=image.get("coded", False))
 
     def _packed(self, name: str, warm: list[Chunk]) -> dict[str, Any]:
-        """The strings of several chunks: lengths, bytes, and the capacity of each heap; 0 if the chunk is coded."""
-        heaps, coded = self._heaps[name], self._coded[name]
+        """The strings of several chunks: of those with a heap, its capacity, lengths and bytes; of those in codes, with
+        capacity 0, codes and their strings.
+        """
+        heaps = self._heaps[name]
         lengths, text, rooms = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], []
         for chunk in warm:
-            if chunk.start in heaps:
-                heap = heaps[chunk.start]
-                offsets, data = heap.offsets[: chunk.used + 1], heap.bytes
-                rooms.append(heap.bytes.size)
-            else:
-                data, offsets = parts(coded.dictionary.take(coded.codes_of([chunk.start])))
-                rooms.append(0)
-            lengths.append(np.diff(offsets))
-            text.append(data[: offsets[-1]])
+            heap = heaps.get(chunk.start)
+            rooms.append(0 if heap is None else heap.bytes.size)
+            if heap is not None:
+                offsets = heap.offsets[: chunk.used + 1]
+                lengths.append(np.diff(offsets))
+                text.append(heap.bytes[: offsets[-1]])
+        known, codes = self._coded[name].packed(chunk.start for chunk in warm)
+        data, offsets = parts(known)
         return {
             "lengths": np.concatenate(lengths),
             "bytes": np.concatenate(text),
             "rooms": np.array(rooms, np.int64),
+            "codes": codes,
+            "known_lengths": np.diff(offsets),
+            "known_bytes": data[: offsets[-1]].copy(),
         }
 
     def _unpack(self, name: str, strings: dict[str, Any], warm: list[Chunk], *, decided: bool) -> None:
-        """decided: whether the image says which chunks are coded. Older ones have a heap for each."""
+        """decided: whether the image says which chunks are coded. In older ones each has a heap; before format 4 there are
+        no codes.
+        """
+        rooms, in_codes = strings["rooms"].tolist(), "codes" in strings
+        if in_codes:
+            known = _text(strings["known_lengths"], strings["known_bytes"])
+            coded = [(chunk.start, chunk.used) for chunk, room in zip(warm, rooms, strict=True) if not room]
+            self._coded[name].unpack(coded, known, np.ascontiguousarray(strings["codes"]))
         done = at = 0
-        for chunk, room in zip(warm, strings["rooms"].tolist(), strict=True):
-            ends = np.zeros(chunk.used + 1, np.int64)
-            np.cumsum(strings["lengths"][done : done + chunk.used], out=ends[1:])
-            data = np.ascontiguousarray(strings["bytes"][at : at + int(ends[-1])])
-            text = pa.Array.from_buffers(pa.large_string(), chunk.used, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+        for chunk, room in zip(warm, rooms, strict=True):
+            if not room and in_codes:
+                continue
+            lengths = strings["lengths"][done : done + chunk.used]
+            size = int(lengths.sum())
+            text = _text(lengths, strings["bytes"][at : at + size])
             if room and (decided or not self._coded[name].worth()):
                 heap = self._heaps[name][chunk.start] = Heap(self.chunk, room)
                 heap.write(0, text)
@@ -345,7 +363,15 @@ class Columns:
             else:
                 marks = self._nulls[name].array[chunk.start : chunk.start + chunk.used] if name in self._nulls else None
                 self._coded[name].write(chunk.start, text, None if marks is None else marks.view(np.bool_))
-            done, at = done + chunk.used, at + int(ends[-1])
+            done, at = done + chunk.used, at + size
+
+
+def _text(lengths: NDArray[np.int64], data: NDArray[np.uint8]) -> pa.LargeStringArray:
+    """The strings of these lengths, one after the other in the bytes."""
+    ends = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=ends[1:])
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(pa.large_string(), len(lengths), buffers)
 
 
 def _without_nulls(text: pa.LargeStringArray) -> pa.LargeStringArray:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from promising.index.kernels import dictionary as kernels
 from promising.summaries.hashing import inner_seed
+from promising.summaries.kernels.text_table import find
 
 SEED = np.uint64(secrets.randbits(64))
 """Random per process, so that nobody can send colliding strings. No result depends on it."""
@@ -41,8 +42,16 @@ class CodedStrings(NamedTuple):
         return self.strings.type
 
     def take(self, codes: Codes) -> pa.LargeStringArray:
-        mask = codes < 0
-        return self.strings.take(pa.array(codes, mask=mask if mask.any() else None))
+        """The strings of these codes, null for -1."""
+        data, offsets = parts(self.strings)
+        ends = np.empty(len(codes) + 1, np.int64)
+        size, nulls = kernels.lay_out(offsets, codes, ends)
+        text = np.empty(size, np.uint8)
+        kernels.copy_text(data, offsets, codes, ends, text)
+        valid = pa.py_buffer(np.packbits(codes >= 0, bitorder="little")) if nulls else None
+        return pa.Array.from_buffers(
+            pa.large_string(), len(codes), [valid, pa.py_buffer(ends), pa.py_buffer(text)], nulls
+        )
 
 
 class Dictionary:
@@ -137,7 +146,7 @@ class Dictionary:
         codes = np.empty(len(text), np.int32)
         data, offsets = parts(text)
         mask = NONE if nulls is None else nulls.view(np.uint8)
-        kernels.find(data, offsets, mask, SEED, self._slots, self._arena, self._ends, codes)
+        find(data, offsets, mask, -1, SEED, self._slots, self._arena, self._ends, codes)
         return codes
 
     def leave(self, codes: Codes) -> None:
@@ -161,6 +170,20 @@ class Dictionary:
         self.enter(text, None)
         self._refs[: len(kept)] = refs
         return changed
+
+    def packed(self, codes: Codes) -> tuple[pa.LargeStringArray, Codes]:
+        """The strings of these codes in order of first appearance, and the codes in that order: they depend on nothing
+        but the strings of the rows.
+        """
+        codes, changed = codes.copy(), np.full(len(self), -1, np.int32)
+        former = np.empty(len(self), np.int32)
+        count = kernels.number_anew(codes, changed, former)
+        return self.take(former[:count]), codes
+
+    def unpack(self, text: pa.LargeStringArray, codes: Codes) -> None:
+        """Restore an empty dictionary from `packed`: rows with these codes have entered."""
+        self.enter(text, None)
+        self._refs[: len(text)] = np.bincount(codes[codes >= 0], minlength=len(text))
 
     # --- what a batch would take ---------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from promising.summaries.moments import Moments
 BY_MINUTE, BY_HOUR = DAY, 31 * DAY  # how far back spans are minutes, and hours
 BEHIND = 1 << 16  # tuples that may have arrived since before `follow` adds them
 LEAST = 64  # spans that there is room for
+FEW = 1 << 10  # runs of tuples in one span, of which a batch seldom has more
 
 Longs = NDArray[np.int64]
 
@@ -69,16 +70,20 @@ class Ladder:
 
     def add(self, log: TupleLog, rows: NDArray[np.int32]) -> None:
         """Add these tuples, all or, if one cannot be read, none."""
-        times = log.when(rows)
-        columns = [(moments, log.values(name, rows), log.nulls(name, rows)) for name, moments in self.moments.items()]
-        at, starts, first, last = np.empty((4, len(times)), np.int64)
-        runs = span_runs(times, self.minutes, self.hours, at, starts, first, last)
-        spans, which = np.unique(starts[:runs], return_inverse=True)
+        times = log.view(log.schema.time, rows)
+        columns = [(moments, log.view(name, rows), log.nulls(name, rows)) for name, moments in self.moments.items()]
+        runs = np.empty((FEW, 4), np.int64)
+        count = span_runs(times, self.minutes, self.hours, runs)
+        if count < 0:
+            runs = np.empty((len(times), 4), np.int64)
+            count = span_runs(times, self.minutes, self.hours, runs)
+        at, starts, first, last = runs[:count].T
+        spans, which = np.unique(starts, return_inverse=True)
         groups = self._enter(spans)[which].astype(np.int32)
-        bounds = np.concatenate((at[:runs], [len(times)]))
+        bounds = np.append(at, len(times))
         np.add.at(self.tuples, groups, np.diff(bounds))
-        np.minimum.at(self.first, groups, first[:runs])
-        np.maximum.at(self.last, groups, last[:runs])
+        np.minimum.at(self.first, groups, first)
+        np.maximum.at(self.last, groups, last)
         for moments, values, nulls in columns:
             moments.add_runs(groups, bounds, values, nulls)
 

@@ -45,7 +45,7 @@ class Columns(Mapping[str, Column]):
         nulls = self._log.nulls(name, self._rows)
         if self._log.schema.types[name] == "string":
             return Column(None, self._log.array(name, self._rows), nulls)
-        return Column(self._log.values(name, self._rows), None, nulls)
+        return Column(self._log.view(name, self._rows), None, nulls)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._log.schema.types)

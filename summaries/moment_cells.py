@@ -8,7 +8,7 @@ import numpy.typing as npt
 from promising.errors import BadQuestion
 from promising.summaries.adt import Estimate
 from promising.summaries.cells import CellKind, Part
-from promising.summaries.moments import Moments
+from promising.summaries.moments import EVERY, Moments
 
 QUESTIONS = ("count", "sum", "avg", "min", "max")
 
@@ -27,10 +27,8 @@ class MomentCells(CellKind[Moments]):
 
     def add(self, state: Moments, part: Part) -> None:
         assert part.values is not None
-        values, nulls = part.values, part.nulls
-        if part.order is not None:
-            values, nulls = values[part.order], None if nulls is None else nulls[part.order]
-        state.add_runs(np.arange(len(state), dtype=np.int32), part.starts, values, nulls)
+        order = EVERY if part.order is None else part.order
+        state.add_runs(np.arange(len(state), dtype=np.int32), part.starts, part.values, part.nulls, order)
 
     def absorb(self, state: Moments, other: Moments) -> None:
         state.merge(other, np.arange(len(state), dtype=np.int32))

@@ -30,6 +30,7 @@ LOOSE = 1 << 29  # additions after which digits are carried, long before they ov
 MOST_LAST = (1 << 32) - 1  # the greatest last digit that needs no further one
 LONG = 32  # values of a run from which on `add_runs` is faster than `add`
 FAR = 2.0**400  # values below have finite squares
+EVERY: Ids = np.empty(0, np.int32)  # places of values in their own order
 NAN, INFINITE, NEGATIVE, STEEP = range(4)  # columns of `special`; the last counts finite values with infinite squares
 LEAST, MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -85,16 +86,14 @@ class Digits:
             self.reserve(values[at:], squared)
         return at
 
-    def add_runs(self, groups: Ids, starts: NDArray[np.int64], values: Numbers, most: float, *, squared: bool) -> None:
-        """Add values[starts[r]:starts[r + 1]], or their squares, to sum groups[r]; none is above `most`."""
-        self.adding(len(values))
-        at, top = 0, math.frexp(most)[1]
-        for _ in range(2 if -900 < top < 900 else 0):
-            at = kernels.add_float_runs(groups, starts, values, squared, at, top, self.words, self.low)
-            if at == len(values):
-                return
-            self.reserve(values[at:], squared)
-        self.add(np.repeat(groups, np.diff(np.maximum(starts, at))), values[at:], squared)
+    def add_bins(self, groups: Ids, found: NDArray[np.float64], which: int, values: int) -> None:
+        """Add the exact bins found[r, which] of runs of so many values to sum groups[r]."""
+        self.adding(values)
+        at = kernels.enter_runs(groups, found, which, 0, self.words, self.low)
+        if at < len(groups):
+            least, most = kernels.reach(found[at:], which)
+            self.widen(least >> 5, (max(least, most) >> 5) + 4)
+            kernels.enter_runs(groups, found, which, at, self.words, self.low)
 
     def merge(self, other: "Digits", into: Ids, sign: int) -> None:
         if other.words.shape[1]:
@@ -222,26 +221,51 @@ class Moments:
             self.special = np.zeros((len(self), 4), np.int64)
 
     def add_runs(
-        self, groups: Ids, starts: NDArray[np.int64], values: Numbers, nulls: NDArray[np.bool_] | None = None
+        self,
+        groups: Ids,
+        starts: NDArray[np.int64],
+        values: Numbers,
+        nulls: NDArray[np.bool_] | None = None,
+        order: Ids = EVERY,
     ) -> None:
         """Add values[starts[r]:starts[r + 1]] to groups[r]; `starts` begins with 0 and ends with the number of values.
 
-        The same result as of `add`, in less time where runs are long.
+        order: the places of the values, if they are in another order. The same result as of `add`, in less time where
+        runs are long.
         """
         if nulls is not None:
+            if len(order):
+                values, nulls, order = values[order], nulls[order], EVERY
             starts, values = np.append(0, np.cumsum(~nulls))[starts], values[~nulls]
         most = 0.0 if not len(values) else max(float(values.max()), -float(values.min()))  # NaN if there is one
-        if len(values) < LONG * len(groups) or not most < FAR:
-            self.add(np.repeat(groups, np.diff(starts)), values)
-            return
-        kernels.tally_runs(groups, starts, values, self.count, self.least, self.greatest)
+        if (
+            len(values) < LONG * len(groups)
+            or not most < FAR
+            or not self._add_runs(groups, starts, values, most, order)
+        ):
+            self.add(np.repeat(groups, np.diff(starts)), values[order] if len(order) else values)
+
+    def _add_runs(self, groups: Ids, starts: NDArray[np.int64], values: Numbers, most: float, order: Ids) -> bool:
+        """Add runs of finite values up to `most` by bins; False, and nothing is added, if those are not exact."""
+        if np.diff(starts).max() > kernels.SLICE:
+            cuts = np.union1d(starts, np.arange(0, len(values), kernels.SLICE))
+            groups, starts = groups[np.searchsorted(starts, cuts[:-1], side="right") - 1], cuts
+        top, steep = math.frexp(most)[1], math.frexp(most * most)[1]
+        if not (-900 < top < 900 and -900 < steep < 900):
+            return False
+        bounds = np.empty((len(groups), 2), values.dtype)
+        found = np.zeros((len(groups), 2 if self.squared else 1, 3))
+        if not kernels.measure_runs(starts, order, values, not self.doubles, top, steep, bounds, found):
+            return False
+        kernels.enter_bounds(groups, starts, bounds, self.count, self.least, self.greatest)
         if self.doubles:
-            self._sums.add_runs(groups, starts, values, most, squared=False)
+            self._sums.add_bins(groups, found, 0, len(values))
         else:
             self._sums.adding(len(values))
-            kernels.add_int_runs(groups, starts, values, self._sums.words)
+            kernels.enter_digits(groups, found, self._sums.words)
         if self.squared:
-            self._squares.add_runs(groups, starts, values, most * most, squared=True)
+            self._squares.add_bins(groups, found, 1, len(values))
+        return True
 
     def merge(self, other: Self, into: Ids) -> None:
         """Add group r of another to group into[r]; both are of one kind of column."""

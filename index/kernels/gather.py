@@ -18,6 +18,15 @@ def gather(column, rows, out):
         out[i] = column[np.uint64(rows[i])]
 
 
+@kernel("boolean(int32[::1])")
+def consecutive(rows):
+    """Whether each row follows the one before."""
+    apart = np.int32(0)
+    for i in range(rows.size):
+        apart |= rows[i] - rows[0] - np.int32(i)
+    return apart == 0
+
+
 @kernel(
     [
         "void(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])",

@@ -7,27 +7,26 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 
-@kernel("int64(int64[::1], int64, int64, int64[::1], int64[::1], int64[::1], int64[::1])")
-def span_runs(times, minutes, hours, at, starts, first, last):
+@kernel("int64(int64[::1], int64, int64, int64[:,::1])")
+def span_runs(times, minutes, hours, runs):
     """Splits times into runs of one span each, a minute from `minutes` on, else an hour from `hours` on, else a day.
 
-    Run r begins at at[r]; its span begins at starts[r], and its times are from first[r] to last[r]. Returns the number
-    of runs.
+    runs[r]: the index of its first time, the beginning of its span, its least and its greatest time. Returns the number
+    of runs; -1 if there are more than `runs` has lines.
     """
-    runs = 0
-    low = high = 0  # the current span
-    for i in range(times.size):
-        time = times[i]
-        if time < low or time >= high:
-            length = MINUTE if time >= minutes else (HOUR if time >= hours else DAY)
-            low = time // length * length
-            high = low + length
-            at[runs] = i
-            starts[runs] = low
-            first[runs] = last[runs] = time
-            runs += 1
-        elif time < first[runs - 1]:
-            first[runs - 1] = time
-        elif time > last[runs - 1]:
-            last[runs - 1] = time
-    return runs
+    found = 0
+    at = 0
+    while at < times.size:
+        if found == runs.shape[0]:
+            return -1
+        least = greatest = times[at]
+        length = MINUTE if least >= minutes else (HOUR if least >= hours else DAY)
+        low = least // length * length
+        runs[found, 0], runs[found, 1] = at, low
+        at += 1
+        while at < times.size and low <= times[at] < low + length:
+            least, greatest = min(least, times[at]), max(greatest, times[at])
+            at += 1
+        runs[found, 2], runs[found, 3] = least, greatest
+        found += 1
+    return found

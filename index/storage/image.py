@@ -32,7 +32,9 @@ Value: TypeAlias = Union["Tree", list["Value"], int, float, str, bytes, bool, ND
 Tree: TypeAlias = dict[str, Value]
 
 MAGIC = b"ptimage\n"
-VERSION = 3  # in images of format 2 zones have no measures; in those of format 1 producers have no time and no epoch
+VERSION = 4
+"""In images of format 3 strings have no codes, in those of format 2 zones have no measures either, in those of format 1
+producers have no time and no epoch."""
 TOP = struct.Struct("<8sIQQI")
 ALIGNMENT = 64
 PIECE = 1 << 20  # bytes read at a time

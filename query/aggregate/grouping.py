@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from promising.index.dictionary import CodedStrings, Dictionary
 from promising.query.aggregate.arrow_memory import Ids, present, raw, text, words
-from promising.query.kernels.intern_table import enter, find, intern, known, lacking, seat, seat_rows
+from promising.query.kernels.intern_table import enter, find, intern, lacking, seat, seat_rows
 from promising.query.scalar.types import ARROW, Kind
 from promising.summaries.hashing import hash_keys
 from promising.summaries.kernels.hashing import P1, P2
+from promising.summaries.kernels.text_table import find as find_text
 
 Words: TypeAlias = NDArray[np.int64]  # one array row per word, one array column per row
 
@@ -23,13 +24,13 @@ SEED = np.uint64(secrets.randbits(64))
 Key: TypeAlias = pa.Array | CodedStrings
 """A column of keys; of strings, it may be in codes."""
 
-UNKNOWN, AWAITED = -2, -3  # a code that is not translated yet, and one that is about to be
+UNKNOWN, AWAITED = -2, -3  # a code that is not known or not translated yet, and one that is about to be
 LEAST = 64  # slots of a new table
 FLAGS = 62  # columns whose nulls one word flags
 NULL_FLOAT = np.array([0x7FF8000000000001], np.int64).view(np.float64)[0]
 """A NaN that `words` never returns: as a word it encodes NULL."""
 
-EVERY = np.empty(0, np.uint8)  # a validity mask without nulls
+EVERY = np.empty(0, np.uint8)  # a mask of a column without nulls
 
 
 class GroupTable:
@@ -89,12 +90,12 @@ class Strings:
         return self._slots.nbytes + self._hashes.nbytes + self._ends.nbytes + self._arena.nbytes + translated
 
     def find(self, array: pa.Array) -> NDArray[np.int64]:
-        """The code of each string, -1 for NULL, -2 if unknown."""
+        """The code of each string, -1 for NULL, UNKNOWN for others."""
         codes = np.empty(len(array), np.int64)
         data, offsets = text(array)
         there = present(array)
-        mask = EVERY if there is None else there
-        known(data, offsets, mask, SEED, self._slots, self._arena, self._ends, codes)
+        nulls = EVERY if there is None else 1 - there
+        find_text(data, offsets, nulls, UNKNOWN, SEED, self._slots, self._arena, self._ends, codes)
         return codes
 
     def enter(self, array: pa.Array) -> NDArray[np.int64]:

@@ -155,24 +155,3 @@ def lacking(codes, translated, unknown, awaited, out):
             out[count] = codes[i]
             count += 1
     return count
-
-
-@kernel(f"void({BYTES}, {INTS}, uint8[::1], uint64, uint64[::1], uint8[::1], int64[::1], int64[::1])")
-def known(data, offsets, present, seed, slots, arena, ends, codes):
-    """The code of each string, -1 if not `present` (empty: all are), -2 if `intern` never met it."""
-    mask = np.uint64(slots.size - 1)
-    for i in range(offsets.size - 1):
-        if present.size > 0 and present[i] == 0:
-            codes[i] = -1
-            continue
-        first, last = np.uint64(offsets[i]), np.uint64(offsets[i + 1])
-        h = hash_text(data, first, last, seed)
-        at = h & mask
-        codes[i] = -2
-        while slots[at] != FREE:
-            if (slots[at] ^ h) & HIGH == FREE:
-                code = (slots[at] & LOW) - ONE
-                if same_text(data, first, last, arena, np.uint64(ends[code]), np.uint64(ends[code + ONE])):
-                    codes[i] = code
-                    break
-            at = (at + ONE) & mask

@@ -10,7 +10,7 @@ preceding rows.
 import numpy as np
 
 from promising.summaries.kernels.jit import kernel
-from promising.summaries.kernels.text_table import BYTES, FREE, HIGH, INTS, LOW, ONE, hash_text, same_text
+from promising.summaries.kernels.text_table import FREE, INTS, ONE
 
 GONE, PLAIN, MORE = 0, 1, 2  # states of a selection: dropped; fully described by its terms; not fully
 
@@ -271,23 +271,3 @@ def collect_all(
             )
         ends[i] = at
     return at
-
-
-@kernel(f"void({BYTES}, {INTS}, uint8[::1], uint64, uint64[::1], uint8[::1], int64[::1], int64[::1])")
-def codes_of(data, offsets, present, seed, slots, arena, ends, codes):
-    """The code of each string in a table filled by `promising.query.kernels.intern_table.intern`, -1 if absent."""
-    mask = np.uint64(slots.size - 1)
-    for i in range(offsets.size - 1):
-        codes[i] = -1
-        if present.size > 0 and present[i] == 0:
-            continue
-        first, last = np.uint64(offsets[i]), np.uint64(offsets[i + 1])
-        h = hash_text(data, first, last, seed)
-        at = h & mask
-        while slots[at] != FREE:
-            if (slots[at] ^ h) & HIGH == FREE:
-                code = (slots[at] & LOW) - ONE
-                if same_text(data, first, last, arena, np.uint64(ends[code]), np.uint64(ends[code + ONE])):
-                    codes[i] = code
-                    break
-            at = (at + ONE) & mask

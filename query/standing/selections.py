@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from promising.errors import QueryError
-from promising.query.aggregate.arrow_memory import present, text
-from promising.query.aggregate.grouping import EVERY, SEED, Strings
+from promising.query.aggregate.arrow_memory import present
+from promising.query.aggregate.grouping import Strings
 from promising.query.kernels.selections import (
     GONE,
     MORE,
     PLAIN,
     arrange,
-    codes_of,
     collect,
     collect_all,
     locate,
@@ -120,15 +119,6 @@ class _Known(Strings):
     @property
     def size(self) -> int:
         return int(self._used[0])
-
-    def find(self, array: pa.Array) -> Seqs:
-        """The code of each string, -1 for NULL and for strings that no selection names."""
-        codes = np.empty(len(array), np.int64)
-        data, offsets = text(array)
-        there = present(array)
-        mask = EVERY if there is None else there
-        codes_of(data, offsets, mask, SEED, self._slots, self._arena, self._ends, codes)
-        return codes
 
 
 class _Column:

@@ -45,30 +45,18 @@ def tally(ids, values, count, least, greatest):
             greatest[g] = x
 
 
-@kernel(
-    [
-        f"void({IDS}, {INTS}, {INTS}, int64[::1], int64[::1], int64[::1])",
-        f"void({IDS}, {INTS}, {FLOATS}, int64[::1], float64[::1], float64[::1])",
-    ]
-)
-def tally_runs(groups, starts, values, count, least, greatest):
-    """`tally` of values[starts[r]:starts[r + 1]] for groups[r]; there is no NaN."""
-    for r in range(groups.size):
-        first, last = starts[r], starts[r + 1]
-        if first == last:
-            continue
-        g = np.uint32(groups[r])
-        a = b = c = d = p = q = s = t = values[first]
-        full = first + (last - first) // 4 * 4
-        for i in range(first, full, 4):
-            w, x, y, z = values[i], values[i + 1], values[i + 2], values[i + 3]
-            a, b, c, d = min(a, w), min(b, x), min(c, y), min(d, z)
-            p, q, s, t = max(p, w), max(q, x), max(s, y), max(t, z)
-        for i in range(full, last):
-            a, p = min(a, values[i]), max(p, values[i])
-        least[g] = min(least[g], min(a, b, c, d) + 0)
-        greatest[g] = max(greatest[g], max(p, q, s, t) + 0)
-        count[g] += last - first
+@kernel([f"void({INTS}, int64, int64, int64[::1])", f"void({FLOATS}, int64, int64, float64[::1])"])
+def edges(values, first, last, out):
+    """The least and greatest of values[first:last], of which there are some; none is NaN."""
+    a = b = c = d = p = q = s = t = values[first]
+    full = first + (last - first) // 4 * 4
+    for i in range(first, full, 4):
+        w, x, y, z = values[i], values[i + 1], values[i + 2], values[i + 3]
+        a, b, c, d = min(a, w), min(b, x), min(c, y), min(d, z)
+        p, q, s, t = max(p, w), max(q, x), max(s, y), max(t, z)
+    for i in range(full, last):
+        a, p = min(a, values[i]), max(p, values[i])
+    out[0], out[1] = min(a, b, c, d) + 0, max(p, q, s, t) + 0  # -0.0 is 0.0
 
 
 @kernel(f"void({IDS}, {INTS}, int64[:,::1])")
@@ -77,19 +65,6 @@ def add_ints(ids, values, words):
         g = np.uint32(ids[i])
         words[g, 0] += values[i] & LOW
         words[g, 1] += values[i] >> 32
-
-
-@kernel(f"void({IDS}, {INTS}, {INTS}, int64[:,::1])")
-def add_int_runs(groups, starts, values, words):
-    for r in range(groups.size):
-        high = np.int64(0)
-        low = np.int64(0)
-        for i in range(starts[r], starts[r + 1]):
-            high += values[i] >> 32
-            low += values[i] & LOW
-        g = np.uint32(groups[r])
-        words[g, 0] += low
-        words[g, 1] += high
 
 
 @kernel(
@@ -145,42 +120,29 @@ def unit(top, bin):
 def bins(values, squared, first, last, top, out):
     """The sum of up to `SLICE` values or squares below 2^top as three doubles, each exact. Returns whether it is all.
 
-    A bin has up to `BIN` bits and a sign of every value.
+    A bin has up to `BIN` bits and a sign of every value. Doubles with the exponent of the bin's `unit` are integers by
+    their bits; the processor adds several of those at once, as the order of integers does not matter.
     """
+    part = values[first:last]
     one, two, three = unit(top, 1), unit(top, 2), unit(top, 3)
-    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = r0 = r1 = r2 = r3 = 0.0
-    full = first + (last - first) // 4 * 4
-    for i in range(first, full, 4):
-        w, x = np.float64(values[i]), np.float64(values[i + 1])
-        y, z = np.float64(values[i + 2]), np.float64(values[i + 3])
+    a = b = c = rest = np.int64(0)
+    for i in range(part.size):
+        x = np.float64(part[i])
         if squared:
-            w, x, y, z = w * w, x * x, y * y, z * z
-        p, q, s, t = (w + one) - one, (x + one) - one, (y + one) - one, (z + one) - one
-        a0, a1, a2, a3 = a0 + p, a1 + q, a2 + s, a3 + t
-        w, x, y, z = w - p, x - q, y - s, z - t
-        p, q, s, t = (w + two) - two, (x + two) - two, (y + two) - two, (z + two) - two
-        b0, b1, b2, b3 = b0 + p, b1 + q, b2 + s, b3 + t
-        w, x, y, z = w - p, x - q, y - s, z - t
-        p, q, s, t = (w + three) - three, (x + three) - three, (y + three) - three, (z + three) - three
-        c0, c1, c2, c3 = c0 + p, c1 + q, c2 + s, c3 + t
-        r0, r1, r2, r3 = r0 + abs(w - p), r1 + abs(x - q), r2 + abs(y - s), r3 + abs(z - t)
-    for i in range(full, last):
-        w = np.float64(values[i])
-        if squared:
-            w *= w
-        p = (w + one) - one
-        a0 += p
-        w -= p
-        p = (w + two) - two
-        b0 += p
-        w -= p
-        p = (w + three) - three
-        c0 += p
-        r0 += abs(w - p)
-    out[0] = (a0 + a1) + (a2 + a3)
-    out[1] = (b0 + b1) + (b2 + b3)
-    out[2] = (c0 + c1) + (c2 + c3)
-    return (r0 + r1) + (r2 + r3) == 0.0
+            x *= x
+        p = x + one
+        q = x - (p - one)
+        s = q + two
+        t = q - (s - two)
+        u = t + three
+        a += np.float64(p).view(np.int64)
+        b += np.float64(s).view(np.int64)
+        c += np.float64(u).view(np.int64)
+        rest |= np.float64(t - (u - three)).view(np.int64)
+    out[0] = math.ldexp(np.float64(a - part.size * np.float64(one).view(np.int64)), top - BIN)
+    out[1] = math.ldexp(np.float64(b - part.size * np.float64(two).view(np.int64)), top - BIN - (BIN + 1))
+    out[2] = math.ldexp(np.float64(c - part.size * np.float64(three).view(np.int64)), top - BIN - 2 * (BIN + 1))
+    return rest == 0
 
 
 @kernel("boolean(float64[::1], int64[:,::1], int64, int64, boolean)")
@@ -219,27 +181,116 @@ def enter_bins(found, words, low, g, write):
 
 @kernel(
     [
-        f"int64({IDS}, {INTS}, {FLOATS}, boolean, int64, int64, int64[:,::1], int64)",
-        f"int64({IDS}, {INTS}, {INTS}, boolean, int64, int64, int64[:,::1], int64)",
+        f"boolean({FLOATS}, boolean, int64, int64, int64, int64, float64[::1], float64[:,::1])",
+        f"boolean({INTS}, boolean, int64, int64, int64, int64, int64[::1], float64[:,::1])",
     ]
 )
-def add_float_runs(groups, starts, values, squared, at, top, words, low):
-    """Add values[starts[r]:starts[r + 1]], or their squares, to groups[r], from `at` on.
+def measure(values, whole, first, last, top, steep, bounds, found):
+    """See `measure_runs`, of one run with values."""
+    edges(values, first, last, bounds)
+    exact = True
+    if whole:
+        low = high = np.int64(0)
+        for i in range(first, last):
+            low += np.int64(values[i]) & LOW
+            high += np.int64(values[i]) >> 32
+        found[0, 0], found[0, 1] = low, high
+    else:
+        exact = bins(values, False, first, last, top, found[0])
+    if found.shape[0] > 1:
+        exact &= bins(values, True, first, last, steep, found[1])
+    return exact
 
-    All are finite and below 2^top, -900 < top < 900.
 
-    Returns the first that was not added: it, or one close to it, needs other digits, or more than three bins.
+@kernel(
+    [
+        f"boolean({INTS}, {IDS}, {FLOATS}, boolean, int64, int64, float64[:,::1], float64[:,:,::1])",
+        f"boolean({INTS}, {IDS}, {INTS}, boolean, int64, int64, int64[:,::1], float64[:,:,::1])",
+    ]
+)
+def measure_runs(starts, order, values, whole, top, steep, bounds, found):
+    """Measure runs of up to `SLICE` values: values[starts[r]:starts[r + 1]] or, if there is an `order`, those at the
+    places in it. All passes over a run find it in the processor's cache.
+
+    bounds[r]: the least and greatest of a run with values. found[r, 0]: the bins of the sum of its values, which are
+    below 2^top, or, if they are `whole`, the sums of their lower and upper 32 bits. found[r, 1], if there is room: the
+    bins of their squares, below 2^steep. Everything is exact if it returns True.
     """
-    found = np.zeros(3)
+    wide = 0
+    for r in range(starts.size - 1):
+        wide = max(wide, starts[r + 1] - starts[r])
+    near = np.empty(wide if order.size > 0 else 0, values.dtype)
+    exact = True
+    for r in range(starts.size - 1):
+        first, last = starts[r], starts[r + 1]
+        if first == last:
+            continue
+        if order.size > 0:
+            for i in range(first, last):
+                near[i - first] = values[np.uint32(order[i])]
+            exact &= measure(near, whole, 0, last - first, top, steep, bounds[r], found[r])
+        else:
+            exact &= measure(values, whole, first, last, top, steep, bounds[r], found[r])
+    return exact
+
+
+@kernel(
+    [
+        f"void({IDS}, {INTS}, int64[:,::1], int64[::1], int64[::1], int64[::1])",
+        f"void({IDS}, {INTS}, float64[:,::1], int64[::1], float64[::1], float64[::1])",
+    ]
+)
+def enter_bounds(groups, starts, bounds, count, least, greatest):
+    """Add the numbers of values of runs and their bounds to groups[r]."""
     for r in range(groups.size):
-        for first in range(max(starts[r], at), starts[r + 1], SLICE):
-            last = min(first + SLICE, starts[r + 1])
-            if not bins(values, squared, first, last, top, found) or not enter_bins(
-                found, words, low, groups[r], False
-            ):
-                return first
-            enter_bins(found, words, low, groups[r], True)
-    return values.size
+        if starts[r] < starts[r + 1]:
+            g = np.uint32(groups[r])
+            count[g] += starts[r + 1] - starts[r]
+            least[g] = min(least[g], bounds[r, 0])
+            greatest[g] = max(greatest[g], bounds[r, 1])
+
+
+@kernel(f"void({IDS}, float64[:,:,::1], int64[:,::1])")
+def enter_digits(groups, found, words):
+    """Add the sums of integers in found[r, 0] to groups[r]."""
+    for r in range(groups.size):
+        g = np.uint32(groups[r])
+        words[g, 0] += np.int64(found[r, 0, 0])
+        words[g, 1] += np.int64(found[r, 0, 1])
+
+
+@kernel(f"int64({IDS}, float64[:,:,::1], int64, int64, int64[:,::1], int64)")
+def enter_runs(groups, found, which, at, words, low):
+    """Add the bins in found[r, which] to groups[r], from `at` on. Returns the first that needs other digits."""
+    for r in range(at, groups.size):
+        if not enter_bins(found[r, which], words, low, groups[r], False):
+            return r
+        enter_bins(found[r, which], words, low, groups[r], True)
+    return groups.size
+
+
+@kernel("UniTuple(int64, 2)(float64[:,:,::1], int64)")
+def reach(found, which):
+    """The exponent of the last bit that a bin in found[:, which] has, and the greatest of any; 1 and 0 if all are 0."""
+    least, most = np.int64(BEYOND), np.int64(0)
+    for r in range(found.shape[0]):
+        for k in range(found.shape[2]):
+            bits = np.float64(found[r, which, k]).view(np.int64)
+            e = (bits >> 52) & BEYOND
+            m = bits & MANTISSA
+            if e != 0:
+                m |= HIDDEN
+            else:
+                e = np.int64(1)
+            if m != 0:
+                most = max(most, e)
+                while m & 1 == 0:
+                    m >>= 1
+                    e += 1
+                least = min(least, e)
+    if most == 0:
+        return np.int64(1), np.int64(0)
+    return least, most
 
 
 @kernel([f"void({FLOATS}, boolean, float64[::1])", f"void({INTS}, boolean, float64[::1])"])

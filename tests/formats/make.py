@@ -166,13 +166,13 @@ def store(path: Path) -> None:
 
 KEPT = {
     "wal-2.wal": segment,
-    "image-3.image": image,
+    "image-4.image": image,
     "manifest-1.sqlite": manifest,
     "cold-1.parquet": cold,
     "table-1.arrow": table,
     "store-1.zip": store,
 }
-OLD = {"wal-1.wal", "image-1.image", "image-2.image"}  # of previous versions
+OLD = {"wal-1.wal", "image-1.image", "image-2.image", "image-3.image"}  # of previous versions
 
 
 def main() -> None:

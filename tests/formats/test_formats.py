@@ -35,7 +35,7 @@ from tests.formats.make import BATCHES, KEPT, NOW, OLD, RATES, TESTDATA
 PAGES = Path(__file__).parents[2] / "docs" / "formats"
 SHOWN = {
     "wal": "wal-2.wal",
-    "image": "image-3.image",
+    "image": "image-4.image",
     "manifest": "manifest-1.sqlite",
     "cold": "cold-1.parquet",
     "table": "table-1.arrow",
@@ -107,7 +107,7 @@ def test_log(tmp_path, version):
     assert others == [{"watermark": 4_000_000}, made, dropped, {"name": "sales"}, *opened]
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_image(version):
     tree = read_image(Disk(), TESTDATA / f"image-{version}.image")
     if version > 1:

@@ -189,6 +189,44 @@ def test_the_ceiling_of_strings_is_never_passed(steps, plain):
             assert restarted(stream, ManualClock(1 << 50))._log.string_bytes == log.string_bytes
 
 
+def test_columns_of_nulls_and_of_empty_strings():
+    stream = stream_of()
+    for column in ([None] * 5, ["", None, "", "a", ""], [None] * 3):
+        stream.append({"ts": [0] * len(column), "s": column})
+    dictionary = stream._log._coded["s"].dictionary
+    assert dictionary.strings.to_pylist() == ["", "a"] and dictionary.live == 2
+    told = [*[None] * 5, "", None, "", "a", "", *[None] * 3]
+    for each in (stream, restarted(stream, ManualClock(1 << 50))):
+        assert each._log.array("s", each._log.rows()).to_pylist() == told
+        assert check_stream(each) == []
+
+
+@pytest.mark.parametrize("fewest", [20, 1 << 17])
+def test_an_image_has_each_string_once_and_images_without_codes_are_read(monkeypatch, fewest):
+    small_chunks(monkeypatch, 64)
+    monkeypatch.setattr(promising.index.coded, "FEWEST", fewest)
+    stream = stream_of(keep=400)
+    for at in range(0, 1000, 50):
+        stream.append({"ts": [at] * 30, "s": [None if n % 9 == 4 else f"word {at // 50} {n}" for n in range(30)]})
+    image = stream.image()
+    strings, told = image["log"]["strings"]["s"], stream._log.array("s", stream._log.rows()).to_pylist()
+    marks = stream._log._coded["s"].marks(stream._log.rows()).tolist()
+    known = {text for text, coded in zip(told, marks, strict=True) if coded and text is not None}
+    assert len(strings["codes"]) == sum(marks) and len(strings["known_lengths"]) == len(known)
+    assert all(marks) == (fewest > 20) and any(marks)
+    sizes = [len(text or "") for text in told]
+    image["log"]["strings"]["s"] = {
+        "lengths": np.array(sizes, np.int64),
+        "bytes": np.frombuffer("".join(text or "" for text in told).encode(), np.uint8),
+        "rooms": strings["rooms"],
+    }
+    made = stream_of(keep=400)
+    made.restore(image)
+    assert made._log.array("s", made._log.rows()).to_pylist() == told
+    assert made._log.string_bytes == stream._log.string_bytes
+    assert check_stream(made) == []
+
+
 def test_what_lies_under_a_null_is_no_string():
     """Neither too long, nor entered."""
     long = b"x" * 40_000 + b"ab"
