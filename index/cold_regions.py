@@ -120,7 +120,7 @@ class ColdRegions:
             extents = [footer.extent(group, footer.index(name)) for group in found.group.tolist()]
             out = [extent is not None and (extent[1] < low or extent[0] > high) for extent in extents]
             found = found.without(
-                np.array(out, np.bool_), "window" if name == self.snapshot.stream.schema.time else name
+                np.array(out, np.bool_), "window" if name == self.snapshot.stream.schema.time else f"bounds of {name}"
             )
         return found
 

@@ -13,6 +13,9 @@ from promising.query.key_rows import ENTERED, SLICE, Hasher, Hashes, Keys
 from promising.query.operators.operator import Batch, Guess, Operator, Pace, Slices
 from promising.query.region_order import Known, Peel, without_partners
 
+Crossed = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Starts and counts of the rows of each key, on both sides."""
+
 
 @dataclass
 class RegionSide:
@@ -104,13 +107,14 @@ class RegionJoin(Operator):
         yield from self._cross(number, lists, np.ascontiguousarray(rows[order]), theirs.rows, float(pairs.sum()))
 
     def _cross(
-        self, number: int, lists: tuple[NDArray[np.int64], ...], rows: Rows, others: Rows, left: float
+        self, number: int, lists: Crossed, rows: Rows, others: Rows, left: float
     ) -> Generator[Batch | None, None, None]:
+        mine, counts, theirs, their_counts = lists
         place = np.zeros(3, np.int64)
         while left > 0:
             room = int(min(left, self.pace()))
             a, b = np.empty(room, np.int32), np.empty(room, np.int32)
-            made = cross(*lists, rows, others, place, a, b)
+            made = cross(mine, counts, theirs, their_counts, rows, others, place, a, b)
             left -= made
             self.done += made
             pair = (a[:made], b[:made])
