@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from promising.index.cold_regions import Regions
-from promising.index.storage.key_counts import LG_PARTS, PARTS, part_of
+from promising.index.storage.key_counts import LEAST_LG, LG_PARTS, PARTS, part_of
 from promising.query.kernels.regions import add, meet, occupy, outputs
 
 DROPPED = 1 / 16  # of the bytes left, in a step; at least one region
@@ -21,19 +21,23 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Known:
-    """Tuples by part of the hash range that have been read: `sums` for the order, `marks` which parts have any."""
+    """Tuples that have been read, by the finest parts of the hash range."""
 
-    sums: Floats
-    marks: NDArray[np.bool_]
+    tuples: Floats
 
     @classmethod
     def none(cls) -> "Known":
-        return cls(np.zeros(PARTS), np.zeros(PARTS, np.bool_))
+        return cls(np.zeros(PARTS))
 
     def count(self, hashes: NDArray[np.int64]) -> None:
-        found = np.bincount(part_of(hashes), minlength=PARTS)
-        self.sums += found
-        self.marks |= found > 0
+        self.tuples += np.bincount(part_of(hashes), minlength=PARTS)
+
+    @property
+    def sums(self) -> Floats:
+        """By number of parts, from the fewest on."""
+        out = np.zeros((LG_PARTS - LEAST_LG + 1, PARTS))
+        out[-1] = self.tuples
+        return out
 
 
 def without_partners(sides: list[Regions], read: list[Known]) -> list[Regions]:
@@ -51,7 +55,7 @@ def without_partners(sides: list[Regions], read: list[Known]) -> list[Regions]:
 
 
 def _marks(side: Regions, known: Known) -> NDArray[np.bool_]:
-    marks = known.marks.copy()
+    marks = known.tuples > 0
     if not side.known.all():  # a region that knows nothing of its keys may have any
         marks[:] = True
     occupy(side.counts.starts, side.counts.lg, side.counts.parts, LG_PARTS, marks)
@@ -62,7 +66,7 @@ class Peel:
     """Regions by descending output a byte: of side `side[i]`, its region `region[i]`.
 
     Regions that know nothing of their keys are last, those packed best first: equal keys pack well.
-    `expected`: pairs of all that is known.
+    `expected`: pairs of the regions with each other, and with what was read.
     """
 
     def __init__(self, sides: list[Regions], read: list[Known]) -> None:
@@ -71,17 +75,24 @@ class Peel:
         self._totals = [
             np.bincount(np.repeat(np.arange(len(s)), np.diff(s.counts.starts)), s.counts.tuples, len(s)) for s in sides
         ]
-        self._sums = [known.sums.copy() for known in read]
+        self._sums = [known.sums for known in read]
         self._left = [side.known for side in sides]
-        for number in range(2):
-            self._add(number, np.flatnonzero(self._left[number]), 1.0)
-        self.expected = float(self._sums[0] @ self._sums[1])
+        self._add(1, np.flatnonzero(self._left[1]), 1.0)
+        self.expected = float(self._outputs(0, self._left[0]).sum() + self._outputs(1, self._left[1]).sum())
+        self._add(0, np.flatnonzero(self._left[0]), 1.0)
         self.side = np.empty(0, np.int64)
         self.region = np.empty(0, np.int64)
 
     def _add(self, side: int, regions: NDArray[np.int64], sign: float) -> None:
         counts = self._counts[side]
-        add(counts.starts, counts.lg, counts.parts, counts.tuples, regions, sign, LG_PARTS, self._sums[side])
+        add(counts.starts, counts.lg, counts.parts, counts.tuples, regions, sign, LEAST_LG, self._sums[side])
+
+    def _outputs(self, side: int, left: NDArray[np.bool_]) -> Floats:
+        """Of the regions that are left, with what is left of the other side."""
+        counts, out = self._counts[side], np.zeros(len(self._sides[side]))
+        arrays = (counts.starts, counts.lg, counts.parts, counts.tuples)
+        outputs(*arrays, left, self._sums[1 - side], LEAST_LG, self._totals[side], out)
+        return out
 
     def work(self) -> Generator[None, None, None]:
         sizes = [np.maximum(side.bytes, 1).astype(np.float64) for side in self._sides]
@@ -91,13 +102,8 @@ class Peel:
         density = np.zeros(len(every))
         dropped = []
         while left.any():
-            for number in range(2):
-                counts, mine = self._counts[number], slice(0, split) if number == 0 else slice(split, None)
-                out = np.zeros(len(self._sides[number]))
-                arrays = (counts.starts, counts.lg, counts.parts, counts.tuples)
-                other, totals = self._sums[1 - number], self._totals[number]
-                outputs(*arrays, np.ascontiguousarray(left[mine]), other, LG_PARTS, totals, out)
-                density[mine] = out / sizes[number]
+            for number, mine in enumerate((slice(0, split), slice(split, None))):
+                density[mine] = self._outputs(number, left[mine]) / sizes[number]
             these = np.flatnonzero(left)
             these = these[np.argsort(density[these], kind="stable")]
             ends = np.cumsum(every[these])

@@ -6,41 +6,50 @@ from promising.summaries.kernels.jit import kernel
 
 
 @kernel(
-    "void(int64[::1], uint8[::1], uint16[::1], float64[::1], boolean[::1], float64[::1], int64, float64[::1],"
+    "void(int64[::1], uint8[::1], uint16[::1], float64[::1], boolean[::1], float64[:,::1], int64, float64[::1],"
     " float64[::1])"
 )
-def outputs(starts, lgs, parts, tuples, left, sums, lg_parts, totals, out):
+def outputs(starts, lgs, parts, tuples, left, sums, least_lg, totals, out):
     """The expected pairs of each region that is `left` with the tuples that `sums` counts by part.
 
-    Keys that only share a part are taken out as far as can be expected of them; a region that shares one is above 0.
+    Row r of `sums` has those that are known by 2^(least_lg + r) parts: they meet in the wider part of the two. Keys
+    that only share a part are taken out as far as can be expected of them; a region that shares one is above 0.
     """
-    ends = np.zeros(sums.size + 1)
-    for i in range(sums.size):
-        ends[i + 1] = ends[i] + sums[i]
-    total = ends[sums.size]
+    rows = sums.shape[0]
+    ends = np.zeros((rows, sums.shape[1] + 1))
+    for r in range(rows):
+        for i in range(1 << (least_lg + r)):
+            ends[r, i + 1] = ends[r, i] + sums[r, i]
     for g in range(lgs.size):
         if not left[g]:
             continue
-        step = lg_parts - np.int64(lgs[g])
-        found = 0.0
-        for e in range(starts[g], starts[g + 1]):
-            first = np.int64(parts[e]) << step
-            found += tuples[e] * (ends[first + (1 << step)] - ends[first]) / (1 << step)
-        share = 1.0 / (1 << lg_parts)
-        sure = (found - totals[g] * total * share) / (1.0 - share)
-        out[g] = max(sure, found * 1e-6)
+        lg = np.int64(lgs[g])
+        sure = 0.0
+        shared = 0.0
+        for r in range(rows):
+            total = ends[r, 1 << (least_lg + r)]
+            if total <= 0.0:
+                continue
+            finer = least_lg + r - lg
+            found = 0.0
+            for e in range(starts[g], starts[g + 1]):
+                part = np.int64(parts[e])
+                if finer >= 0:
+                    found += tuples[e] * (ends[r, (part + 1) << finer] - ends[r, part << finer])
+                else:
+                    found += tuples[e] * sums[r, part >> -finer]
+            share = 1.0 / (1 << min(lg, least_lg + r))
+            sure += (found - totals[g] * total * share) / (1.0 - share)
+            shared += found
+        out[g] = max(sure, shared * 1e-6)
 
 
-@kernel("void(int64[::1], uint8[::1], uint16[::1], float64[::1], int64[::1], float64, int64, float64[::1])")
-def add(starts, lgs, parts, tuples, regions, sign, lg_parts, sums):
-    """Add the tuples of these regions to the sums by part, those of a wider part evenly."""
+@kernel("void(int64[::1], uint8[::1], uint16[::1], float64[::1], int64[::1], float64, int64, float64[:,::1])")
+def add(starts, lgs, parts, tuples, regions, sign, least_lg, sums):
+    """Add the tuples of these regions to the sums by part."""
     for g in regions:
-        step = lg_parts - np.int64(lgs[g])
         for e in range(starts[g], starts[g + 1]):
-            first = np.int64(parts[e]) << step
-            each = sign * tuples[e] / (1 << step)
-            for i in range(first, first + (1 << step)):
-                sums[i] += each
+            sums[np.int64(lgs[g]) - least_lg, parts[e]] += sign * tuples[e]
 
 
 @kernel("void(int64[::1], uint8[::1], uint16[::1], int64, boolean[::1])")

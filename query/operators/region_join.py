@@ -66,7 +66,7 @@ class RegionJoin(Operator):
         peel = Peel([side.regions for side in self.sides], [side.known for side in self.sides])
         for _ in peel.work():
             yield None
-        self._expected, self._planned = peel.expected, True
+        self._expected, self._planned = self.done + peel.expected, True
         for number, region in zip(peel.side.tolist(), peel.region.tolist(), strict=True):
             side = self.sides[number]
             self.rank += 1
