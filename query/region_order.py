@@ -72,9 +72,7 @@ class Peel:
     def __init__(self, sides: list[Regions], read: list[Known]) -> None:
         self._sides = sides
         self._counts = [side.counts for side in sides]
-        self._totals = [
-            np.bincount(np.repeat(np.arange(len(s)), np.diff(s.counts.starts)), s.counts.tuples, len(s)) for s in sides
-        ]
+        self._totals = [_totals(side) for side in sides]
         self._sums = [known.sums for known in read]
         self._left = [side.known for side in sides]
         self._add(1, np.flatnonzero(self._left[1]), 1.0)
@@ -120,3 +118,9 @@ class Peel:
         order = np.concatenate([known, rest])
         self.side = (order >= split).astype(np.int64)
         self.region = order - split * self.side
+
+
+def _totals(side: Regions) -> Floats:
+    """The tuples that each region has counted."""
+    owner = np.repeat(np.arange(len(side)), np.diff(side.counts.starts))
+    return np.bincount(owner, side.counts.tuples, len(side)).astype(np.float64)  # of none: whole numbers
