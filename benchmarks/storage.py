@@ -1,7 +1,14 @@
-"""Entry: `python -m benchmarks.storage [--quick] [part ...]`. Parts are ingest, wire, restart, standing, cold
-and memory."""
+"""Entry: `python -m benchmarks.storage [--quick] [part ...]`. Parts are ingest, wire, restart, standing, cold,
+regions and memory."""
 
-from benchmarks import storage_cold, storage_ingest, storage_memory, storage_restart, storage_standing
+from benchmarks import (
+    storage_cold,
+    storage_ingest,
+    storage_memory,
+    storage_regions,
+    storage_restart,
+    storage_standing,
+)
 from benchmarks.harness import run_parts
 
 PARTS = {
@@ -10,6 +17,7 @@ PARTS = {
     "restart": storage_restart.run,
     "standing": storage_standing.run,
     "cold": storage_cold.run,
+    "regions": storage_regions.run,
     "memory": storage_memory.run,
 }
 

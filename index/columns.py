@@ -1,6 +1,6 @@
 """The columns of a log, by row: in memory, or in a store on disk."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,10 @@ class Columns:
     def _read(self, run: int, name: str, offsets: NDArray[np.int32]) -> Column:
         assert self.reader is not None, "cold tuples and nowhere to read them"
         return self.reader.column(run, name, offsets)
+
+    def cold_parts(self, rows: NDArray[np.int32]) -> Iterator[ChunkPart]:
+        """Which of these rows are on disk, and where."""
+        return self._tiers.parts(rows) if self._tiers else iter(())
 
     def plain(self, name: str) -> bool:
         """Whether `values` is the complete column: no strings, no nulls."""

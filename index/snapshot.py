@@ -53,7 +53,9 @@ class Snapshot:
             self._starts = starts[near]
             self._ends = np.cumsum(used[near])
             self._shifts = self._starts - (self._ends - used[near])  # from a number to its row, by chunk
-            self._bases = log.homes()[0][near]  # arrivals before each chunk
+            bases, runs, _ = log.homes()
+            self._bases = bases[near]  # arrivals before each chunk
+            self.cold = int(used[near & (runs >= 0)].sum())  # tuples on disk
             self._edges = earliest[near], latest[near]
             self.size = int(used[near].sum())
             self.whole = bool((inside | ~near).all())  # whether all of the `size` tuples belong

@@ -204,7 +204,7 @@ class Explanation:
 
     `regions` lists the cells of the most promising entries, best first, with estimates for the entry's key and bounds.
     `pruned` counts the (key, zone) pairs that the filters ruled out for those entries. `cells`: what they answer or
-    rule out.
+    rule out. `cold`: what was read of the regions of cold tuples, and pruned by reason, a line each; with ANALYZE.
     """
 
     steps: list[str]
@@ -216,6 +216,7 @@ class Explanation:
     progress: Progress | None = None
     listed: int = 0
     cells: "Cells | None" = None
+    cold: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:

@@ -115,3 +115,13 @@ class Bound:
         if not isinstance(item, Input):
             return item
         return exp.column(item.name, table=self.sources[item.source].alias, quoted=True)
+
+
+def used_columns(bound: Bound, side: int) -> list[str]:
+    """The columns of a stream that the query looks at, in the order of its schema."""
+    joined = () if bound.join is None else bound.join.values
+    parts = [*bound.outputs, *bound.predicates, *bound.group_keys, *bound.arguments, *joined]
+    parts += [order.value for order in bound.order]
+    parts += () if bound.limit_by is None else bound.limit_by.columns
+    names = {i.name for part in parts if part is not None for i in part.inputs if i.source == side}
+    return [name for name in bound.sources[side].stream.schema.types if name in names]

@@ -13,6 +13,8 @@ from promising.query.cursor import Cursor
 from promising.query.operators.entry_plan import EntryPlan
 from promising.query.operators.guided import Guided
 from promising.query.operators.random_order import Drawing
+from promising.query.operators.region_join import RegionJoin
+from promising.query.planner import Plan
 
 ENTRIES = 10  # entries of the promising set shown
 REGIONS = 30
@@ -63,6 +65,7 @@ def explaining(cursor: Cursor, analyze: bool, budget: int | None) -> Iterator[Ex
                 made.progress = frame.progress
             yield None
         made.listed = 0 if promising is None else promising.listed
+        made.cold = _cold(cursor.plan)
     made.lines = _lines(made)
     yield made
 
@@ -121,6 +124,26 @@ def _cells(cells: Cells) -> str:
     return f"cells: {', '.join(parts)}, read {len(cells.starts):,}"
 
 
+def _cold(plan: Plan) -> list[str]:
+    """What was read of the regions of cold tuples, and what was pruned, by reason."""
+    lines = []
+    joined = plan.worker.sides if isinstance(plan.worker, RegionJoin) else []
+    for number, source in enumerate(plan.bound.sources):
+        reasons: dict[str, tuple[int, int]] = {}
+        parts = []
+        if joined:
+            regions = joined[number].regions
+            parts.append(f"{len(regions):,} regions of {int(regions.tuples.sum()):,} tuples to read")
+            reasons |= regions.pruned
+        pruning = plan.pipeline.pruning[number]
+        if pruning is not None:
+            reasons |= {f"bounds of {name}": found for name, found in pruning.pruned.items()}
+        parts += [f"pruned by {why} {groups:,} of {tuples:,}" for why, (groups, tuples) in reasons.items()]
+        if parts:
+            lines.append(f"cold tuples of {source.alias}: {', '.join(parts)}")
+    return lines
+
+
 def _lines(made: Explanation) -> list[str]:
     lines = [("  " * depth) + step for depth, step in enumerate(made.steps)]
     total = made.total
@@ -168,6 +191,7 @@ def _analysis(made: Explanation, progress: Progress) -> list[str]:
     ]
     if made.cells is not None:
         out.append(_cells(made.cells))
+    out += made.cold
     if progress.entries:
         out.append(
             f"promising set: {made.listed:,} keys looked at, {progress.entries:,} entries,"

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
+from promising.index.cold_pruning import ColdPruning
 from promising.index.dictionary import CodedStrings
 from promising.index.snapshot import Snapshot
 from promising.query.bound import Bound
+from promising.query.column_ranges import ranges
 from promising.query.operators.operator import Batch
 from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
@@ -16,8 +18,14 @@ CELLS = 1 << 19  # rows times columns of one step
 
 
 class Pipeline:
+    """Of tuples on disk, those of row groups that cannot meet the conditions are not read: `pruning`, by side."""
+
     def __init__(self, bound: Bound, snapshots: list[Snapshot]) -> None:
         self.bound = bound
+        conditions = [ranges(bound, number) if snapshot.cold else {} for number, snapshot in enumerate(snapshots)]
+        self.pruning = [
+            ColdPruning(s, wanted) if wanted else None for s, wanted in zip(snapshots, conditions, strict=True)
+        ]
         self.snapshots = snapshots
         self._sources = dict(enumerate(snapshots))
         self._touched = [0 for _ in snapshots]
@@ -36,6 +44,11 @@ class Pipeline:
 
     def passing(self, batch: Batch) -> Steps[Batch]:
         """The same in steps."""
+        for side, pruning in enumerate(self.pruning):
+            if pruning is not None:
+                with pruning.snapshot.holding():
+                    kept = pruning.possible(batch.rows[side])
+                batch = batch if kept is None else batch.where(kept)
         self._touch(batch)
         predicates, first = self.bound.predicates, 0
         while first < len(predicates) and len(batch):

@@ -14,11 +14,13 @@ from sqlglot import exp
 
 from promising.index import SummaryIndex
 from promising.index.cell_rows import CellRows
+from promising.index.cold_regions import ColdRegions
 from promising.index.instants import BEGINNING, END
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
-from promising.query.bound import Bound, JoinKey
+from promising.query.bound import Bound, JoinKey, used_columns
 from promising.query.cells import Cells, cells_of, has_cells
+from promising.query.column_ranges import ranges
 from promising.query.join_cardinality import JoinCardinality
 from promising.query.key_rows import Hasher, Hashes, Keys
 from promising.query.measured_estimates import MeasuredEstimate
@@ -30,6 +32,7 @@ from promising.query.operators.hash_join import HashJoin
 from promising.query.operators.key_limit import KeyLimit
 from promising.query.operators.operator import Operator, Pace, Sampler
 from promising.query.operators.random_order import Drawing
+from promising.query.operators.region_join import RegionJoin, RegionSide
 from promising.query.operators.stream_scan import RandomScan, Scan
 from promising.query.pipeline import Pipeline
 from promising.query.preference import BoundPreference, EstimatedMeasure, exact_counts
@@ -296,7 +299,7 @@ class _Planner:
             self._tell(f"from tuples: read {self._name(0)} in order of arrival{why}")
             return Scan(self.snapshots[0], self.pace)
         if preference.direction != "WEIGHTED":
-            return self._hurried(preference) or self._promising(preference)
+            return self._regions(preference) or self._hurried(preference) or self._promising(preference)
         if (
             bound.join is None
             and preference.counts_only
@@ -381,6 +384,28 @@ class _Planner:
         ):
             return None
         return self._by_cells(preference)
+
+    def _regions(self, preference: BoundPreference) -> Operator | None:
+        """A join by regions, if that brings more for a budget: most tuples are cold, and output is what is preferred.
+
+        A LIMIT wants the best keys, not the most output.
+        """
+        bound, join = self.bound, self.bound.join
+        if join is None or preference.direction != "DESC" or not preference.counts_only or None in join.attributes:
+            return None
+        if {(e.side, e.attribute) for e in preference.estimates} != set(enumerate(join.attributes)):
+            return None
+        if self.budget is None or bound.limit is not None or bound.limit_by is not None or preference.fade is not None:
+            return None
+        if 2 * sum(s.cold for s in self.snapshots) < sum(s.size for s in self.snapshots):
+            return None
+        sides = []
+        for number, (snapshot, attribute) in enumerate(zip(self.snapshots, join.attributes, strict=True)):
+            assert attribute is not None
+            cold = ColdRegions(snapshot, attribute, used_columns(bound, number), ranges(bound, number))
+            sides.append(RegionSide.of(cold, self._hasher(number, attribute)))
+        self._tell("join on ", join.condition, ": regions of cold tuples, most output a byte first")
+        return RegionJoin(sides, self.pace)
 
     def _promising(self, preference: BoundPreference | None) -> Guided:
         bound = self.bound

@@ -19,7 +19,7 @@ from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import SummaryIndex, best_summary
 from promising.query import cardinality
 from promising.query.binder import bind
-from promising.query.bound import Bound
+from promising.query.bound import Bound, used_columns
 from promising.query.catalog import Catalog
 from promising.query.column_ranges import ranges
 from promising.query.key_rows import Counts, Hashes, Keys, Lists, finished
@@ -65,7 +65,8 @@ class _Planner:
             raise Unsupported("a continuous query has no files to read: query() reads its view", self.sql, 0)
         snapshots = snapshots_of(bound, [])
         sides = [
-            ColdScan(snapshot, ranges(bound, number), _used(bound, number)) for number, snapshot in enumerate(snapshots)
+            ColdScan(snapshot, ranges(bound, number), used_columns(bound, number))
+            for number, snapshot in enumerate(snapshots)
         ]
         expected = cardinality.candidates(bound, snapshots).value
         share, hashes = 1.0, None
@@ -195,16 +196,6 @@ class _EveryRow(Keys):
 
     def _kept(self, rows: Rows, counts: Counts) -> Lists:
         return Lists(rows, np.cumsum(counts) - counts, counts)
-
-
-def _used(bound: Bound, side: int) -> list[str]:
-    """The columns of a stream that the query looks at, in the order of its schema."""
-    joined = () if bound.join is None else bound.join.values
-    parts = [*bound.outputs, *bound.predicates, *bound.group_keys, *bound.arguments, *joined]
-    parts += [order.value for order in bound.order]
-    parts += () if bound.limit_by is None else bound.limit_by.columns
-    names = {i.name for part in parts if part is not None for i in part.inputs if i.source == side}
-    return [name for name in bound.sources[side].stream.schema.types if name in names]
 
 
 def _marked(keys: _EveryRow, hashes: Hashes, weights: NDArray[np.float64]) -> Iterator[Marked]:

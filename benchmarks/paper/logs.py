@@ -66,7 +66,14 @@ def complete_journey(rows: int | None, seed: int, *, gap_us: float = GAP_US) -> 
 
 
 def generated(
-    rows: int, seed: int, *, drift: bool, gap_us: float = GAP_US, items: int = ITEMS, spell: int = SPELL
+    rows: int,
+    seed: int,
+    *,
+    drift: bool,
+    gap_us: float = GAP_US,
+    items: int = ITEMS,
+    spell: int = SPELL,
+    exponent: float = EXPONENT,
 ) -> Log:
     """`rows` tuples a stream, items by Zipf's law over an assortment of `items`.
 
@@ -74,7 +81,7 @@ def generated(
     before but other items hold its first ranks. Both streams change at the same tuple. Without drift the law stays.
     """
     rng = np.random.default_rng(seed)
-    edges = np.cumsum(zipf_law(items, EXPONENT))[:-1]
+    edges = np.cumsum(zipf_law(items, exponent))[:-1]
     names = rng.permutation(items).astype(np.int64) + 1
     prices = np.round(np.exp(rng.normal(1.0, 0.8, items + 1)), 2)
     turn = np.zeros(rows, np.int64)

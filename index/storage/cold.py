@@ -95,9 +95,10 @@ class Cold:
         zone: NDArray[np.int64],
         bucket: NDArray[np.int64],
         key: str,
+        hashes: NDArray[np.int64] | None = None,
     ) -> Entry:
         """Write a run atomically, and open it; `open` needs the returned entry."""
-        data, entry = pack(types, columns, zone, bucket, key)
+        data, entry = pack(types, columns, zone, bucket, key, hashes)
         self._place.write(_name(run), data)
         self.open(run, entry)
         return entry
@@ -164,6 +165,16 @@ class Cold:
 
     def group_of(self, run: int) -> NDArray[Any]:
         return self.file(run)[1].group_of
+
+    def unread(self, run: int, names: Sequence[str]) -> NDArray[np.int64]:
+        """By row group, the bytes to read for these columns: those of chunks that are not in the cache."""
+        known, footer = self.file(run)
+        columns = [*map(footer.index, names), footer.columns[ROW]]
+        sizes = footer.sizes[:, columns].copy()
+        for group, column in self._cache.held(known.serial):
+            sizes[group, [at for at, other in enumerate(columns) if other == column]] = 0
+        found: NDArray[np.int64] = sizes.sum(axis=1)
+        return found
 
     def read_whole(self, run: int) -> Whole:
         """The run as written, every byte checked."""

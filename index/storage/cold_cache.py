@@ -39,6 +39,11 @@ class Cache:
             self._kept[key] = value, size
             self.bytes += size
 
+    def held(self, serial: int) -> list[Key]:
+        """The keys of a file's values, without its serial number. No value counts as used."""
+        with self._lock:
+            return [key[1:] for key in self._kept if key[0] == serial]
+
     def drop(self, serial: int) -> None:
         with self._lock:
             for key in [key for key in self._kept if key[0] == serial]:

@@ -19,9 +19,11 @@ from promising.errors import DataDamaged
 from promising.index.schema import TYPES, Column
 from promising.index.storage.checksums import crc32c
 from promising.index.storage.column_chunks import ChunkBytes, decoded
+from promising.index.storage.key_counts import KeyCounts
 
 ZONE, BUCKET, ROW = "#zone", "#bucket", "#row"
 GROUPS = "promising.groups"  # in the footer: the row group of each tuple, base64 of zstd of 1 or 2 bytes each
+KEY, COUNTS = "promising.key", "promising.counts"  # in the footer: what row groups know of the keys in that column
 DTYPES = {"int": np.int64, "timestamp": np.int64, "float": np.float64, "bool": np.uint8, "int32": np.int32}
 KINDS = {kind: name for name, kind in TYPES.items()} | {pa.int32(): "int32"}
 
@@ -104,7 +106,8 @@ class Footer:
     """What a file's footer says, in arrays: a parsed one takes ten times as much memory. `data`: the checked end.
 
     By row group: `rows`. By row group and column: `starts` and `sizes` of the chunk, `heads`: its bytes before the data
-    pages. group_of: the row group of each tuple, in order of arrival.
+    pages. group_of: the row group of each tuple, in order of arrival. `counts`: of the keys in column `key`; None in
+    files of earlier releases, and where no summary gave the order.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -137,8 +140,12 @@ class Footer:
         self.group_of: NDArray[Any] = np.frombuffer(
             pa.decompress(packed, total * kind.itemsize, "zstd", asbytes=True), kind
         )
+        self.key = None if KEY.encode() not in meta.metadata else meta.metadata[KEY.encode()].decode()
+        self.counts: KeyCounts | None = None
+        if self.key is not None:
+            self.counts = KeyCounts.unpacked(meta.metadata[COUNTS.encode()], shape[0])
         arrays = (self.rows, self.starts, self.sizes, self.heads, self._bounds, self.group_of)
-        self.nbytes = sum(int(array.nbytes) for array in arrays)
+        self.nbytes = sum(int(array.nbytes) for array in arrays) + (0 if self.counts is None else self.counts.nbytes)
 
     def names(self) -> list[str]:
         """The stream's columns, by their names in the stream."""

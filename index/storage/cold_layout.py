@@ -4,8 +4,8 @@ Tuples are sorted by zone, heat, bucket, key and arrival. The heat of a tuple is
 rounded down to a power of two, descending: so queries for frequent keys read few row groups with little else in them. A
 row group is a cell, or several small neighbouring cells of a zone. Beside the stream's columns a file has "#zone",
 "#bucket" and "#row", the tuple's offset in order of arrival; a stream's column whose name starts with `#` gets another
-one. The footer has the row group of each tuple, in order of arrival. Equal tuples give equal bytes: pyarrow writes no
-date, only its version.
+one. The footer has the row group of each tuple, in order of arrival, and what each row group knows of its keys. Equal
+tuples give equal bytes: pyarrow writes no date, only its version.
 """
 
 import base64
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from promising.index.schema import TYPES, Column
 from promising.index.storage.checksums import crc32c
-from promising.index.storage.cold_file import BUCKET, GROUPS, ROW, ZONE, Entry, Footer, escaped, group_type
+from promising.index.storage.cold_file import BUCKET, COUNTS, GROUPS, KEY, ROW, ZONE, Entry, Footer, escaped, group_type
+from promising.index.storage.key_counts import count_keys
 
 SMALL = 2048  # rows up to which neighbouring cells share a row group
 LARGE = 65_536  # maximum rows of a group: positions in it are 16 bits
@@ -33,11 +34,13 @@ def pack(
     zone: NDArray[np.int64],
     bucket: NDArray[np.int64],
     key: str,
+    hashes: NDArray[np.int64] | None = None,
 ) -> tuple[pa.Buffer, Entry]:
-    """The file, and its manifest entry."""
+    """The file, and its manifest entry. hashes: of the keys; without them row groups do not know their keys."""
     order, heat = arranged(columns[key], zone, bucket)
     arrays = {name: in_order(columns[name], kind, order) for name, kind in types.items()}
-    return pack_arranged(types, arrays, zone[order], bucket[order], heat, order)
+    known = None if hashes is None else (key, hashes[order])
+    return pack_arranged(types, arrays, zone[order], bucket[order], heat, order, known)
 
 
 def pack_arranged(
@@ -47,8 +50,9 @@ def pack_arranged(
     bucket: NDArray[np.int64],
     heat: NDArray[np.int8],
     order: NDArray[np.int64],
+    known: tuple[str, NDArray[np.int64]] | None,
 ) -> tuple[pa.Buffer, Entry]:
-    """`pack` of tuples in the order of `arranged`; `order` is their order of arrival."""
+    """`pack` of tuples in the order of `arranged`. order: of arrival. known: the key, and the hash of each tuple's."""
     rows = len(zone)
     if rows == 0:
         raise ValueError("a run has at least one tuple")
@@ -71,6 +75,8 @@ def pack_arranged(
         for start, stop in zip(starts, [*starts[1:], rows], strict=True):
             writer.write_table(table.slice(start, stop - start), row_group_size=LARGE)
         writer.add_key_value_metadata({GROUPS: _group_of(order, starts)})
+        if known is not None:
+            writer.add_key_value_metadata({KEY: known[0], COUNTS: count_keys(known[1], starts).packed()})
     data = sink.getvalue()
     times = {}
     for name, kind in types.items():

@@ -69,9 +69,9 @@ class Cooling:
             else:
                 self.abreast.set()
             columns = log.columns_of(chunks)
-            key, zones, buckets = cells_of(stream, columns)
+            key, zones, buckets, hashes = cells_of(stream, columns)
         run = number()
-        entry = self._cold.write(run, stream.schema.types, columns, zones, buckets, key)
+        entry = self._cold.write(run, stream.schema.types, columns, zones, buckets, key, hashes)
         self._cold.open(run, entry)
         with stream.reading() as log:
             cooled = log.cool(run, chunks)
@@ -93,18 +93,23 @@ class Cooling:
         return found if len(found) == most or overdue else []
 
 
-def cells_of(stream: Stream, columns: dict[str, Column]) -> tuple[str, NDArray[np.int64], NDArray[np.int64]]:
-    """The key that tuples are ordered by, and the zone and bucket of each, in the summary with the furthest reach."""
+def cells_of(
+    stream: Stream, columns: dict[str, Column]
+) -> tuple[str, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]:
+    """The key that orders tuples, and the zone, bucket and hash of each, by the summary with the furthest reach.
+
+    Without one there are no hashes, and one bucket.
+    """
     times = columns[stream.schema.time].values
     assert times is not None
     summary = furthest(stream)
     if summary is None:
-        return stream.schema.time, np.zeros(len(times), np.int64), np.zeros(len(times), np.int64)
+        return stream.schema.time, np.zeros(len(times), np.int64), np.zeros(len(times), np.int64), None
     state = summary.state
     assert isinstance(state, SummaryState)
     hashes = state.log.hash_column(columns[summary.key], stream.seed)
     zones = [] if state.watermark is None else state.identity.geometry.zones(state.watermark)
-    return summary.key, zone_starts(times, zones), buckets_of(hashes, state.identity.sizes)
+    return summary.key, zone_starts(times, zones), buckets_of(hashes, state.identity.sizes), hashes
 
 
 def furthest(stream: Stream) -> SummaryIndex | None:

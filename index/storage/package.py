@@ -59,7 +59,8 @@ def write_part(url: str, name: str, plan: LoadPlan, shape: Shape, table: pa.Tabl
         bucket = (hashes[shape.key].view(np.uint64) >> np.uint64(shape.shift)).astype(np.int64)
     order, heat = arranged(columns[shape.key or plan.time], zone, bucket)
     arrays = {column: in_order(columns[column], kind, order) for column, kind in plan.types.items()}
-    data, entry = pack_arranged(plan.types, arrays, zone[order], bucket[order], heat, np.arange(len(order)))
+    known = None if shape.key is None else (shape.key, hashes[shape.key][order])
+    data, entry = pack_arranged(plan.types, arrays, zone[order], bucket[order], heat, np.arange(len(order)), known)
     sums = pa.compress(b"".join(pack_image({"sums": _sums(plan, shape, hashes, times, columns)})), "zstd", asbytes=True)
     to = place(StagingDisk(), url)
     to.write(f"{name}.parquet", data)

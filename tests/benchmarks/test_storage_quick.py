@@ -49,6 +49,13 @@ def test_a_cold_window_is_read_and_little_else():
         assert figure["opponent"] != "regions needed" or figure["met"] is True  # bytes, not time: it holds anywhere
 
 
+def test_a_quarter_of_the_bytes_of_a_cold_join_brings_what_its_regions_can():
+    found = [f for f in figures("regions") if f["goal"]]
+    assert {f["opponent"] for f in found} == {"every key alone", "ideal order"}
+    for figure in found:
+        assert figure["opponent"] != "ideal order" or figure["met"] is True  # bytes and counts: it holds anywhere
+
+
 def test_memory_is_told_of_the_process_that_fills_and_of_the_one_that_serves():
     metrics = {str(f["metric"]) for f in figures("memory")}
     assert {"resident, filling", "resident, serving", "grown, serving", "on disk"} <= metrics
