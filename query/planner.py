@@ -177,9 +177,11 @@ class _Planner:
 
     def _nothing(self, known: Sketched) -> Edges:
         """Sketches have answered."""
-        self._tell(f"from sketches: {known.tuples - known.read:,} tuples, by {known.zones:,} zones")
+        where = "the window" if known.buckets is None else "a bucket of time"
+        of = "" if known.buckets is None else f" in {known.buckets:,} buckets of time"
+        self._tell(f"from sketches: {known.tuples - known.read:,} tuples, by {known.zones:,} zones{of}")
         if known.read:
-            self._tell(f"from tuples: {known.read:,} that are in no sealed zone of the window")
+            self._tell(f"from tuples: {known.read:,} that are in no sealed zone of {where}")
         self.brief = True
         snapshot = self.snapshots[0]
         none = np.empty(0, np.int64)
