@@ -117,9 +117,9 @@ class Extremes:
 
 class _Column:
     def __init__(self, blocks: int) -> None:
-        self.sizes = np.full((blocks, TOP), NONE)
-        self.arrivals = np.zeros((blocks, TOP), np.int64)
-        self.figures = np.zeros((blocks, 3))
+        self.sizes: Floats = np.full((blocks, TOP), NONE)
+        self.arrivals: Longs = np.zeros((blocks, TOP), np.int64)
+        self.figures: Floats = np.zeros((blocks, 3))
 
     def reserve(self, blocks: int) -> None:
         have = len(self.sizes)
@@ -129,6 +129,5 @@ class _Column:
             self.arrivals, self.figures = longer(self.arrivals, room), longer(self.figures, room)
 
     def drop(self, blocks: int) -> None:
-        self.sizes, self.arrivals, self.figures = (
-            part[blocks:].copy() for part in (self.sizes, self.arrivals, self.figures)
-        )
+        self.sizes, self.arrivals = self.sizes[blocks:].copy(), self.arrivals[blocks:].copy()
+        self.figures = self.figures[blocks:].copy()

@@ -22,7 +22,7 @@ class Scan(Operator):
         taken = np.empty(0, np.int64) if self._taken is None else self._taken()
         while self.done < self.snapshot.size:
             last = min(self.done + self.pace(), self.snapshot.size)
-            first, stop = np.searchsorted(taken, (self.done, last))
+            first, stop = np.searchsorted(taken, [self.done, last]).tolist()
             with self.snapshot.holding():
                 if first == stop:
                     rows = self.snapshot.rows_in(self.done, last)

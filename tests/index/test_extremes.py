@@ -88,8 +88,10 @@ def test_they_depend_on_no_batches_and_survive_an_image():
     one, other = made(), made()
     for stream in (one, other):
         fill(stream, np.random.default_rng(5), 700)
-    again = Extremes(one.extremes.columns)
-    again.restore(one.extremes.image())
+    first, second = one.extremes, other.extremes
+    assert first is not None and second is not None
+    again = Extremes(first.columns)
+    again.restore(first.image())
     rng = np.random.default_rng(9)
     more = {"ts": range(700, 900), "k": [1] * 200, "x": column(rng, 200), "n": list(range(200))}
     for stream, batch in ((one, 200), (other, 7)):
@@ -98,9 +100,9 @@ def test_they_depend_on_no_batches_and_survive_an_image():
             stream.catch_up_all()
     with one.reading() as log:
         again.follow(log, 1 << 20, warm=False)
-    for found in (other.extremes, again):
+    for found in (second, again):
         for name in ("x", "n"):
-            for mine, theirs in zip(one.extremes.of(name), found.of(name), strict=True):
+            for mine, theirs in zip(first.of(name), found.of(name), strict=True):
                 assert mine.tobytes() == theirs.tobytes()
     again.restore({"columns": {"x": "int"}, "until": 1})
     assert again.until == 900

@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from promising.index.snapshot import Snapshot
 from promising.query import Session
 from promising.query.operators import extremes_first
+from promising.query.operators.extremes_first import ExtremesFirst, Ranked
+from promising.query.operators.stream_scan import Scan
 from tests.tiers import examples
 
 ASKED = "SELECT sum(x * n) AS a FROM s WHERE k = 1"
@@ -112,6 +115,34 @@ def test_more_values_that_are_not_finite_than_are_listed_leave_no_sample():
     assert "too many values are NaN or infinite" in str(session.explain(f"{ASKED} WITH ERROR 0.2"))
     answer = session.query(f"{ASKED} WITH ERROR 0.2").run()
     assert answer.progress.complete
+
+
+def test_candidates_are_read_once_and_the_rest_is_what_is_left():
+    columns = heavy(7, 60_000)
+    stream = session_of(columns).stream("s")
+    stream.catch_up_all()
+    snapshot = Snapshot(stream, 0, 10**9)
+    with stream.reading():
+        assert stream.extremes is not None
+        ranked = Ranked(snapshot, stream.extremes, ["n", "x"])
+    assert np.array_equal(np.sort(columns["x"])[::-1][:50], columns["x"][ranked.numbers[:50]])
+    sampler, worker = ExtremesFirst(snapshot, lambda: 100, 5, ranked), Scan(snapshot, lambda: 100)
+    seen: list[int] = []
+    work = sampler.work()
+    for step in range(60):
+        batch = next(work)
+        assert batch is not None
+        seen += batch.rows[0].tolist()
+        sampler.wanted = 250 if step < 30 else 333  # more are wanted later, and some of them were drawn before
+        worker.done = 7_000 if step > 50 else 0
+        left, population = sampler.rest(worker)
+        certain = set(ranked.numbers[: sampler.certain].tolist())
+        assert population == len(set(range(worker.done, 60_000)) - certain)
+        numbers = np.concatenate(sampler._numbers) if sampler._numbers else np.empty(0, np.int64)
+        assert left.tolist() == [n >= worker.done and n not in certain for n in numbers.tolist()]
+    again = len(seen) - len(set(seen))
+    assert sampler.certain == 333 and again <= 83  # only those that were drawn before they were wanted
+    assert sampler.taken().tolist() == sorted(certain)
 
 
 def test_nulls_only():
