@@ -94,6 +94,11 @@ class TupleLog(Columns):
         at = np.fromiter((c.start for c in self._chunks), np.int64, len(self._chunks)) // CHUNK
         return self.bases[at], self._tiers.run[at], self._tiers.place[at]
 
+    @property
+    def first_arrival(self) -> int:
+        """The arrival number of the first tuple in the log, or of the next one."""
+        return self._chunks[0].base if self._chunks else self.arrived
+
     def first_after(self, time: int) -> int:
         """The first arrival of a chunk that may have a tuple dated later."""
         return next((chunk.base for chunk in self._chunks if chunk.latest > time), self.arrived)

@@ -1,7 +1,7 @@
 """What the zones of a summary measured, in a window."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from promising.index.summary_index import SummaryIndex
 from promising.index.unindexed import BareState
 from promising.summaries.adt import Estimate
 from promising.summaries.cells import CellKind, Measure
+
+Bucket = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 NO_ROWS = np.empty(0, np.int32)
 
@@ -99,8 +101,22 @@ def _zone(
 def window_measure(summary: SummaryIndex, measure: str | Measure, window: Window = None) -> WindowMeasure:
     """One measure of the tuples in the window: what the zones know, and the rows of which they know nothing."""
     with summary.reading() as state:
-        kind = known_measure(summary, measure)
-        return _Merged(state, kind, *check_window(window)).result()
+        merged = _Merged(state, known_measure(summary, measure), *check_window(window))
+        return merged.parts.get(0) or merged.part(0)
+
+
+def bucket_measures(
+    summary: SummaryIndex, measure: str | Measure, window: Window, bucket: Bucket, most: int
+) -> dict[int, WindowMeasure] | None:
+    """The same of each bucket of time that has tuples, in order; zones across buckets count by their rows.
+
+    bucket: names the buckets of times; a name never falls as time goes on. None: no zone is inside a bucket, or more
+    than `most` rows are in none.
+    """
+    with summary.reading() as state:
+        merged = _Merged(state, known_measure(summary, measure), *check_window(window), bucket, most)
+        parts = merged.parts
+        return dict(sorted(parts.items())) if any(part.zones for part in parts.values()) else None
 
 
 def complete(summary: SummaryIndex, found: WindowMeasure) -> Any:
@@ -125,32 +141,75 @@ def _add(state: SummaryState | BareState, kind: CellKind[Any], into: Any, rows: 
     measures.add((kind,), (into,), logged(state.log, rows, state.hashes(rows)))
 
 
-class _Merged:
-    """Collects one measure of one window."""
+def _edges(state: SummaryState) -> Iterator[tuple[int, int]]:
+    """The first and the last time of every zone."""
+    for block in state.fine.blocks.values():
+        if block.zones:
+            yield block.whole.first, block.whole.last
+        for zone in block.zones:
+            yield zone.first, zone.last
+    for zones in state.coarse.levels.values():
+        for coarse in zones.values():
+            yield coarse.first, coarse.last
 
-    def __init__(self, state: SummaryState | BareState, kind: CellKind[Any], start: int, end: int) -> None:
+
+class _Merged:
+    """Collects one measure of one window, in `parts` by bucket; without buckets there is one, 0. There are none if no
+    zone covers more than `most` rows."""
+
+    def __init__(
+        self,
+        state: SummaryState | BareState,
+        kind: CellKind[Any],
+        start: int,
+        end: int,
+        bucket: Bucket | None = None,
+        most: int | None = None,
+    ) -> None:
         self.state = state
         self.kind = kind
         self.start, self.end = max(start, state.oldest), end
-        self.zones = self.covered = 0
+        self.parts: dict[int, WindowMeasure] = {}
         self.rows: list[Rows] = [NO_ROWS]
-        buckets = state.identity.sizes.buckets
-        self.merged = kind.empty(buckets if kind.grain == "cell" else 1)
-
-    def result(self) -> WindowMeasure:
-        state = self.state
+        self.names: dict[int, int] = {}  # of buckets, by the edges of zones
+        if bucket is not None and isinstance(state, SummaryState):
+            edges = np.unique(np.array(list(_edges(state)), np.int64).ravel())
+            self.names = dict(zip(edges.tolist(), bucket(edges).tolist(), strict=True))
         if isinstance(state, BareState):
             self._loose(state.log.rows())
         else:
-            self._structured(state, state.identity.kinds.index(self.kind))
-        return WindowMeasure(self.kind, self.merged, self.zones, self.covered, np.concatenate(self.rows))
+            self._structured(state, state.identity.kinds.index(kind))
+        rows = np.concatenate(self.rows)
+        if bucket is None:
+            self._read(0, rows)
+        elif most is not None and len(rows) > most:
+            self.parts = {}
+        elif len(rows):
+            of = bucket(state.log.when(rows))
+            order = np.argsort(of, kind="stable")
+            names, firsts = np.unique(of[order], return_index=True)
+            for name, some in zip(names.tolist(), np.split(rows[order], firsts[1:]), strict=True):
+                self._read(name, some)
+
+    def part(self, name: int) -> WindowMeasure:
+        if name not in self.parts:
+            cells = self.state.identity.sizes.buckets if self.kind.grain == "cell" else 1
+            self.parts[name] = WindowMeasure(self.kind, self.kind.empty(cells), 0, 0, NO_ROWS)
+        return self.parts[name]
+
+    def _read(self, name: int, rows: Rows) -> None:
+        self.parts[name] = replace(self.part(name), rows=rows)
+
+    def _inside(self, first: int, last: int) -> bool:
+        """Whether a zone is inside the window, and inside one bucket."""
+        return first >= self.start and last < self.end and self.names.get(first) == self.names.get(last)
 
     def _structured(self, state: SummaryState, at: int) -> None:
         fine = state.fine
         for block in fine.blocks.values():
             whole = block.whole
-            if block.zones and whole.first >= self.start and whole.last < self.end:
-                self._take(whole.measured.states[at], len(block.zones), whole.count)
+            if block.zones and self._inside(whole.first, whole.last):
+                self._take(whole.first, whole.measured.states[at], len(block.zones), whole.count)
             else:
                 for zone in block.zones:
                     self._zone(zone.first, zone.last, zone.measured.states[at], zone.count, zone.tuples)
@@ -165,15 +224,16 @@ class _Merged:
     def _zone(self, first: int, last: int, measured: Any, count: int, tuples: Any) -> None:
         if first >= self.end or last < self.start:
             return
-        if first >= self.start and last < self.end:
-            self._take(measured, 1, count)
+        if self._inside(first, last):
+            self._take(first, measured, 1, count)
         else:
             self._loose(tuples.rows)
 
-    def _take(self, measured: Any, zones: int, count: int) -> None:
-        self.kind.absorb(self.merged, measured)
-        self.zones += zones
-        self.covered += count
+    def _take(self, first: int, state: Any, zones: int, count: int) -> None:
+        name = self.names.get(first, 0)
+        part = self.part(name)
+        self.kind.absorb(part.state, state)
+        self.parts[name] = replace(part, zones=part.zones + zones, covered=part.covered + count)
 
     def _loose(self, rows: Rows) -> None:
         if len(rows):

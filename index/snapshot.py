@@ -108,6 +108,22 @@ class Snapshot:
         rows: NDArray[np.int64] = numbers + self._shifts[np.searchsorted(self._ends, numbers, side="right")]
         return rows.astype(np.int32)
 
+    def numbers_of(self, arrivals: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers of tuples by arrival; -1 for those of other chunks."""
+        if not len(self._bases):
+            return np.full(len(arrivals), -1)
+        chunk = np.maximum(np.searchsorted(self._bases, arrivals, side="right") - 1, 0)
+        within = arrivals - self._bases[chunk]
+        firsts = self._ends - np.diff(self._ends, prepend=0)
+        used = self._ends - firsts
+        return np.where((within >= 0) & (within < used[chunk]), firsts[chunk] + within, -1)
+
+    def overlaps(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which ranges of arrivals, from starts[i] to ends[i] - 1, may have tuples of it."""
+        lasts = self._bases + np.diff(self._ends, prepend=0)
+        found: NDArray[np.bool_] = np.searchsorted(lasts, starts, side="right") < np.searchsorted(self._bases, ends)
+        return found
+
     def rows_between(self, first: int, last: int) -> Rows:
         """The rows of tuples first..last, including those that do not belong."""
         parts = []

@@ -23,6 +23,7 @@ from promising.errors import (
     UnknownName,
 )
 from promising.index.admission import Retention, check_keep, judge
+from promising.index.extremes import Extremes
 from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, FARTHEST
 from promising.index.journal import Journal
@@ -228,12 +229,12 @@ class Stream:
             return False
 
     def catch_up(self, most: int) -> bool:
-        """Add up to about so many tuples to the ladder; returns whether many are left."""
+        """Add up to about so many tuples to the ladder and the extremes; returns whether many are left."""
         with self._lock:
             return self._summaries.catch_up(most)
 
     def catch_up_all(self) -> None:
-        """Add all tuples to the ladder, in slices, as after a load."""
+        """Add all tuples to the ladder and the extremes, in slices, as after a load."""
         while self.catch_up(1 << 18):
             pass
 
@@ -705,6 +706,11 @@ class Stream:
     def ladder(self) -> Ladder | None:
         """Moments by spans of time, of the columns of which a summary has moments; use it inside `reading`."""
         return self._summaries.ladder
+
+    @property
+    def extremes(self) -> Extremes | None:
+        """The tuples of the greatest magnitudes, of the columns of which a summary has moments; inside `reading`."""
+        return self._summaries.extremes
 
     @property
     def arrived(self) -> int:

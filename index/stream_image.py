@@ -45,9 +45,10 @@ def creation(made: dict[str, Any]) -> dict[str, Any]:
 
 def stream_image(figures: Image, ledger: Ledger, log: TupleLog, summaries: StreamSummaries) -> Image:
     """The state of a stream as a tree of arrays; of cold tuples only their location."""
-    ladder = {} if summaries.ladder is None else {"ladder": summaries.ladder.image()}
+    parts = {"ladder": summaries.ladder, "extremes": summaries.extremes}
+    more = {name: part.image() for name, part in parts.items() if part is not None}
     of = [_image(summary) for summary in summaries.by_name.values()]
-    return {**figures, "ledger": ledger.image(), "log": log.image(), "summaries": of, **ladder}
+    return {**figures, "ledger": ledger.image(), "log": log.image(), "summaries": of, **more}
 
 
 def _image(summary: SummaryIndex) -> Image:
@@ -67,3 +68,5 @@ def restore(image: Image, ledger: Ledger, log: TupleLog, summaries: StreamSummar
         summaries.add(state, options).reason(saved.get("why"))
     if summaries.ladder is not None:
         summaries.ladder.restore(image.get("ladder"))  # absent in old images
+    if summaries.extremes is not None:
+        summaries.extremes.restore(image.get("extremes"))  # likewise

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from promising.errors import StorageError
 from promising.index.auto_structure import Auto
+from promising.index.extremes import Extremes
 from promising.index.geometry import Geometry
 from promising.index.ladder import BEHIND, Ladder
 from promising.index.log import TupleLog
@@ -25,7 +26,7 @@ from promising.summaries.moment_cells import MomentCells
 class StreamSummaries:
     """The caller holds the stream's lock. keys: the summarised columns. geometries: how far back they reach.
 
-    ladder: of the columns of which a summary has moments; None without any.
+    ladder, extremes: of the columns of which a summary has moments; None without any.
     """
 
     def __init__(self, log: TupleLog, lateness: int, seed: int, limited: bool, lock: RLock, home: Home) -> None:
@@ -36,6 +37,7 @@ class StreamSummaries:
         self.left: WeakKeyDictionary[Postings, str] = WeakKeyDictionary()
         """Previous postings that still have readers, and their keys."""
         self.ladder: Ladder | None = None
+        self.extremes: Extremes | None = None
         self._log = log
         self._lock = lock
         self._home = home
@@ -49,11 +51,11 @@ class StreamSummaries:
 
     @property
     def postings_bytes(self) -> int:
-        """Bytes of postings, of the places of tuples in cells, and of the ladder."""
+        """Bytes of postings, of the places of tuples in cells, of the ladder and of the extreme tuples."""
         states = (summary.state for summary in self.by_name.values())
         tuples = len(self._log)
-        ladder = 0 if self.ladder is None else self.ladder.nbytes
-        return ladder + sum(s.postings.nbytes(tuples) + 4 * tuples for s in states if isinstance(s, SummaryState))
+        own = sum(part.nbytes for part in (self.ladder, self.extremes) if part is not None)
+        return own + sum(s.postings.nbytes(tuples) + 4 * tuples for s in states if isinstance(s, SummaryState))
 
     def add(self, state: SummaryState | BareState, options: Options) -> SummaryIndex:
         """Add or replace a summary."""
@@ -74,18 +76,25 @@ class StreamSummaries:
         self.climb()
 
     def climb(self, *, anew: bool = False) -> None:
-        """Have a ladder of the measured columns. anew: tuples have left or returned other than by age."""
+        """Have a ladder and the extremes of the measured columns.
+
+        anew: tuples have left or returned other than by age.
+        """
         kinds = [kind for summary in self.by_name.values() for kind in summary.kinds]
         found = {kind.measure.column for kind in kinds if isinstance(kind, MomentCells)}
         columns = {name: type_ for name, type_ in self._log.schema.types.items() if name in found}
         if anew or columns != ({} if self.ladder is None else self.ladder.columns):
             self.ladder = Ladder(columns) if columns else None
+            self.extremes = Extremes(columns) if columns else None
 
     def catch_up(self, most: int) -> bool:
-        """Add up to about so many tuples to the ladder; returns whether many are left. One that cannot be read stays
-        behind: queries that need the tuple report it."""
+        """Add up to about so many tuples to the ladder and the extremes; returns whether many are left. One that cannot
+        be read stays behind: queries that need the tuple report it."""
+        if self.ladder is None or self.extremes is None:
+            return False
         try:
-            return self.ladder is not None and not self.ladder.follow(self._log, most, warm=False)
+            near = self.ladder.follow(self._log, most, warm=False)
+            return not (self.extremes.follow(self._log, most, warm=False) and near)
         except StorageError:
             return False
 
@@ -174,6 +183,8 @@ class StreamSummaries:
             summary.inserted(len(rows), self._home.cpu() - began if measured else None)
         if self.ladder is not None and self._log.arrived - self.ladder.until > BEHIND:
             self.ladder.follow(self._log, 2 * BEHIND + len(rows), warm=True)
+            if self.extremes is not None:
+                self.extremes.follow(self._log, 2 * BEHIND + len(rows), warm=True)
 
     def extended_by(self, watermark: int, least: int, greatest: int) -> bool:
         """Whether `advance` to that watermark moves nothing, and tuples of these times only extend the open zones."""
@@ -188,6 +199,8 @@ class StreamSummaries:
         """The log has released tuples, all before `oldest`."""
         if self.ladder is not None:
             self.ladder.forget(oldest)
+        if self.extremes is not None:
+            self.extremes.forget(self._log.first_arrival)
 
     def forget(self, rows: NDArray[np.int32]) -> None:
         """The log is about to release these rows, a chunk of its oldest arrivals."""

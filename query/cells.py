@@ -131,7 +131,7 @@ class _Judged:
             aggregate.function in ANSWERED and self._knows(argument, aggregate.function == "count")
             for aggregate, argument in zip(bound.aggregates, bound.arguments, strict=True)
         )
-        return known and all(self._steps(term) for term in bound.terms)
+        return known and all(rises(bound, term) for term in bound.terms)
 
     def _knows(self, argument: Compiled | None, counted: bool) -> bool:
         if argument is None or (counted and _present(argument)):
@@ -139,22 +139,12 @@ class _Judged:
         name = None if argument.column is None else argument.column.name
         return name == self.time or name in self.ladder.columns
 
-    def _steps(self, term: exp.Expression) -> bool:
-        """Whether a group key never falls as time goes on: the time, or the time truncated."""
-        node = term.unnest()
-        if isinstance(node, exp.DateTrunc):
-            node = node.this.unnest()
-        return isinstance(node, exp.Column) and self.bound.scope.resolve(node).name == self.time
-
     def _keys(self) -> tuple[list[pa.Array], Mask]:
         """The group keys of each span, and where they are those of all of its tuples."""
         same = np.ones(len(self.spans), np.bool_)
         keys = []
         for key in self.bound.group_keys:
-            low, high = (
-                key.evaluate(dict.fromkeys(key.inputs, _instants(times)), len(times))
-                for times in (self.first, self.last)
-            )
+            low, high = (keys_of(key, times) for times in (self.first, self.last))
             same &= low.cast(pa.int64()).to_numpy() == high.cast(pa.int64()).to_numpy()
             keys.append(low)
         return keys, same
@@ -181,6 +171,20 @@ class _Judged:
             elif name is not None and name not in made:
                 made[name] = Known.of(self.ladder.merged(name, spans, into, groups))
             found.known.append(made[name])
+
+
+def rises(bound: Bound, term: exp.Expression) -> bool:
+    """Whether a group key never falls as time goes on: the time, or the time truncated."""
+    node = term.unnest()
+    if isinstance(node, exp.DateTrunc):
+        node = node.this.unnest()
+    time = bound.sources[0].stream.schema.time
+    return isinstance(node, exp.Column) and bound.scope.resolve(node).name == time
+
+
+def keys_of(key: Compiled, times: Longs) -> pa.Array:
+    """A group key that reads the time only, of these times."""
+    return key.evaluate(dict.fromkeys(key.inputs, _instants(times)), len(times))
 
 
 def _within(limit: Limit, least: NDArray[Any], greatest: NDArray[Any]) -> tuple[Mask, Mask]:

@@ -95,6 +95,7 @@ class Cursor:
         self._least = 0  # nanoseconds of the last step of the shortest slices
         self._slice, self._before, self._took = 0, LEAST, 0  # candidates of a slice, those allowed, nanoseconds so far
         self._matched = 0  # candidates that met the conditions
+        self._certain = 0  # those of them that the sampler read for certain
         self._held = 0  # candidates of the slice that is at work
         self._hits = 0  # sampled candidates that did
         self._sizes: Guess | None = None
@@ -199,7 +200,12 @@ class Cursor:
         look = self._pace.ahead = FIRST_LOOK
         for batch in sampler.work():
             if batch is not None:
-                self._hits += result.add_sample(batch)
+                if batch.certain:
+                    certain = result.add_certain(batch)
+                    self._matched += certain
+                    self._certain += certain
+                else:
+                    self._hits += result.add_sample(batch)
             self._pace.ahead = look - sampler.done
             yield
             if self.account is not None and self.account.hold(self.nbytes):
@@ -214,18 +220,20 @@ class Cursor:
             found = self._estimated()
             self._looking = (self.clock() - began) / sampler.done
             self._look = found
-            look = 2 * sampler.done
+            factor = 2.0
             if target is not None:
                 worst = _worst(found)
                 if worst <= target.error:
                     self._reached = True
                     return
                 wanted = 1.1 * (worst / target.error) ** 2  # the error falls with the square root of the draws
-                look = int(sampler.done * min(max(wanted, 1.25), 16.0))
-            self._pace.ahead = look - sampler.done
+                factor = min(max(wanted, 1.25), 16.0)
             left = sampler.remaining()
-            if left is not None and sampler.done * SAMPLED >= left.upper + sampler.done:
+            most = sys.maxsize if left is None else int((left.upper + sampler.done) / SAMPLED) + 1
+            if sampler.done >= most:
                 return
+            look = min(sampler.planned(factor), most)
+            self._pace.ahead = look - sampler.done
             yield
 
     def _estimated(self) -> Estimated:
@@ -559,15 +567,17 @@ class Cursor:
         bound, worker = self.bound, self.plan.worker
         matched = float(self._matched)
         if self.plan.sampler is not None and not complete:
-            drawn = float(self.plan.sampler.done)
+            drawn = float(self.plan.sampler.drawn)
             whole = self._candidates(complete)
             if not bound.predicates:
                 return whole
             rate = (self._hits + 2) / (drawn + 4)  # Agresti-Coull interval of a proportion, somewhat widened
             reach = 2.5 * float(np.sqrt(rate * (1 - rate) / (drawn + 4)))
             share = self._hits / drawn if drawn else cardinality.PASS
-            lower = max(rate - reach, 0.0) * whole.lower
-            return Guess(whole.value * share, lower, min(rate + reach, 1.0) * whole.upper)
+            certain = float(self.plan.sampler.done) - drawn
+            low, rest, high = (max(n - certain, 0.0) for n in (whole.lower, whole.value, whole.upper))
+            lower = self._certain + max(rate - reach, 0.0) * low
+            return Guess(self._certain + rest * share, lower, self._certain + min(rate + reach, 1.0) * high)
         if complete and not self._limited:
             rows = matched if bound.limit_by is None or bound.grouped else float(self.plan.result.count)
             return Guess(rows, rows, rows)

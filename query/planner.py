@@ -18,6 +18,7 @@ from promising.index.cold_regions import ColdRegions
 from promising.index.instants import BEGINNING, END
 from promising.index.snapshot import Rows, Snapshot, postings_of
 from promising.index.summary_index import best_summary
+from promising.query.aggregate.certain import Certain
 from promising.query.bound import Bound, JoinKey, used_columns
 from promising.query.cells import Cells, cells_of, has_cells
 from promising.query.column_ranges import ranges
@@ -27,6 +28,7 @@ from promising.query.measured_estimates import MeasuredEstimate
 from promising.query.operators.cell_join import CellJoin
 from promising.query.operators.edges import Edges
 from promising.query.operators.entry_plan import EntryPlan, Side
+from promising.query.operators.extremes_first import ExtremesFirst, Ranked
 from promising.query.operators.guided import Guided
 from promising.query.operators.hash_join import HashJoin
 from promising.query.operators.key_limit import KeyLimit
@@ -122,6 +124,7 @@ class _Planner:
         self.steps: list[Step] = []
         self.cells: Cells | None = None
         self.sketched: Sketched | None = None
+        self.certain: Certain | None = None
         self.brief = False
 
     def plan(self) -> Plan:
@@ -155,6 +158,7 @@ class _Planner:
         if isinstance(result, Plain) and isinstance(worker, Guided):
             result.by_key = worker.limit = self._key_limit(worker.plan.sides)
         if isinstance(result, Aggregated):
+            result.certain = self.certain
             result.sketched = None if self.sketched is None else self.sketched.found
             if self.cells is not None and self.cells.answered:
                 result.absorb(self.cells)
@@ -187,9 +191,11 @@ class _Planner:
 
     def _nothing(self, known: Sketched) -> Edges:
         """Sketches have answered."""
-        self._tell(f"from sketches: {known.tuples - known.read:,} tuples, by {known.zones:,} zones")
+        where = "the window" if known.buckets is None else "a bucket of time"
+        of = "" if known.buckets is None else f" in {known.buckets:,} buckets of time"
+        self._tell(f"from sketches: {known.tuples - known.read:,} tuples, by {known.zones:,} zones{of}")
         if known.read:
-            self._tell(f"from tuples: {known.read:,} that are in no sealed zone of the window")
+            self._tell(f"from tuples: {known.read:,} that are in no sealed zone of {where}")
         self.brief = True
         snapshot = self.snapshots[0]
         none = np.empty(0, np.int64)
@@ -269,11 +275,35 @@ class _Planner:
             return None, self._worker(None)
         ordered = None if preference is None else self._ordering(preference)
         if bound.join is None and bound.constants is None:
-            self._tell("from tuples: a random sample first, then every tuple")
-            return RandomScan(self.snapshots[0], self.pace, self.seed), self._worker(None)
+            return self._sampled()
         worker = self._promising(ordered)
         self._tell("a random sample first, then every entry")
         return Drawing(worker, self.seed, self.pace, weighted=False), worker
+
+    def _sampled(self) -> tuple[Sampler | None, Operator]:
+        """A random sample, then every tuple; extreme tuples of what is added up first, where the stream lists them."""
+        snapshot, names = self.snapshots[0], self._added_up()
+        with snapshot.stream.reading():
+            extremes = snapshot.stream.extremes
+            names = [] if extremes is None else [name for name in names if name in extremes.columns]
+            ranked = None if extremes is None or not names else Ranked(snapshot, extremes, names)
+        if ranked is None or not len(ranked):
+            self._tell("from tuples: a random sample first, then every tuple")
+            return RandomScan(snapshot, self.pace, self.seed), self._worker(None)
+        if not ranked.certain:
+            self._tell("no sample: too many values are NaN or infinite")
+            return None, self._worker(None)
+        greatest = ", ".join(f"|{name}|" for name in names)
+        self._tell(f"from tuples: the greatest {greatest} first, a random sample of the rest, then every tuple")
+        sampler = ExtremesFirst(snapshot, self.pace, self.seed, ranked)
+        self.certain = Certain(self.bound.aggregates, ranked.squares, ranked.beyond)
+        return sampler, Scan(snapshot, self.pace, sampler.taken)
+
+    def _added_up(self) -> list[str]:
+        """The columns that sums and averages read."""
+        pairs = zip(self.bound.aggregates, self.bound.arguments, strict=True)
+        added = [argument for a, argument in pairs if a.function in ("sum", "avg") and argument is not None]
+        return sorted({i.name for argument in added for i in argument.inputs})
 
     def _ordering(self, preference: BoundPreference) -> BoundPreference | None:
         """The preference as far as it orders an aggregate: between the keys of a join, which are listed anyway.

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from promising.errors import Overflow
 from promising.query.aggregate.aggregates import Groups
+from promising.query.aggregate.certain import Certain
 from promising.query.aggregate.estimators import Estimated, Sample, estimate
 from promising.query.bound import RESULT, Bound
 from promising.query.cells import Cells
 from promising.query.limit_by import RowLimit, first_places
 from promising.query.merge_sort import RUN, MergeSort, Parts
+from promising.query.operators.extremes_first import ExtremesFirst
 from promising.query.operators.key_limit import KeyLimit
 from promising.query.operators.operator import Batch, Operator, Sampler
 from promising.query.order import Direction, Term, sorting
@@ -287,6 +289,7 @@ class Aggregated:
         self.sketched: Estimated | None = None  # the answer, if sketches gave it
         self._parts: list[tuple[list[pa.Array], list[pa.Array | None], NDArray[np.int64]]] = []
         self._drawn = 0  # bytes of `_parts`
+        self.certain: Certain | None = None  # what a sampler reads for certain
         self._spill = spill
         self._rest: SpilledGroups | None = None
         self._merge: MergeSort | None = None
@@ -307,7 +310,8 @@ class Aggregated:
         groups = self.groups if self._rest is None else self._rest
         result = 2 * 8 * groups.size * (len(self.bound.group_keys) + len(self.bound.aggregates))
         merge = 0 if self._merge is None else self._merge.nbytes
-        return 2 * self._drawn + groups.nbytes + result + merge + self.fresh.nbytes
+        certain = 0 if self.certain is None else self.certain.nbytes
+        return 2 * self._drawn + certain + groups.nbytes + result + merge + self.fresh.nbytes
 
     def _columns(self, batch: Batch) -> tuple[list[pa.Array], list[pa.Array | None]]:
         made = self.pipeline.compute([*self.bound.group_keys, *self.bound.arguments], batch)
@@ -331,6 +335,17 @@ class Aggregated:
         yield from ()
         return len(batch)
 
+    def add_certain(self, batch: Batch) -> int:
+        """Add rows that a sampler has read for certain; `draw` has their ranks."""
+        batch = self.pipeline.passed(batch)
+        if len(batch):
+            assert self.certain is not None
+            assert batch.draw is not None
+            keys, arguments = self._columns(batch)
+            self.groups.add(keys, arguments, len(batch))
+            self.certain.add(arguments, batch.draw)
+        return len(batch)
+
     def add_sample(self, batch: Batch) -> int:
         batch = self.pipeline.passed(batch)
         if len(batch):
@@ -348,9 +363,13 @@ class Aggregated:
         if sampler is not None and not left:
             drawn, population = sampler.rest(worker)
         keys, arguments, rows = self._sample(drawn)
-        sample = Sample(keys, arguments, rows)
+        sample, draws = Sample(keys, arguments, len(rows)), int(drawn.sum())
+        factors: dict[int, float] = {}
+        if self.certain is not None and isinstance(sampler, ExtremesFirst):
+            ranks = sampler.ranks(rows)
+            factors, sampler.gains = self.certain.widened(sampler.certain, arguments, ranks, draws, population)
         with self._located():
-            return estimate(self.groups, sample, int(drawn.sum()), int(population), confidence)
+            return estimate(self.groups, sample, draws, int(population), confidence, factors)
 
     @contextmanager
     def _located(self) -> Iterator[None]:
@@ -362,8 +381,8 @@ class Aggregated:
             at = next((c for a, c in calls if a.function == "sum" and a.kind == "int"), None)
             raise Overflow(problem.problem, self.bound.scope.sql, None if at is None else offset_of(at)) from None
 
-    def _sample(self, left: NDArray[np.bool_]) -> tuple[list[pa.Array], list[pa.Array | None], int]:
-        """Draws that the worker has not yet reached."""
+    def _sample(self, left: NDArray[np.bool_]) -> tuple[list[pa.Array], list[pa.Array | None], NDArray[np.int64]]:
+        """Draws that the worker has not yet reached: keys, arguments and which they are."""
         if len(self._parts) > 1:
             keys, arguments, draws = zip(*self._parts, strict=True)
             both = _joined(zip(keys, arguments, strict=True))
@@ -371,16 +390,16 @@ class Aggregated:
         if not self._parts:
             kinds = [ARROW[k.kind] for k in self.bound.group_keys]
             none = [None if a is None else pa.array([], ARROW[a.kind]) for a in self.bound.arguments]
-            return [pa.array([], t) for t in kinds], none, 0
+            return [pa.array([], t) for t in kinds], none, np.empty(0, np.int64)
         keys_, arguments_, draws_ = self._parts[0]
         kept = left[draws_]
         if kept.all():
-            return keys_, arguments_, len(draws_)
+            return keys_, arguments_, draws_
         mask = pa.array(kept)
         return (
             [k.filter(mask) for k in keys_],
             [None if a is None else a.filter(mask) for a in arguments_],
-            int(kept.sum()),
+            draws_[kept],
         )
 
     def shown(self, found: Estimated) -> Shown:

@@ -1,18 +1,20 @@
 """What the sketches of zones answer of a query: approximate aggregates of a window, with bounds.
 
-Zones wholly inside the window count by their sketches, tuples at its edges and in no sealed zone yet are added one by
-one. Other aggregates of the same query come from moments of the zones, exactly.
+Zones wholly inside the window, and inside one bucket of GROUP BY time, count by their sketches; tuples at the edges and
+in no sealed zone yet are added one by one. Other aggregates of the same query come from moments of the zones, exactly.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from promising.errors import StorageError
-from promising.index.measure_reading import WindowMeasure, complete, window_measure
+from promising.index.measure_reading import WindowMeasure, bucket_measures, complete, window_measure
 from promising.index.snapshot import Snapshot
 from promising.index.summary import SummaryState
 from promising.index.summary_index import SummaryIndex
@@ -21,7 +23,9 @@ from promising.query.aggregate.aggregates import APPROXIMATE, Aggregate
 from promising.query.aggregate.estimators import Estimated
 from promising.query.aggregate.known import Known
 from promising.query.bound import Bound
+from promising.query.cells import keys_of, rises
 from promising.query.column_ranges import limits
+from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.types import ARROW
 from promising.summaries.cells import Measure
 from promising.summaries.frequent import FrequentCells
@@ -38,31 +42,35 @@ MEASURED = {
 }
 
 Bounds = tuple[Any, Any, Any]
+Parts = dict[int, WindowMeasure]
+"""By bucket of time; without GROUP BY there is one, 0."""
 
 
 @dataclass(frozen=True)
 class Sketched:
-    """The answer, of `tuples` of which `read` were not in any sealed zone of the window; from so many `zones`."""
+    """The answer, of `tuples` of which `read` were in no sealed zone inside the window, or inside one of its `buckets`
+    of time; from so many `zones`. buckets: None without GROUP BY."""
 
     found: Estimated
     tuples: int
     read: int
     zones: int
+    buckets: int | None = None
 
 
 def sketched(bound: Bound, snapshot: Snapshot) -> Sketched | None:
     """The answer of sketches about a snapshot just taken, under the same lock; None if they cannot give it."""
     target = bound.target
-    if bound.group_keys or not bound.grouped or (target is not None and target.confidence > CONFIDENCE):
+    if not bound.grouped or (target is not None and target.confidence > CONFIDENCE):
         return None
     allowed = APPROXIMATE if target is None else (*APPROXIMATE, *IN_BOUNDS)
     if not any(aggregate.function in allowed for aggregate in bound.aggregates):
         return None
     window = _window(bound, snapshot)
-    if window is None:
+    if window is None or not _by_time(bound):
         return None
-    measures: list[WindowMeasure | None] = []
-    known: dict[Measure, WindowMeasure] = {}
+    measures: list[Parts | None] = []
+    known: dict[Measure, Parts] = {}
     for aggregate, argument in zip(bound.aggregates, bound.arguments, strict=True):
         if argument is None:
             measures.append(None)
@@ -71,27 +79,37 @@ def sketched(bound: Bound, snapshot: Snapshot) -> Sketched | None:
             return None
         measure = Measure(MEASURED[aggregate.function], argument.column.name)
         if measure not in known:
-            made = _measured(snapshot, measure, window)
+            made = _measured(snapshot, measure, window, bound.group_keys)
             if made is None:
                 return None
             known[measure] = made
         measures.append(known[measure])
-    any_of = next(iter(known.values()))
-    tuples = any_of.covered + len(any_of.rows)
-    pairs = zip(bound.aggregates, measures, strict=True)
-    parts = [_estimate(aggregate, found, tuples) for aggregate, found in pairs]
-    if any(part is None or (target is not None and _worst(part) > target.error) for part in parts):
+    first = next(iter(known.values()))
+    tuples = {name: part.covered + len(part.rows) for name, part in first.items()}
+    parts = [
+        [_estimate(aggregate, None if found is None else found[name], tuples[name]) for name in first]
+        for aggregate, found in zip(bound.aggregates, measures, strict=True)
+    ]
+    every = [part for column in parts for part in column]
+    if any(part is None or (target is not None and _worst(part) > target.error) for part in every):
         return None
     value, lower, upper = (
         [
-            pa.array([cast(Bounds, part)[at]], ARROW[aggregate.result_kind])
-            for aggregate, part in zip(bound.aggregates, parts, strict=True)
+            pa.array([cast(Bounds, part)[at] for part in column], ARROW[aggregate.result_kind])
+            for aggregate, column in zip(bound.aggregates, parts, strict=True)
         ]
         for at in range(3)
     )
-    exact = all(part is not None and part[0] == part[1] == part[2] for part in parts)
-    found = Estimated([], value, lower, upper, np.array([tuples]), exact)
-    return Sketched(found, tuples, len(any_of.rows), any_of.zones)
+    exact = all(part is not None and part[0] == part[1] == part[2] for part in every)
+    keys = [pa.array(list(first), pa.int64()).view(ARROW["timestamp"]) for _ in bound.group_keys]
+    found = Estimated(keys, value, lower, upper, np.array(list(tuples.values())), exact)
+    read, zones = sum(len(part.rows) for part in first.values()), sum(part.zones for part in first.values())
+    return Sketched(found, sum(tuples.values()), read, zones, len(first) if keys else None)
+
+
+def _by_time(bound: Bound) -> bool:
+    """Whether there is no group key, or only the time or the time truncated."""
+    return not bound.group_keys or (len(bound.terms) == 1 and rises(bound, bound.terms[0]))
 
 
 def _worst(bounds: Bounds) -> float:
@@ -117,19 +135,30 @@ def _window(bound: Bound, snapshot: Snapshot) -> tuple[int, int] | None:
     return start, max(start, end)
 
 
-def _measured(snapshot: Snapshot, measure: Measure, window: tuple[int, int]) -> WindowMeasure | None:
-    """One measure of the window, from a summary that has it; its edges are read."""
+def _measured(snapshot: Snapshot, measure: Measure, window: tuple[int, int], keys: Sequence[Compiled]) -> Parts | None:
+    """One measure of the window, by bucket of its only key, from a summary that has it; what no zone covers is read."""
     for summary in snapshot.stream.summaries.values():
         if _serves(summary, measure, snapshot):
-            found = window_measure(summary, measure, window)
-            if len(found.rows) > MOST_READ or not found.zones:
-                return None
             try:
-                complete(summary, found)
+                found = _parts(summary, measure, window, keys)
+                for part in (found or {}).values():
+                    complete(summary, part)
             except StorageError:
                 return None  # reading the tuples reports it
             return found
     return None
+
+
+def _parts(summary: SummaryIndex, measure: Measure, window: tuple[int, int], keys: Sequence[Compiled]) -> Parts | None:
+    if not keys:
+        found = window_measure(summary, measure, window)
+        return {0: found} if found.zones and len(found.rows) <= MOST_READ else None
+
+    def bucket(times: NDArray[np.int64]) -> NDArray[np.int64]:
+        named: NDArray[np.int64] = keys_of(keys[0], times).cast(pa.int64()).to_numpy()
+        return named
+
+    return bucket_measures(summary, measure, window, bucket, MOST_READ)
 
 
 def _serves(summary: SummaryIndex, measure: Measure, snapshot: Snapshot) -> bool:

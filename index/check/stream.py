@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from promising.errors import BadSequence, DataDamaged
+from promising.index.check.extremes import check_extremes
 from promising.index.check.ladder import check_ladder
 from promising.index.check.log import check_chunks, check_tuples, readable, slices
 from promising.index.check.postings import check_postings
@@ -41,6 +42,8 @@ def check_stream(stream: Stream) -> list[str]:
             found += [f"summary {summary.name!r}{what}" for what in _summary(stream, log, summary)]
         if stream.ladder is not None:
             found += check_ladder(stream.ladder, log, stream.oldest, slices(log))
+        if stream.extremes is not None:
+            found += check_extremes(stream.extremes, log)
         return found
 
 

@@ -20,7 +20,9 @@ it is likely to miss (for example Zipf with an exponent under 3), they hold less
 """
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +47,8 @@ from promising.query.aggregate.most_frequent import MostFrequent
 from promising.query.kernels.samples import quantiles
 
 LIMIT = 2.0**63  # one more than the largest integer; a sum beyond it is an error, so bounds end here
+
+NO_FACTORS: Mapping[int, float] = MappingProxyType({})
 
 Bounds = tuple[pa.Array, pa.Array, pa.Array]  # value, lower and upper bound, by group
 
@@ -74,10 +78,18 @@ class Estimated:
     exact: bool
 
 
-def estimate(exact: Groups, sample: Sample, draws: int, population: int, confidence: float = 0.95) -> Estimated:
+def estimate(
+    exact: Groups,
+    sample: Sample,
+    draws: int,
+    population: int,
+    confidence: float = 0.95,
+    factors: Mapping[int, float] = NO_FACTORS,
+) -> Estimated:
     """Estimate the aggregates over `exact` and the population behind the sample; does not modify `exact`.
 
-    `draws` units of the population were drawn uniformly without replacement. Raises BadQuestion unless rows <= draws <=
+    `draws` units of the population were drawn uniformly without replacement. factors: of the margins of
+    sums and averages, by the number of the aggregate. Raises BadQuestion unless rows <= draws <=
     population and 0 < confidence < 1; Overflow if nothing is left to sample and an integer sum does not fit.
     """
     if not 0 <= sample.rows <= draws <= population:
@@ -98,8 +110,8 @@ def estimate(exact: Groups, sample: Sample, draws: int, population: int, confide
     view = _View(ids, groups, hits, draws, population, confidence)
     with np.errstate(over="ignore", invalid="ignore"):
         bounds = [
-            view.estimate(aggregate, state, column)
-            for aggregate, state, column in zip(exact.aggregates, exact.accumulators, columns, strict=True)
+            replace(view, factor=factors.get(number, 1.0)).estimate(*one)
+            for number, one in enumerate(zip(exact.aggregates, exact.accumulators, columns, strict=True))
         ]
     value, lower, upper = ([each[k] for each in bounds] for k in range(3))
     return Estimated(keys, value, lower, upper, hits, False)
@@ -115,6 +127,7 @@ class _View:
     draws: int
     population: int
     confidence: float
+    factor: float = 1.0
 
     @property
     def weight(self) -> float:
@@ -158,7 +171,9 @@ class _View:
 
     def _margins(self, column: Column, sums: Floats, hits: Counts, shift: Floats, ratio: bool) -> tuple[Floats, Floats]:
         ids = NO_IDS if self.ids is None else column.ids(self.ids)
-        return mean_margins(ids, column.floats, sums, hits, shift, ratio, self.draws, self.population, self.confidence)
+        of = (ids, column.floats, sums, hits, shift, ratio, self.draws, self.population, self.confidence)
+        below, above = mean_margins(*of)
+        return self.factor * below, self.factor * above
 
     def _sum(self, state: FloatSum | IntSum, part: FloatSum | IntSum, column: Column) -> Bounds:
         hits, sums = part.counts(self.groups), part.sums(self.groups)

@@ -15,16 +15,21 @@ __all__ = ["Batch", "Guess", "Operator", "Pace", "Sampler", "Slices"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Candidates for rows of the answer: one row per stream, and the draw number if sampled."""
+    """Candidates for rows of the answer: one row per stream, and the draw number if sampled.
+
+    certain: they are no sample but read for certain, and `draw` has their ranks.
+    """
 
     rows: tuple[Rows, ...]
     draw: NDArray[np.int64] | None = None
+    certain: bool = False
 
     def __len__(self) -> int:
         return len(self.rows[0])
 
     def where(self, kept: NDArray[np.bool_]) -> "Batch":
-        return Batch(tuple(r[kept] for r in self.rows), None if self.draw is None else self.draw[kept])
+        draw = None if self.draw is None else self.draw[kept]
+        return Batch(tuple(r[kept] for r in self.rows), draw, self.certain)
 
 
 Slices: TypeAlias = Generator[Batch | None, None, None]
@@ -64,6 +69,15 @@ class Operator:
 
 class Sampler(Operator):
     """An operator whose batches are a random sample of what another, the worker, processes in order."""
+
+    @property
+    def drawn(self) -> int:
+        """Candidates drawn at random."""
+        return self.done
+
+    def planned(self, factor: float) -> int:
+        """`done` at the next estimate, if about so many times the draws are wanted."""
+        return int(self.done * factor)
 
     def rest(self, worker: Operator) -> tuple[NDArray[np.bool_], float]:
         """Which draws the worker has not yet reached, and how many candidates it has left."""

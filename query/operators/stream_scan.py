@@ -1,5 +1,7 @@
 """Scans a stream in order of arrival, or in random order."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,15 +11,24 @@ from promising.query.operators.operator import Batch, Guess, Operator, Pace, Sam
 
 
 class Scan(Operator):
-    def __init__(self, snapshot: Snapshot, pace: Pace) -> None:
+    """In order of arrival, without those that `taken` has when it begins, which are processed already."""
+
+    def __init__(self, snapshot: Snapshot, pace: Pace, taken: Callable[[], NDArray[np.int64]] | None = None) -> None:
         super().__init__([snapshot], pace)
         self.snapshot = snapshot
+        self._taken = taken
 
     def work(self) -> Slices:
+        taken = np.empty(0, np.int64) if self._taken is None else self._taken()
         while self.done < self.snapshot.size:
             last = min(self.done + self.pace(), self.snapshot.size)
+            first, stop = np.searchsorted(taken, [self.done, last]).tolist()
             with self.snapshot.holding():
-                rows = self.snapshot.rows_in(self.done, last)
+                if first == stop:
+                    rows = self.snapshot.rows_in(self.done, last)
+                else:
+                    rows = np.delete(self.snapshot.rows_between(self.done, last), taken[first:stop] - self.done)
+                    rows = rows if self.snapshot.whole else rows[self.snapshot.admitted(rows)]
             self.read += len(rows)
             self.done = last
             yield Batch((rows,))
@@ -45,14 +56,18 @@ class RandomScan(Sampler):
             numbers = np.empty(drawn, np.int64)
             permuted(self.done, self.snapshot.size, self.seed, numbers)
             self._numbers.append(numbers)
-            batch = Batch((self.snapshot.rows_at(numbers),), np.arange(self.done, self.done + drawn))
-            if not self.snapshot.whole:
-                with self.snapshot.holding():
-                    kept = self.snapshot.admitted(batch.rows[0])
-                batch = batch.where(kept)
-            self.read += len(batch)
+            batch = self._there(Batch((self.snapshot.rows_at(numbers),), np.arange(self.done, self.done + drawn)))
             self.done += drawn
             yield batch
+
+    def _there(self, batch: Batch) -> Batch:
+        """Those that belong to the snapshot."""
+        if not self.snapshot.whole:
+            with self.snapshot.holding():
+                kept = self.snapshot.admitted(batch.rows[0])
+            batch = batch.where(kept)
+        self.read += len(batch)
+        return batch
 
     def rest(self, worker: Operator) -> tuple[NDArray[np.bool_], float]:
         self._numbers = [np.concatenate(self._numbers)] if self._numbers else [np.empty(0, np.int64)]

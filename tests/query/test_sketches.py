@@ -57,6 +57,17 @@ def check(session: Session, sql: str, rows: list[dict[str, Any]]) -> bool:
     assert answer.bounds is not None
     (lower,), (upper,) = (bound.to_pylist() for bound in answer.bounds)
     plan = str(session.explain(sql))
+    check_bounds(rows, found, lower, upper)
+    sketches = "from sketches" in plan
+    assert sketches or answer.progress.complete
+    assert answer.progress.coverage.value == 1
+    assert answer.progress.token is None
+    return sketches
+
+
+def check_bounds(
+    rows: list[dict[str, Any]], found: dict[str, Any], lower: dict[str, Any], upper: dict[str, Any]
+) -> None:
     assert found["c"] == len(rows)
     assert found["s"] == (sum(row["n"] for row in rows) if rows else None)
     for name, column, at in (("a", "x", 0.5), ("b", "n", 0.9)):
@@ -66,8 +77,8 @@ def check(session: Session, sql: str, rows: list[dict[str, Any]]) -> bool:
             continue
         place, room = at * (len(values) - 1), 0.02 * len(values)  # each bound holds 99 times in 100
         low, high = values[max(math.floor(place - room), 0)], values[min(math.ceil(place + room), len(values) - 1)]
-        assert lower[name] is None or lower[name] <= high, plan
-        assert upper[name] is None or upper[name] >= low, plan
+        assert lower[name] is None or lower[name] <= high
+        assert upper[name] is None or upper[name] >= low
     words = Counter(row["w"] for row in rows if row["w"] is not None)
     assert lower["d"] <= len(words) * 1.1
     assert upper["d"] >= len(words) * 0.9
@@ -75,11 +86,6 @@ def check(session: Session, sql: str, rows: list[dict[str, Any]]) -> bool:
         assert one["lower"] <= words[one["value"]] <= one["upper"]
     if words and found["top"][0]["lower"] == found["top"][0]["upper"]:
         assert found["top"][0]["count"] == max(words.values())
-    sketches = "from sketches" in plan
-    assert sketches or answer.progress.complete
-    assert answer.progress.coverage.value == 1
-    assert answer.progress.token is None
-    return sketches
 
 
 @settings(max_examples=examples(8), deadline=None)
@@ -96,6 +102,55 @@ def test_bounds_hold_in_every_window(seed: int):
         kept = [row for row in rows if row["ts"] >= NOW - since]
         text = f"TIMESTAMP '{np.datetime64(NOW - since, 'us').item().isoformat(' ')}'"
         check(session, f"{SQL} WHERE ts >= {text}", kept)
+
+
+@settings(max_examples=examples(4), deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_buckets_of_time_are_answered_one_by_one(seed: int):
+    rng = np.random.default_rng(seed)
+    session, rows = filled(seed, int(rng.integers(1000, 4000)), int(rng.choice([20, 3000])))
+    window = "" if rng.random() < 0.5 else f" WINDOW {int(rng.integers(70, 250))} SECONDS"
+    least = 0 if not window else rows[-1]["ts"] - int(window.split()[1]) * SECOND
+    sql = SQL.replace("SELECT ", "SELECT date_trunc('minute', ts) AS t, ").replace(
+        " FROM s", f" FROM s GROUP BY t{window}"
+    )
+    answer = session.query(sql)
+    assert answer.bounds is not None
+    groups: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["ts"] > least:
+            groups.setdefault(row["ts"] // (60 * SECOND), []).append(row)
+    found = answer.to_arrow()
+    lower, upper = (bound.to_pylist() for bound in answer.bounds)
+    times = [t // (60 * SECOND) for t in found["t"].cast("int64").to_pylist()]
+    assert sorted(times) == sorted(groups) and len(times) == len(groups)
+    for t, one, low, high in zip(times, found.to_pylist(), lower, upper, strict=True):
+        check_bounds(groups[t], one, low, high)
+    assert "buckets of time" in str(session.explain(sql)) or window
+    assert answer.progress.complete == ("from sketches" not in str(session.explain(sql)))
+    assert answer.progress.token is None
+
+
+def test_buckets_shorter_than_zones_are_read():
+    session, rows = filled(5, 2000, 50)
+    sql = "SELECT date_trunc('second', ts) AS t, approx_count_distinct(w) AS d FROM s GROUP BY t ORDER BY t"
+    found = session.query(sql).to_arrow().to_pylist()
+    wanted: dict[int, set[str]] = {}
+    for row in rows:
+        wanted.setdefault(row["ts"] // SECOND, set()).update({row["w"]} - {None})
+    assert [len(words) for _, words in sorted(wanted.items())] == [one["d"] for one in found]
+
+
+def test_buckets_keep_an_error_or_are_read():
+    session, _ = filled(6, 4000, 3000)
+    sql = "SELECT date_trunc('minute', ts) AS t, median(x) AS a FROM s GROUP BY t ORDER BY t"
+    exact = session.query(sql).to_arrow()["a"].to_pylist()
+    for error in (0.9, 1e-9):
+        asked = f"{sql} WITH ERROR {error} CONFIDENCE 0.95"
+        found = session.query(asked).to_arrow()["a"].to_pylist()
+        assert ("from sketches" in str(session.explain(asked))) == (error == 0.9)
+        assert len(found) == len(exact)
+        assert error == 0.9 or found == exact
 
 
 @pytest.mark.parametrize("budget", [None, 0.0, 0.001])
