@@ -42,7 +42,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What has been collected stays to the end: no collection of garbage, of which many tests want one, looks at it."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    gc.unfreeze()
     if hasattr(session.config, "workeroutput"):  # one of several processes: the first one reports
         counted = session.config.stash.get(COUNTED, Counter())
         session.config.workeroutput["tiers"] = dict(counted)
