@@ -73,6 +73,10 @@ def left_running(before: set[threading.Thread]) -> list[str]:
         gc.collect()  # gRPC's poller ends with the last of its objects, which an error can leave in a cycle
         for thread in left:
             thread.join(0.5)
+        if any(thread.is_alive() for thread in left):
+            gc.unfreeze()  # the cycle may lead through what has been collected to run
+            gc.collect()
+            gc.freeze()
     return sorted(thread.name for thread in left)
 
 
