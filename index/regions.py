@@ -165,16 +165,16 @@ class Description:
     shown: NDArray[np.float64] | None = None  # by zone and value bucket, or one of the zone; NaN where there is none
 
     @property
-    def told(self) -> str:
+    def structure_text(self) -> str:
         """The structure in words.
 
-        >>> told_structure("auto", "time", "many keys are probed")
+        >>> structure_in_words("auto", "time", "many keys are probed")
         'auto: time, because many keys are probed'
         """
-        return told_structure(self.structure, self.now, self.why)
+        return structure_in_words(self.structure, self.now, self.why)
 
 
-def told_structure(structure: str, now: str, why: str) -> str:
+def structure_in_words(structure: str, now: str, why: str) -> str:
     """A structure in words; if it was chosen, with the reason."""
     return structure if structure != "auto" else f"auto: {now}, because {why}"
 

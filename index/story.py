@@ -91,7 +91,7 @@ def _block(state: SummaryState, block: Block) -> str:
 def _begins(state: SummaryState, block: Block, zone: ZoneInfo) -> str:
     own = next((z for z in block.zones if z.number == zone.zone), None)
     if zone.reason == "late" or (own is not None and own.late):
-        return "It is made of late tuples, which came after their block had been closed."
+        return "It consists of late tuples, which arrived after their block had been closed."
     before = [z for z in block.zones if not z.late and z.number < zone.zone]
     if before:
         return f"It begins where zone {before[-1].number} was cut: {_reason(state, before[-1])}."
@@ -151,8 +151,8 @@ def _open(state: SummaryState, block: Block, full: str) -> str:
         ends.append(f"behaviour changes by more than effect = {options.effect:g}")
     elif state.identity.sizes.structure == "adaptive":
         remark = " Half of the zones that fit are in use, so it is not cut for error or behaviour until some collapse."
-    ends.append(f"a tuple from {instant(block.whole.start + length)} on comes, the end of its block")
-    return f"It is open and takes what comes. It ends when {', '.join(ends[:-1])}, or {ends[-1]}.{remark}"
+    ends.append(f"a tuple from {instant(block.whole.start + length)} on arrives, the end of its block")
+    return f"It is open and accepts new tuples. It ends when {', '.join(ends[:-1])}, or {ends[-1]}.{remark}"
 
 
 # --- zones of G_2..G_m -------------------------------------------------------------------------------------------
@@ -180,8 +180,8 @@ def _took(absorbed: tuple[Absorbed, ...]) -> tuple[str, ...]:
         out.append(f"It took in {many(zones, 'zone')} of G_1 with {many(tuples, 'tuple')}: {each}.")
     for late in (a for a in absorbed if a.reason == "late"):
         out.append(
-            f"{many(late.tuples, 'tuple')} came late: after their block of T_1 had been closed, or when their time had"
-            " left G_1 already."
+            f"{many(late.tuples, 'tuple')} arrived late: after their block of T_1 had been closed, or when their time"
+            " had left G_1 already."
         )
     return tuple(out)
 

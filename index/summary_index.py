@@ -26,7 +26,7 @@ from promising.index.regions import (
     Window,
     ZoneInfo,
     check_window,
-    told_structure,
+    structure_in_words,
 )
 from promising.index.story import tell
 from promising.index.summary import SummaryState
@@ -101,9 +101,9 @@ class SummaryIndex:
         return self.state.identity.sizes.structure
 
     @property
-    def told(self) -> str:
+    def structure_text(self) -> str:
         """Its structure in words; if it was chosen, with the reason."""
-        return self.structure if self.auto is None else told_structure(AUTO, self.structure, self.auto.why)
+        return self.structure if self.auto is None else structure_in_words(AUTO, self.structure, self.auto.why)
 
     @property
     def buckets(self) -> int:
@@ -319,7 +319,7 @@ class SummaryIndex:
         with self.reading():
             if isinstance(self.state, BareState):
                 now = "chosen STRUCTURE none for now" if self.auto is not None else "STRUCTURE none"
-                raise BadQuestion(f"summary {self.name!r} has {now}, and so no zones to tell of")
+                raise BadQuestion(f"summary {self.name!r} has {now}, and so no zones to describe")
             depth = self.state.identity.geometry.levels
             if not isinstance(granularity, int) or not 1 <= granularity <= depth:
                 raise BadQuestion(f"summary {self.name!r} has granularities 1 to {depth}, not {granularity!r}")
