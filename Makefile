@@ -26,8 +26,10 @@ UNCOMPILED := $(addprefix --ignore=tests/,sql docs promising benchmarks proto e2
   $(addprefix query/standing/test_,standing_binder.py labels.py oracle.py standing_truth.py chaos.py) \
   query/test_estimates.py query/test_bad_input.py)
 
-# Tests of one file stay together: they share what is expensive to start.
-PYTEST = $(BIN)/pytest --numprocesses=auto --dist=loadfile
+# Tests of one file stay together: they share what is expensive to start. Files run in their order: by the number of their
+# tests, as xdist would sort them, those that start a cluster would come last, one core idle. Where bytecode is not
+# written, each of the hundreds of processes that tests start would compile the tree anew.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## List the targets

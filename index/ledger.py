@@ -133,7 +133,7 @@ class Ledger:
             if epoch < book.marks.dropped and (book is self.named or resent):
                 raise SequenceTooOld(
                     f"batch {number} of producer {name!r}: this producer is unknown, and so many are forgotten that"
-                    " nobody can tell whether the batch was added; if it was not, send it with"
+                    " it is unknown whether the batch was added; if it was not, send it with"
                     f" epoch {book.marks.dropped}"
                 )
             return None
@@ -147,8 +147,8 @@ class Ledger:
         if number <= known.forgotten:
             raise SequenceTooOld(
                 f"batch {number} of producer {name!r}: the last {BATCHES} are remembered, up to"
-                f" {self.retained / DAY:g} days after the last one, and {known.forgotten} is forgotten, so nobody can"
-                f" tell whether this one was added; if it was not, send it under a number above {known.mark.number}"
+                f" {self.retained / DAY:g} days after the last one, and {known.forgotten} is forgotten, so it is"
+                f" unknown whether this one was added; if it was not, send it under a number above {known.mark.number}"
             )
         return None
 

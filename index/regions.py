@@ -167,31 +167,31 @@ class Description:
     shown: NDArray[np.float64] | None = None  # by zone and value bucket, or one of the zone; NaN where there is none
 
     @property
-    def told(self) -> str:
+    def structure_text(self) -> str:
         """The structure in words.
 
-        >>> told_structure("auto", "time", "many keys are probed")
+        >>> structure_in_words("auto", "time", "many keys are probed")
         'auto: time, because many keys are probed'
         """
-        return told_structure(self.structure, self.now, self.why)
+        return structure_in_words(self.structure, self.now, self.why)
 
     @property
     def cutting(self) -> str:
-        """Whether zones of `G_1` follow the stream, in words; see `told_cutting`."""
-        return told_cutting(self.now, self.cuts)
+        """Whether zones of `G_1` follow the stream, in words; see `cutting_in_words`."""
+        return cutting_in_words(self.now, self.cuts)
 
 
-def told_structure(structure: str, now: str, why: str) -> str:
+def structure_in_words(structure: str, now: str, why: str) -> str:
     """A structure in words; if it was chosen, with the reason."""
     return structure if structure != "auto" else f"auto: {now}, because {why}"
 
 
-def told_cutting(structure: str, cuts: Mapping[str, int]) -> str:
+def cutting_in_words(structure: str, cuts: Mapping[str, int]) -> str:
     """Whether cuts have paid, by the zones cut so far; empty without `adaptive`, or before the first.
 
-    >>> told_cutting("adaptive", {"error": 12})
+    >>> cutting_in_words("adaptive", {"error": 12})
     'zones have one length: behaviour has not jumped, so other cuts would not pay'
-    >>> told_cutting("adaptive", {"error": 12, "behaviour": 2})
+    >>> cutting_in_words("adaptive", {"error": 12, "behaviour": 2})
     'zones are cut at jumps of behaviour, 2 so far'
     """
     if structure != "adaptive" or not any(cuts.values()):

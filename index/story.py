@@ -3,7 +3,7 @@
 from promising.index.fine import Block
 from promising.index.geometry import Geometry
 from promising.index.kernels.open_zone import WINDOW
-from promising.index.regions import Absorbed, Story, ZoneInfo, told_cutting
+from promising.index.regions import Absorbed, Story, ZoneInfo, cutting_in_words
 from promising.index.summary import SummaryState
 from promising.index.time_text import instant, readable
 from promising.index.zone import TAKEN, CoarseZone, FineZone
@@ -89,7 +89,7 @@ def _block(state: SummaryState, block: Block) -> str:
 def _begins(state: SummaryState, block: Block, zone: ZoneInfo) -> str:
     own = next((z for z in block.zones if z.number == zone.zone), None)
     if zone.reason == "late" or (own is not None and own.late):
-        return "It is made of late tuples, which came after their block had been closed."
+        return "It consists of late tuples, which arrived after their block had been closed."
     before = [z for z in block.zones if not z.late and z.number < zone.zone]
     if before:
         return f"It begins where zone {before[-1].number} was cut: {_reason(state, before[-1])}."
@@ -147,11 +147,11 @@ def _open(state: SummaryState, block: Block, full: str) -> str:
         ends.append(f"the standard error of its estimates passes the tolerance of {many_tuples(options.tolerance)}")
         ends.append("it is as long as the last one whose error did")
         ends.append(f"behaviour jumps by more than effect = {options.effect:g}")
-        remark = f" So far {cutting}." if (cutting := told_cutting("adaptive", state.fine.cuts)) else ""
+        remark = f" So far {cutting}." if (cutting := cutting_in_words("adaptive", state.fine.cuts)) else ""
     elif state.identity.sizes.structure == "adaptive":
         remark = " Half of the zones that fit are in use, so it is not cut for error or behaviour until some collapse."
-    ends.append(f"a tuple from {instant(block.whole.start + length)} on comes, the end of its block")
-    return f"It is open and takes what comes. It ends when {', '.join(ends[:-1])}, or {ends[-1]}.{remark}"
+    ends.append(f"a tuple from {instant(block.whole.start + length)} on arrives, the end of its block")
+    return f"It is open and accepts new tuples. It ends when {', '.join(ends[:-1])}, or {ends[-1]}.{remark}"
 
 
 # --- zones of G_2..G_m -------------------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ def _took(absorbed: tuple[Absorbed, ...]) -> tuple[str, ...]:
         out.append(f"It took in {many(zones, 'zone')} of G_1 with {many(tuples, 'tuple')}: {each}.")
     for late in (a for a in absorbed if a.reason == "late"):
         out.append(
-            f"{many(late.tuples, 'tuple')} came late: after their block of T_1 had been closed, or when their time had"
-            " left G_1 already."
+            f"{many(late.tuples, 'tuple')} arrived late: after their block of T_1 had been closed, or when their time"
+            " had left G_1 already."
         )
     return tuple(out)
 

@@ -26,8 +26,8 @@ from promising.index.regions import (
     Window,
     ZoneInfo,
     check_window,
-    told_cutting,
-    told_structure,
+    cutting_in_words,
+    structure_in_words,
 )
 from promising.index.story import tell
 from promising.index.summary import SummaryState
@@ -102,14 +102,14 @@ class SummaryIndex:
         return self.state.identity.sizes.structure
 
     @property
-    def told(self) -> str:
+    def structure_text(self) -> str:
         """Its structure in words; if it was chosen, with the reason."""
-        return self.structure if self.auto is None else told_structure(AUTO, self.structure, self.auto.why)
+        return self.structure if self.auto is None else structure_in_words(AUTO, self.structure, self.auto.why)
 
     @property
     def cutting(self) -> str:
         """Whether its zones follow the stream, in words."""
-        return told_cutting(self.structure, self.state.fine.cuts) if isinstance(self.state, SummaryState) else ""
+        return cutting_in_words(self.structure, self.state.fine.cuts) if isinstance(self.state, SummaryState) else ""
 
     @property
     def buckets(self) -> int:
@@ -327,7 +327,7 @@ class SummaryIndex:
         with self.reading():
             if isinstance(self.state, BareState):
                 now = "chosen STRUCTURE none for now" if self.auto is not None else "STRUCTURE none"
-                raise BadQuestion(f"summary {self.name!r} has {now}, and so no zones to tell of")
+                raise BadQuestion(f"summary {self.name!r} has {now}, and so no zones to describe")
             depth = self.state.identity.geometry.levels
             if not isinstance(granularity, int) or not 1 <= granularity <= depth:
                 raise BadQuestion(f"summary {self.name!r} has granularities 1 to {depth}, not {granularity!r}")

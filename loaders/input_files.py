@@ -104,7 +104,9 @@ def format_of(files: Sequence[File], given: str | None) -> str:
             name = name.removesuffix(packed)
         kinds.setdefault(SUFFIXES.get("." + name.rpartition(".")[2]), file.path)
     if None in kinds:
-        raise BadSource(f"the name of {kinds[None]} does not tell its format; say which: {', '.join(FORMATS)}")
+        raise BadSource(
+            f"the extension of {kinds[None]} is not one of a known format; name the format: {', '.join(FORMATS)}"
+        )
     if len(kinds) > 1:
         said = ", ".join(f"{path} is {kind}" for kind, path in kinds.items())
         raise BadSource(f"files of more than one format: {said}; load them one format at a time")

@@ -81,8 +81,8 @@ class Place:
     def __post_init__(self) -> None:
         if self.partition >= GROUP * PRODUCERS:
             raise BatchError(
-                f"partition {self.partition}: a service can tell at most {GROUP * PRODUCERS:,} partitions apart when "
-                f"they are tried again; write df.coalesce({GROUP * PRODUCERS // 4}), or load by `bulk_load`"
+                f"partition {self.partition}: a service can distinguish at most {GROUP * PRODUCERS:,} partitions when "
+                f"they are retried; write df.coalesce({GROUP * PRODUCERS // 4}), or load by `bulk_load`"
             )
 
     @property

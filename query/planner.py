@@ -103,8 +103,8 @@ def plan(bound: Bound, pace: Pace, budget: int | None, seed: int, spill: Spill |
 
 def _chosen(summary: SummaryIndex) -> str:
     """The suffix that describes an automatically chosen structure, and whether adaptive zones follow the stream."""
-    told = ("" if summary.auto is None else summary.told, summary.cutting)
-    return "".join(f", {part}" for part in told if part)
+    words = ("" if summary.auto is None else summary.structure_text, summary.cutting)
+    return "".join(f", {part}" for part in words if part)
 
 
 def _unused(summary: SummaryIndex) -> str:
@@ -311,7 +311,9 @@ class _Planner:
         To list tuples, or the keys of one stream, and then to read by them, costs more than to read every tuple.
         """
         if self.bound.join is None or preference.side is not None or preference.direction == "WEIGHTED":
-            self._tell("the preference changes nothing: a random sample comes first, and no order of the rest pays")
+            self._tell(
+                "the preference changes nothing: a random sample is read first, and no order of the rest saves time"
+            )
             return None
         return dataclasses.replace(preference, fade=None)
 
@@ -325,7 +327,8 @@ class _Planner:
             unaided = bound.unaided
             if unaided is not None:
                 unaided.queried(self.snapshots[0].size, self.budget)
-            why = "" if unaided is None or unaided.auto is None else f" (summary {unaided.name} is {unaided.told})"
+            chosen = "" if unaided is None or unaided.auto is None else unaided.structure_text
+            why = f" (summary {unaided.name} is {chosen})" if unaided is not None and chosen else ""
             self._tell(f"from tuples: read {self._name(0)} in order of arrival{why}")
             return Scan(self.snapshots[0], self.pace)
         if preference.direction != "WEIGHTED":

@@ -95,8 +95,8 @@ class Shelf:
             cursor = None
         if cursor is None:
             raise TokenExpired(
-                f"nothing left under this token: it was used, kept longer than {KEPT // 60_000_000} minutes, or pushed"
-                " out by newer ones; ask again"
+                f"no answer under this token: it was used, is older than {KEPT // 60_000_000} minutes, or was evicted"
+                " for newer ones; run the query again"
             )
         return cursor
 

@@ -75,7 +75,7 @@ class _Planner:
             self._refuse_order()
         if keys is None and self.share < 1:
             raise NoSummary(
-                "a share of an answer is told by keys: join on columns that have summaries, or name one in WITH"
+                "a share of an answer is counted by keys: join on columns that have summaries, or name one in WITH"
                 " PREFERENCE SUMMARY.Estimate.Count(column)",
                 self.sql,
                 0,

@@ -123,7 +123,7 @@ class Summaries:
                 "name": pa.array([d.name for _, d in entries], pa.string()),
                 "stream": pa.array([e.stream for e, _ in entries], pa.string()),
                 "key": pa.array([d.key for _, d in entries], pa.string()),
-                "structure": pa.array([d.told for _, d in entries], pa.string()),
+                "structure": pa.array([d.structure_text for _, d in entries], pa.string()),
                 "using": pa.array([d.using for _, d in entries], pa.string()),
                 "granularity": pa.array([d.spans[0] for _, d in entries], pa.duration("us")),
                 "granularities": pa.array([len(d.spans) for _, d in entries], pa.int64()),

@@ -124,7 +124,7 @@ class Sample(FrequencySummary):
         keys = read_keys(reader)
         priorities = reader.integers(len(keys)).view(np.uint64)
         if len(keys) != min(size, total) or not 0 <= drawn <= total or (priorities[1:] <= priorities[:-1]).any():
-            raise CorruptSummary(f"no sample of {size} from {total} tuples: {len(keys)} kept, {drawn} drawn")
+            raise CorruptSummary(f"no sample of {size} from {total} tuples: {len(keys)} stored, {drawn} drawn")
         sample.total, sample.keys, sample._priorities, sample._drawn = total, keys, priorities, drawn
         return sample
 

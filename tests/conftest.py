@@ -42,7 +42,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What has been collected stays to the end: no collection of garbage, of which many tests want one, looks at it."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    gc.unfreeze()
     if hasattr(session.config, "workeroutput"):  # one of several processes: the first one reports
         counted = session.config.stash.get(COUNTED, Counter())
         session.config.workeroutput["tiers"] = dict(counted)
@@ -66,6 +73,10 @@ def left_running(before: set[threading.Thread]) -> list[str]:
         gc.collect()  # gRPC's poller ends with the last of its objects, which an error can leave in a cycle
         for thread in left:
             thread.join(0.5)
+        if any(thread.is_alive() for thread in left):
+            gc.unfreeze()  # the cycle may lead through what has been collected to run
+            gc.collect()
+            gc.freeze()
     return sorted(thread.name for thread in left)
 
 

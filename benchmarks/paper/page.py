@@ -5,7 +5,6 @@ import platform
 from importlib.metadata import version
 from typing import Any
 
-from benchmarks.paper import results
 from benchmarks.paper.results import Curve, Goal, Outcome, Plot
 
 PACKAGES = ("numpy", "numba", "pyarrow")
@@ -64,9 +63,37 @@ def _run(saved: dict[str, Any]) -> str:
 
 
 def _section(outcome: Outcome) -> str:
-    pictures = [f"![{plot.title}](../images/paper/{plot.name}.png)" for plot in outcome.plots]
-    lines = [f"## {outcome.title}", "", SHOWS[outcome.figure], "", *pictures, "", *results.goals(outcome)]
+    lines = [
+        f"## {outcome.title}",
+        "",
+        SHOWS[outcome.figure],
+        "",
+        *_pictures(outcome.plots),
+        "",
+        *_goals(outcome.goals),
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _pictures(plots: list[Plot]) -> list[str]:
+    """Of plots that differ only in what stands in brackets, a log, the title is written once."""
+    lines, before = [], ""
+    for plot in plots:
+        title, _, log = plot.title.rstrip(")").partition(" (")
+        lines.append(f"![{log if log and title == before else plot.title}](../images/paper/{plot.name}.png)")
+        before = title
+    return lines
+
+
+def _goals(goals: list[Goal]) -> list[str]:
+    """A row for each goal: on what it is met, on what it is missed, with what was measured."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for goal in goals:
+        on, colon, text = goal.text.rpartition(": ")
+        met, missed = found.setdefault(text, ([], []))
+        (missed if goal.met is False else met).append(on + colon + goal.measured)
+    rows = [f"{text} | {'; '.join(met)} | {'; '.join(missed)}".rstrip() for text, (met, missed) in found.items()]
+    return ["goal | met | missed", "---|---|---", *rows]
 
 
 def _outcome(saved: dict[str, Any]) -> Outcome:

@@ -186,10 +186,15 @@ def markdown(told: Told) -> str:
         *_markdown_table(["peer", *tasks], _times(told, tasks)),
         *_absent(told),
     ]
+    lines += ["", "## Ours and the fastest of the others", ""]
+    lines += ["Time to the first row and to all rows, and CPU time, in milliseconds; memory in MB.", ""]
+    head = ["task", "ours: first row", "all", "CPU", "memory", "other", "first row", "all", "CPU", "memory"]
+    lines += _markdown_table(head, [_compared(told, task) for task in tasks])
+    lines += ["", "## Seconds to a share of the answer", ""]
     for task in tasks:
-        lines += ["", f"## {title_of(task, told['sizes']).capitalize()}", "", _compared(told, task), ""]
-        lines += [f"![Seconds to a share of the answer, by peer](../images/peers/{task}.png)"]
-    return "\n".join(lines) + "\n"
+        lines += [f"{title_of(task, told['sizes']).capitalize()}:", ""]
+        lines += [f"![{task}](../images/peers/{task}.png)", ""]
+    return "\n".join(lines[:-1]) + "\n"
 
 
 def _about(told: Told, name: str) -> list[str]:
@@ -224,19 +229,21 @@ def _absent(told: Told) -> list[str]:
     return ["", *(f"- {reason} ({', '.join(tasks)})" for reason, tasks in why.items())] if why else []
 
 
-def _compared(told: Told, task: str) -> str:
-    """Ours and the fastest of the others, in words. Only right answers count."""
+def _compared(told: Told, task: str) -> list[str]:
+    """A row of ours and the fastest of the others. Only right answers count."""
     right = [e for e in entries_of(told, task) if e["right"]]
-    ours = [e for e in right if e["peer"] == "promising"]
-    others = [e for e in right if e["peer"] != "promising"]
-    return " ".join(
-        f"{who}: first row {_ms(e['first_row_s']['median'])} ms, all {_ms(e['share100_s']['median'])} ms,"
-        f" {_ms(e['cpu_s']['median'])} ms of CPU, {e['peak_bytes'] / 1e6:,.0f} MB."
-        for found, who in ((ours, "Ours"), (others, f"Best other, {label(told, others[0])}" if others else ""))
-        for e in found[:1]
-    )
+    ours = next((e for e in right if e["peer"] == "promising"), None)
+    other = next((e for e in right if e["peer"] != "promising"), None)
+    return [task, *_measured(ours), label(told, other) if other else "", *_measured(other)]
+
+
+def _measured(entry: Told | None) -> list[str]:
+    if entry is None:
+        return [""] * 4
+    times = [_ms(entry[name]["median"]) for name in ("first_row_s", "share100_s", "cpu_s")]
+    return [*times, f"{entry['peak_bytes'] / 1e6:,.0f}"]
 
 
 def _markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)]
+    return [" | ".join(head), "|".join(["---"] * len(head)), *(" | ".join(row).rstrip() for row in cells)]

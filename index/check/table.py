@@ -16,9 +16,9 @@ def check_table(table: Table) -> list[str]:
     if (np.diff(numbers) <= 0).any() or (len(numbers) and numbers[-1] >= image.following):
         out.append("its versions are not in the order of their numbers")
     if (np.diff(born) < 0).any() or (np.diff(died) < 0).any():
-        out.append("its versions did not come, or end, in the order of changes")
+        out.append("its versions did not begin, or end, in the order of changes")
     if max([*born[-1:], *died[-1:]], default=0) > image.last:
-        out.append(f"versions came or ended after the last change, {image.last}")
+        out.append(f"versions began or ended after the last change, {image.last}")
     if len(np.unique(ended)) < len(ended) or not np.isin(ended, numbers).all():
         out.append("versions ended twice, or are not there")
     ends = dict(zip(ended.tolist(), died.tolist(), strict=True))
@@ -31,12 +31,12 @@ def check_table(table: Table) -> list[str]:
             out.append(f"two versions of key {key!r} hold at change {since}")
         until[key] = ends.get(number, HOLDS)
         if until[key] <= since:
-            out.append(f"version {number} ended before it came")
+            out.append(f"version {number} ended before it began")
     holding = Counter(until.values())[HOLDS]
     if len(table) != holding:
         out.append(f"it says that it has {len(table)} rows, and {holding} hold")
     if any(position < 0 for positions in image.positions for position in positions.values()):
-        out.append("a change came before the first arrival of a stream")
+        out.append("a change is placed before the first arrival of a stream")
     known = [key for key in until if until[key] == HOLDS]
     if known and (table.find(known) < 0).any():
         out.append("a row is not found by its key")

@@ -70,7 +70,7 @@ class ObjectStore:
         try:
             self._system, self._root = url_to_fs(url)
         except (ImportError, ValueError) as problem:
-            raise BadOptions(f"cold tuples cannot be kept at {url}: {problem}") from problem
+            raise BadOptions(f"cold tuples cannot be stored at {url}: {problem}") from problem
         self._url = url.rstrip("/")
 
     def path(self, name: str) -> str:

@@ -199,7 +199,7 @@ class _Arrays:
                 case [str(name), str(kind), int(size), bool(has_nulls)] if name not in columns:
                     columns[name] = self._column(name, kind, size, has_nulls)
                 case _:
-                    raise DataDamaged("a batch in the log has a column that is none")
+                    raise DataDamaged("a batch in the log has an invalid column")
         if self.position != len(self.view):
             raise DataDamaged("a batch in the log is longer than it says")
         return columns

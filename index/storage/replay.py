@@ -68,12 +68,12 @@ class Replay:
         needed = self.segments[max(bisect_right(self.segments, start) - 1, 0) :]
         if needed and needed[0] > start:
             path = self._folder / name_of(start)
-            self._missing(path, start, needed[0] - 1, "the log starts after that; a segment is gone")
+            self._missing(path, start, needed[0] - 1, "the log starts after that; a segment is missing")
         for first, limit in zip_longest(needed, needed[1:]):
             self._next = first
             yield from self._segment(first, limit, start)
         if not needed and self._synced >= start:
-            self._missing(self._folder / name_of(start), start, self._synced, "the file is gone")
+            self._missing(self._folder / name_of(start), start, self._synced, "there is no file")
             self._next = self._synced + 1
         self.last = max(self._next - 1, start - 1)
 
@@ -93,7 +93,7 @@ class Replay:
         lost = self._next < due and (limit is None or limit > start)
         if lost:
             gone = end.why is None and end.sealed
-            why = "the file is gone" if gone else end.why or "the file ends before that"
+            why = "there is no file" if gone else end.why or "the file ends before that"
             self._missing(self._folder / name_of(self._next) if gone else path, self._next, due - 1, why)
         if limit is None:
             self._tidy(path, segment, end, lost)
@@ -102,7 +102,7 @@ class Replay:
             elif end.sealed or (segment.problem is not None and end.good == HEADER):
                 if end.sealed:
                     after = self._folder / name_of(self._next)
-                    what = f"all records from {self._next} on are missing: the file is gone"
+                    what = f"all records from {self._next} on are lost: there is no file"
                     self.damages.append(Damage(str(after), what))
                 self._next += 1  # the same
         if len(self.damages) > found:

@@ -123,9 +123,7 @@ class StreamStore:
             self.report.append(f"{self.wal.cut.path}: {self.wal.cut.what}")
         damages += [f"{found.path}: {found.what}" for found in self.wal.damages]
         if not self.wal.segments and not new:
-            damages.append(
-                f"{self._folder / 'wal'}: there is no log; what came after record {self._covered}, if anything, is lost"
-            )
+            damages.append(f"{self._folder / 'wal'}: there is no log; records after {self._covered}, if any, are lost")
         self.stream.damages[:] = dict.fromkeys(damages)
         self.stream.journal = WalJournal(self.wal, self._syncers, self._cooling.pace)
         if len(self.stream.damages) > known:

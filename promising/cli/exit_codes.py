@@ -80,7 +80,7 @@ def advice(problem: BaseException, target: str) -> str:
     if isinstance(problem, LimitReached) and problem.retry_seconds is not None:
         return f"Try again in {problem.retry_seconds:g} s."
     if isinstance(problem, DataDamaged):
-        return "`promising verify DATA` tells all that is damaged, `promising repair DATA` keeps what can be read."
+        return "`promising verify DATA` lists all damage, `promising repair DATA` retains what can be read."
     return ""
 
 

@@ -54,7 +54,7 @@ def format_for(path: str, said: Format | None) -> Format:
     if found is None:
         known = ", ".join(SUFFIXES)
         raise typer.BadParameter(
-            f"{path}: the name does not tell what it holds ({known}); say --format csv, jsonl or parquet"
+            f"{path}: the extension is not one of a known format ({known}); add --format csv, jsonl or parquet"
         )
     if path == "-" and found is Format.PARQUET:
         raise typer.BadParameter("Parquet is read from its end, so stdin will not do; give a file")

@@ -141,7 +141,7 @@ def _send(
             session.ingest_many(stream, tables, strict=strict, on_ack=acknowledged)
         except PromisingError:
             if accepted:
-                asked.say(f"Before the error {count(accepted, 'tuple')} went in, and stay in.")
+                asked.say(f"{count(accepted, 'tuple')} had been added before the error; they stay.")
             raise
     seconds = clock.monotonic() - began
     facts = {"stream": stream, "accepted": accepted, "refused": dict(refused), "seconds": round(seconds, 3)}

@@ -145,7 +145,8 @@ def _region(text: str) -> tuple[str, int, int]:
         found = "", 0, 0
     if not found[0] or found[1] < 1:
         raise typer.BadParameter(
-            f"{text!r} is no region: write SUMMARY/GRANULARITY/ZONE, such as items1/G1/17; `promising regions` tells"
+            f"{text!r} is not a region: write SUMMARY/GRANULARITY/ZONE, such as items1/G1/17;"
+            " `promising regions` lists them"
         )
     return found
 
@@ -228,7 +229,7 @@ def _describe(
         _show_summary(asked, session, name, png, buckets, show)
         return
     if png is not None or show is not None:
-        raise BadQuestion(f"only a summary has a grid to draw; {name} is none")
+        raise BadQuestion(f"only a summary has a grid to draw; {name} is not one")
     stream = _named(session, "STREAMS", name)
     if stream is not None:
         _show_stream(asked, session, stream)
@@ -301,8 +302,8 @@ def _print_summary(told: "Description", buckets: int) -> None:
     cuts = ", ".join(f"{number:,} {reason}" for reason, number in sorted(told.cuts.items(), key=lambda c: -c[1]))
     lines = [
         "",
-        f"structure {clean(told.told, '')}{using}, {size(told.bytes)}; at most {size(told.sketch_bytes)} of sketches,"
-        f" {told.tuple_bytes} bytes a tuple and {told.key_bytes} a key; spans {spans}",
+        f"structure {clean(told.structure_text, '')}{using}, {size(told.bytes)}; at most {size(told.sketch_bytes)} of"
+        f" sketches, {told.tuple_bytes} bytes a tuple and {told.key_bytes} a key; spans {spans}",
         *([] if told.postings else ["postings off: tuples of a key are found by cells and filters"]),
         f"cuts so far: {cuts or 'none'}" + (f"; {told.cutting}" if told.cutting else ""),
         f"measures: {clean(', '.join(told.measures), '') or 'none'}" + (f"; {told.building}" if told.building else ""),

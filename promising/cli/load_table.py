@@ -73,7 +73,7 @@ def load_table(
 
 
 def _tell(name: str, changed: "Changed") -> None:
-    said = f"{count(changed.inserted, 'row')} into {name}, {changed.updated:,} updated, {changed.unchanged:,} as before"
+    said = f"{count(changed.inserted, 'row')} into {name}, {changed.updated:,} updated, {changed.unchanged:,} unchanged"
     print_text(clean(said))
 
 

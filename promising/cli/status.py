@@ -112,8 +112,8 @@ def _print_status(
         f"promising {version} at {asked.target}, up {short(stats.uptime)}" + (", DRAINING" if stats.draining else ""),
         f"memory     {size(stats.resident_bytes)} resident, {size(stats.bytes)} of it tuples and summaries,"
         f" {size(stats.query_bytes)} queries",
-        f"tuples     {stats.tuples:,} kept; {stats.accepted:,} accepted in {count(stats.batches, 'batch', 'batches')},"
-        f" {_parts(stats.refused, 'refused')}",
+        f"tuples     {stats.tuples:,} retained; {stats.accepted:,} accepted in"
+        f" {count(stats.batches, 'batch', 'batches')}, {_parts(stats.refused, 'refused')}",
         f"queries    {stats.queries:,} open; {_parts(stats.answered, 'answered')}; {count(stats.rows, 'row')},"
         f" {short(round(stats.query_cpu_seconds * 1e6))} of CPU",
         f"storage    {_stored(stats)}",
@@ -174,7 +174,7 @@ def _standing_columns(standing: "list[StandingQuery]") -> tuple[list[list[str]],
 
 def _stored(stats: "Stats") -> str:
     if not stats.durable:
-        return "none: all is in memory, and gone when the service ends"
+        return "none: everything is in memory, and lost when the service ends"
     said = stats.data or "on disk"
     if stats.checkpoint is None:
         return said
@@ -395,7 +395,7 @@ class _TopScreen:
 
     def _queries(self) -> Table | Text:
         if self.sample.queries is None:
-            return Text("Which queries run is told to those with the role admin.", style="dim")
+            return Text("Only the role admin may see which queries run.", style="dim")
         if not self.sample.queries:
             return Text("No query is open.", style="dim")
         table = plain_table()

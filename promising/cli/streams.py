@@ -40,7 +40,9 @@ def create_stream(
     max_jump: Annotated[
         int | None, span(micros, "A tuple further ahead of the watermark does not move it alone, such as 1h.")
     ] = None,
-    keep: Annotated[int | None, span(micros, "How long tuples are kept, such as 30d; without it, for ever.")] = None,
+    keep: Annotated[
+        int | None, span(micros, "How long tuples are retained, such as 30d; without it, for ever.")
+    ] = None,
     if_not_exists: IfNotExists = False,
 ) -> None:
     """Create a stream.

@@ -53,7 +53,7 @@ def subscribe(
     if once and (deltas or changes is not None):
         raise typer.BadParameter("--once prints the view, and no changes: leave out --deltas and --changes")
     if resume is not None and not deltas:
-        raise typer.BadParameter("--resume goes with --deltas: a view needs all that came before")
+        raise typer.BadParameter("--resume needs --deltas: a view needs all earlier changes")
     if deltas and (order_by is not None or limit is not None):
         raise typer.BadParameter("--order-by and --limit are for the view: leave out --deltas")
     shown = _Shown.of(order_by, limit)

@@ -120,7 +120,7 @@ def describe(summary: str, cells: bool, show: str | None) -> Ask[Description]:
 
 def story(summary: str, granularity: int, zone: int) -> Ask[Story]:
     if not isinstance(granularity, int) or not 0 <= granularity < 1 << 32:
-        raise BadQuestion(f"granularities count from 1, so there is none {granularity!r}")
+        raise BadQuestion(f"granularities count from 1, so there is no {granularity!r}")
     if not isinstance(zone, int) or not -(1 << 63) <= zone < 1 << 63:
         raise UnknownName(f"no zone {zone} in G_{granularity}: never there, or aged since")
     request = summaries_pb2.StoryRequest(summary=name_of("summary", summary), granularity=granularity, zone=zone)

@@ -38,7 +38,7 @@ def list_summaries() -> Ask[list[dict[str, Any]]]:
             "name": described.name,
             "stream": told.stream,
             "key": described.key,
-            "structure": described.told,
+            "structure": described.structure_text,
             "using": described.using,
             "granularity": timedelta(microseconds=described.spans[0]),
             "granularities": len(described.spans),

@@ -306,7 +306,7 @@ log; {w.delivered:,} of {w.expected:,} matching rows were delivered.{by_hand}</p
         )
         return f"""<section>
 <h2>What a summary knows</h2>
-<p>A stream's past is a grid: time zones across, value buckets up. What came last is in fine zones, which the stream
+<p>A stream's past is a grid: time zones across, value buckets up. The newest tuples are in fine zones, which the stream
 itself has cut; with age they collapse into coarser ones.</p>
 {picture}
 </section>"""

@@ -94,8 +94,8 @@ def _subtitle(told: Description) -> str:
     gone = f"; {told.expired:,} older ones have expired" if told.expired else ""
     many = f"{told.tuples:,} tuples in {len(told.zones)} zones{gone}."
     return (
-        "A cell is a value bucket (up) in a time zone (across, between white lines). What came last is on the right, in"
-        f" fine zones;\nwith age, zones merge into coarser ones. {many}"
+        "A cell is a value bucket (up) in a time zone (across, between white lines). The newest tuples are on the"
+        f" right, in fine zones;\nwith age, zones merge into coarser ones. {many}"
     )
 
 

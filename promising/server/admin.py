@@ -131,7 +131,7 @@ def subscriptions(parts: ServerContext) -> int:
     return sum(len(connection) for connection in list(parts.connections))
 
 
-class Fares:
+class StandingGauges:
     """Figures of all continuous queries together, cached for concurrent readers."""
 
     def __init__(self, parts: ServerContext) -> None:

@@ -17,7 +17,7 @@ from promising.loaders.spark_sql import spark_sql
 from promising.query.session import Session
 from promising.server import logs, memory, reflection, store_lifecycle, supervisor
 from promising.server.access import AccessInterceptor
-from promising.server.admin import AdminService, Fares, holdings, resident_bytes, stored, subscriptions
+from promising.server.admin import AdminService, StandingGauges, holdings, resident_bytes, stored, subscriptions
 from promising.server.authentication import Authentication
 from promising.server.context import ServerContext, Tally
 from promising.server.metrics import Endpoint, Metrics
@@ -105,7 +105,7 @@ class Service:
             gauge.set_function(held(name))
         for kind, name in (("tuples", "tuple_bytes"), ("summaries", "summary_bytes"), ("queries", "query_bytes")):
             metrics.bytes.labels(kind).set_function(held(name))
-        fares = Fares(parts)
+        gauges = StandingGauges(parts)
         metrics.standing_queries.set_function(lambda: len(parts.session.catalog.queries))
         metrics.subscribers.set_function(lambda: len(parts.subscriptions))
         metrics.subscriptions.set_function(lambda: subscriptions(parts))
@@ -115,7 +115,7 @@ class Service:
             (metrics.standing_state_bytes, "state_bytes"),
             (metrics.standing_shed_results, "shed_results"),
         ):
-            gauge.set_function(partial(fares, name))
+            gauge.set_function(partial(gauges, name))
         for metric, name in metrics.stored():
             metric.set_function(partial(stored, parts, name))
 

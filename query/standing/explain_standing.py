@@ -31,5 +31,5 @@ def explain_standing(standing: plan.Standing, mode: Mode = Mode.PIGGYBACK) -> Ex
 
 
 def _line(edge: Edge) -> str:
-    where = "" if not edge.store else f", {'view' if edge.depth == 0 else 'kept'}: {edge.store}"
+    where = "" if not edge.store else f", {'view' if edge.depth == 0 else 'stored'}: {edge.store}"
     return f"{edge.text} [{edge.label}{where}]{': ' if edge.note else ''}{edge.note}"

@@ -168,7 +168,7 @@ def _body_edges(body: plan.Body, depth: int, store: str) -> Iterator[Edge]:
         yield from _body_edges(body.window, depth + 1, kept if retroactive else "")
     else:
         text = f"{'NOT ' if body.negated else ''}EXISTS on {_many(len(body.keys), 'equality', 'equalities')}"
-        note = "a tuple goes when a partner comes" if body.negated else "a tuple ends with the last of its partners"
+        note = "a tuple leaves when a partner arrives" if body.negated else "a tuple ends with the last of its partners"
         yield Edge(depth, text, found, store, note)
         yield from _body_edges(body.left, depth + 1, kept)
         yield from _body_edges(body.right, depth + 1, kept)

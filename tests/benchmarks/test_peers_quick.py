@@ -81,15 +81,24 @@ def test_results_become_markdown(quick):
     told["absent"].append({"task": "top", "peer": "other", "way": "", "status": "not offered", "reason": "no order"})
     next(e for e in told["entries"] if e["task"] == "join" and e["peer"] == "polars")["right"] = False
     text = report.markdown(told)
-    assert text.count("\n## ") == len(TASKS) + 1
-    assert text.count("\nOurs: first row ") == len(TASKS)
+    assert {line for line in text.splitlines() if line.startswith("![")} == {
+        f"![{task}](../images/peers/{task}.png)" for task in TASKS
+    }
+    compared = _table(text, "Ours and the fastest of the others")
+    assert {row[0] for row in compared[1:]} == TASKS
+    assert all(cell for row in compared[1:] for cell in row[1:5])
     assert "\n- other, not offered: no order (top)\n" in text
-    table = text.split("## Wall-clock time, milliseconds")[1].split("\n## ")[0]
-    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if "|" in line]
+    head, *rows = _table(text, "Wall-clock time, milliseconds")
     assert set(head[1:]) == TASKS
     times = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
     assert times["Polars"]["join"] == "wrong"
     assert all(times["ours"].values())
+
+
+def _table(text, title):
+    section = text.split(f"## {title}\n")[1].split("\n## ")[0]
+    head, _, *rows = [[cell.strip() for cell in line.split("|")] for line in section.splitlines() if "|" in line]
+    return [head, *rows]
 
 
 # --- the truth that answers are held to ------------------------------------------------------------------------------

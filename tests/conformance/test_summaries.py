@@ -213,9 +213,9 @@ def test_a_structure_that_is_chosen_is_told_with_its_reason(session):
     )
     told = session.describe("chosen", cells=True)
     assert (told.structure, told.now, told.why) == ("auto", "none", "nothing was asked yet")
-    assert told.told == "auto: none, because nothing was asked yet"
+    assert told.structure_text == "auto: none, because nothing was asked yet"
     fixed = session.describe("by_grid")
-    assert (fixed.structure, fixed.now, fixed.why, fixed.told) == ("grid", "grid", "", "grid")
+    assert (fixed.structure, fixed.now, fixed.why, fixed.structure_text) == ("grid", "grid", "", "grid")
 
 
 def test_measures_are_added_and_dropped(session: Session):

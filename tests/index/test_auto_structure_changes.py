@@ -268,14 +268,14 @@ def test_it_changes_by_itself_when_questions_come_and_when_they_stop():
     stream = Stream("store", SCHEMA, "ts", clock=ManualClock(1 << 50), max_tuples=1 << 15, keep=8_000_000, seed=3)
     summary = stream.create_summary("x", "k", granularity=1_000_000, collapse=(2, 3), structure="auto", options=SMALL)
     stream.cpu = lambda: 0
-    assert summary.told == "auto: none, because nothing was asked yet"
+    assert summary.structure_text == "auto: none, because nothing was asked yet"
     for i in range(4):
         stream.append(columns(range(i * 4096, (i + 1) * 4096), [j % 90 for j in range(4096)], i * 4096))
     for _ in range(2_000):
         summary.probe(KEYS)
         if summary.structure != "none":
             break
-    assert summary.structure == "time" and summary.told.startswith("auto: time, because none has cost ")
+    assert summary.structure == "time" and summary.structure_text.startswith("auto: time, because none has cost ")
     last = 4 * 4096
     for i in range(2_000):
         stream.append(columns(np.full(4096, last + i * 4_000_000), [j % 90 for j in range(4096)], i))
@@ -302,7 +302,7 @@ def test_a_store_remembers_what_was_chosen_and_the_log_does_not_care(by_hand, tm
                 oracle = oracle_for(stream.summaries["x"], stream, clock)
             stream = kept.streams["store"]
             summary = stream.summaries["x"]
-            assert (summary.structure, summary.told) == before
+            assert (summary.structure, summary.structure_text) == before
             for _ in range(4):
                 given = batch(rng, now, first)
                 first, now = first + len(given["ts"]), now + 40
@@ -321,4 +321,4 @@ def test_a_store_remembers_what_was_chosen_and_the_log_does_not_care(by_hand, tm
             assert check_stream(stream) == []
             assert stream.definitions()[0]["structure"] == "auto"
             assert stream.definitions(now=True)[0]["structure"] == structure
-            before = (structure, summary.told)
+            before = (structure, summary.structure_text)

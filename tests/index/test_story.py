@@ -45,7 +45,7 @@ def test_an_open_zone_says_what_would_end_it():
     assert "tolerance of 4 tuples" in text
     assert "effect = 0.2" in text
     assert "maxlength = 256 tuples" in text
-    assert "a tuple from 1970-01-01 00:01 on comes" in text
+    assert "a tuple from 1970-01-01 00:01 on arrives" in text
     assert "collapses into zone 0 of G_2 when the watermark reaches 1970-01-01 00:02" in text
     assert "The watermark is at 1970-01-01 00:00:29." in text
 
@@ -108,7 +108,7 @@ def test_late_tuples_wait_and_are_counted_when_they_collapse():
     fill(stream, 5 * MINUTE, 1)
     text = told(summary, "calendar", 2)
     assert "It took in 1 zone of G_1 with 60 tuples: 1 ended with a block (60 tuples)." in text
-    assert "2 tuples came late" in text
+    assert "2 tuples arrived late" in text
     assert "zones of G_2 are T_1 = 1 minute long" in text
 
 
@@ -116,7 +116,7 @@ def test_a_full_zone_of_late_tuples_counts_as_late():
     stream, summary = make("grid", lateness=MINUTE)
     fill(stream, 0, 90)
     fill(stream, 0, 300, step=1000)
-    assert "made of late tuples" in told(summary, "maxlength")
+    assert "consists of late tuples" in told(summary, "maxlength")
     stream.advance(2 * MINUTE)
     absorbed = {a.reason: (a.zones, a.tuples) for a in summary.story(2, 0).absorbed}
     assert absorbed == {"boundary": (1, 60), "late": (2, 300)}

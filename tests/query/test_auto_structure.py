@@ -111,9 +111,9 @@ def test_show_and_describe_tell_the_choice(by_hand):
     x.change("grid")
     told = session.describe("x")
     assert (told.structure, told.now, told.why) == ("auto", "grid", "it was asked for")
-    assert told.told == "auto: grid, because it was asked for"
+    assert told.structure_text == "auto: grid, because it was asked for"
     y = session.describe("y")
-    assert (y.structure, y.now, y.why, y.told) == ("adaptive", "adaptive", "", "adaptive")
+    assert (y.structure, y.now, y.why, y.structure_text) == ("adaptive", "adaptive", "", "adaptive")
 
 
 @pytest.mark.deep("many changes of structure")

@@ -427,7 +427,7 @@ def test_a_token_expires_by_the_clock(world: World):
 
 def test_the_oldest_tokens_are_pushed_out(world: World):
     tokens = [cut(world, "SELECT k FROM fact") for _ in range(MOST + 1)]
-    with pytest.raises(e.TokenExpired, match="pushed"):
+    with pytest.raises(e.TokenExpired, match="evicted"):
         world.session.resume(tokens[0])
     assert world.session.resume(tokens[1]).to_arrow().num_rows == TUPLES
 

@@ -295,8 +295,8 @@ def test_what_is_refused():
     told(Unsupported, "for a SELECT", "SHOW STREAMS")
     told(BadQuestion, "above 0", "SELECT k FROM a", 0.0)
     told(BadQuestion, "above 0", "SELECT k FROM a", 1.5)
-    told(NoSummary, "told by keys", "SELECT k FROM a", 0.5)
-    told(NoSummary, "told by keys", "SELECT a.k FROM a JOIN c ON a.k = c.k", 0.5)
+    told(NoSummary, "counted by keys", "SELECT k FROM a", 0.5)
+    told(NoSummary, "counted by keys", "SELECT a.k FROM a JOIN c ON a.k = c.k", 0.5)
     told(Unsupported, "WEIGHTED", "SELECT k FROM a WITH PREFERENCE WEIGHTED SUMMARY.Estimate.Count(k)", 0.5)
     ranked = "SELECT k FROM a WITH PREFERENCE DESC SUMMARY.Estimate.Count(k)"
     told(Unsupported, "a preference that reads columns ranks parts of them", f"{ranked} * price", 0.5)

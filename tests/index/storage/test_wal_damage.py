@@ -174,7 +174,7 @@ def test_a_log_that_is_gone_is_missed(tmp_path: Path):
     filled(tmp_path, 10)
     files(tmp_path)[0].unlink()
     wal, records = opened(tmp_path)
-    assert records == {} and "records 1 to 10 are missing: the file is gone" in told(wal)
+    assert records == {} and "records 1 to 10 are missing: there is no file" in told(wal)
     assert wal.append(KIND, [b"more"]) == 11
 
 

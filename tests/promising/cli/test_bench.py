@@ -258,7 +258,7 @@ def test_a_budget_that_is_too_small_is_told(tmp_path):
         (("{csv}", "--budget", "soon"), 2, "no span of time"),
         (("{csv}", "--budget", "0"), 2, "more than nothing"),
         (("--key", "item"), 2, "go with a FILE"),
-        (("log.txt",), 2, "say --format"),
+        (("log.txt",), 2, "add --format"),
     ],
 )
 def test_what_cannot_be_is_refused(words, code, said, csv, monkeypatch):

@@ -128,7 +128,7 @@ def test_an_error_does_not_show_a_statement_that_nobody_wrote(cli, words, said):
         (("sql", "SHOW STREAMS", "-f", "x.sql"), "not both"),
         (("estimate", "items1", "1", "--from", "noon"), "no time"),
         (("ingest", "x.csv", "--stream", "s", "--time", "ts"), "goes with --create"),
-        (("ingest", "x.txt", "--stream", "s"), "say --format"),
+        (("ingest", "x.txt", "--stream", "s"), "add --format"),
         (("ingest", "-", "--stream", "s", "--format", "parquet"), "give a file"),
         (("status", "--token", "a", "--token-file", "b"), "give one"),
         (("status", "--token-file", "nowhere"), "nowhere"),

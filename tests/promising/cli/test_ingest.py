@@ -125,5 +125,5 @@ def test_what_went_in_before_an_error_is_told(cli, file, stream, monkeypatch):
     ended = cli("ingest", file(HEAD + good + "2024-05-01 12:00:00,x,1.5,a\n"), "--stream", stream)
     assert ended.code == 1
     assert "sales.csv, line 50,002, Item: 'x' is no whole number" in ended.err
-    before = int(ended.err.split("Before the error ")[1].split()[0].replace(",", ""))
+    before = int(ended.err.split(" tuples had been added before the error")[0].split()[-1].replace(",", ""))
     assert before == len(kept(cli, stream)) > 0

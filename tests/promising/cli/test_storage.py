@@ -162,4 +162,4 @@ def test_a_service_tells_what_it_lacks(data):
 def test_status_tells_where_data_is(data, cli):
     with running(Settings(listen="127.0.0.1:0", data=data)) as target:
         assert f"storage    {data}; last checkpoint " in Cli(target).ok("status")
-    assert "storage    none: all is in memory, and gone when the service ends" in cli.ok("status")
+    assert "storage    none: everything is in memory, and lost when the service ends" in cli.ok("status")

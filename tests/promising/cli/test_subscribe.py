@@ -68,7 +68,7 @@ def test_changes(cli, standing):
     ("words", "said"),
     [
         (("subscribe", "dear", "--once", "--deltas"), "--once prints the view"),
-        (("subscribe", "dear", "--resume", "x"), "--resume goes with --deltas"),
+        (("subscribe", "dear", "--resume", "x"), "--resume needs --deltas"),
         (("subscribe", "dear", "--output", "csv"), "changes have no form in csv"),
     ],
 )
@@ -125,7 +125,7 @@ def test_status_and_top_tell_of_continuous_queries(cli, standing):
 def test_load_table(cli, standing, tmp_path):
     (tmp_path / "names.csv").write_text("Item,called,more\n1,one,x\n2,,x\n")
     told = cli("load-table", "names", "names.csv", "--map", "name=called", "--mode", "insert")
-    assert (told.code, told.out) == (0, "2 rows into names, 0 updated, 0 as before\n")
+    assert (told.code, told.out) == (0, "2 rows into names, 0 updated, 0 unchanged\n")
     assert "Not used: more." in told.err
     told = cli("load-table", "names", "names.csv", "--map", "name=called", "--mode", "insert")
     assert told.code == 1

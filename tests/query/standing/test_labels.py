@@ -246,9 +246,9 @@ def test_explain_tells_labels_and_stores(catalog):
     told = explain_standing(bound(f"SELECT k FROM a WHERE {NEITHER} WINDOW 5 BUDGET 5 MS", catalog))
     assert str(told).splitlines() == [
         "project k [strict, view: indexed calendar]",
-        "  NOT EXISTS on 1 equality [strict]: a tuple goes when a partner comes",
-        "    a, the last 5 s [weakest, kept: keyed calendar]",
-        "    b, the last 5 s [weakest, kept: keyed calendar]",
+        "  NOT EXISTS on 1 equality [strict]: a tuple leaves when a partner arrives",
+        "    a, the last 5 s [weakest, stored: keyed calendar]",
+        "    b, the last 5 s [weakest, stored: keyed calendar]",
         "CPU time: 5 ms of each second",
     ]
     assert told.steps[0] == told.lines[0] and told.regions.num_rows == 0
