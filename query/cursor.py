@@ -93,7 +93,8 @@ class Cursor:
         self._began = False  # a slice of work
         self._framed = 0  # bytes of a frame of fresh rows
         self._least = 0  # nanoseconds of the last step of the shortest slices
-        self._slice, self._before, self._took = 0, LEAST, 0  # candidates of a slice, those allowed, nanoseconds so far
+        self._slice, self._allowed = 0, LEAST  # candidates of the last slice, and how many were allowed
+        self._whole = self._first = self._after = 0  # nanoseconds of it, of its first step, and of those after
         self._matched = 0  # candidates that met the conditions
         self._held = 0  # candidates of the slice that is at work
         self._hits = 0  # sampled candidates that did
@@ -434,15 +435,18 @@ class Cursor:
             raise
         took = self.clock() - began
         done = self._done - done
-        if done > 0:  # the first step of a slice
-            self._took, self._slice, self._before = 0, done, self._pace.slice
         if self._pace.slice == LEAST:
             self._least = took
-        self._took += took
-        if self._slice and self._took > 0:
+        if done > 0:  # the steps of a slice are some before its candidates are counted, this one, and some after
+            self._slice, self._allowed = done, self._pace.slice
+            self._whole, self._first, self._after = self._after + took, took, 0
+        else:
+            self._after += took
+        cost = max(self._whole, self._first + self._after)
+        if self._slice and cost > 0:
             wanted = LONG_SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
-            fits = int(self._slice * wanted / self._took)
-            self._pace.slice = max(LEAST, min(MOST, fits, 4 * self._before))
+            fits = int(self._slice * wanted / cost)
+            self._pace.slice = max(LEAST, min(MOST, fits, 4 * self._allowed))
         return self.finished
 
     @property
