@@ -19,7 +19,7 @@ from promising.query.bound import Bound
 from promising.query.join_cardinality import JoinCardinality
 from promising.query.operators.guided import Guided
 from promising.query.operators.operator import Guess
-from promising.query.planner import Plan, plan
+from promising.query.planner import Plan, planning
 from promising.query.query_memory import Account
 from promising.query.result_sinks import Aggregated, Plain, Shown, Sorted, no_rows, schema
 from promising.query.spill import Spill
@@ -110,8 +110,9 @@ class Cursor:
         self._large = LARGE if account is None else min(LARGE, account.frame)
         self._counted = 0  # candidates when the bytes in memory were last counted
         self._steps = self._run()
+        self._planning = self._plans()
         if unbound is BOUND:
-            self._prepare()
+            next(self._planning, None)  # a plan that takes longer is the first of the work, too
         self.spent += clock() - began
 
     @property
@@ -139,12 +140,11 @@ class Cursor:
 
     def prepare(self) -> Iterator[None]:
         """Bind what is not yet bound, and plan."""
-        if self._plan is None:
-            yield from self._unbound
-            self._prepare()
+        yield from self._planning
 
-    def _prepare(self) -> None:
-        self._plan = plan(self.bound, self._pace, *self._asked)
+    def _plans(self) -> Iterator[None]:
+        yield from self._unbound
+        self._plan = yield from planning(self.bound, self._pace, *self._asked)
         self._matched = self._plan.answered
         self.bound = self._plan.bound
         self._reached = self.bound.target is not None and not self._plan.exact
