@@ -36,8 +36,8 @@ from promising.query.scalar.compiled import Compiled
 from promising.query.scalar.scope import Input
 from promising.query.sketches import Sketched, sketched
 from promising.query.spill import Spill
-from promising.query.steps import Steps
 from promising.query.sql import generate
+from promising.query.steps import Steps
 from promising.summaries.hashing import hash_keys
 
 LISTING = 5  # rough nanoseconds to inspect a directory line
@@ -207,7 +207,9 @@ class _Planner:
             self._tell(f"from tuples: read {self._name(0)} in order of arrival, at most {edges.candidates:,}")
 
     def _told_apart(self) -> Steps[bool]:
-        """In steps: whether the join is on strings whose hashes are equal only if they are, so that no pair need be compared."""
+        """In steps: whether the join is on strings whose hashes are equal only if they are, so that no pair need be
+        compared.
+        """
         join = self.bound.join
         if join is None or join.values[0].kind != "string" or None in join.attributes:
             return False
