@@ -19,7 +19,7 @@ from promising.query.bound import Bound
 from promising.query.join_cardinality import JoinCardinality
 from promising.query.operators.guided import Guided
 from promising.query.operators.operator import Guess
-from promising.query.planner import Plan, plan
+from promising.query.planner import Plan, planning
 from promising.query.query_memory import Account
 from promising.query.result_sinks import Aggregated, Plain, Shown, Sorted, no_rows, schema
 from promising.query.spill import Spill
@@ -93,7 +93,8 @@ class Cursor:
         self._began = False  # a slice of work
         self._framed = 0  # bytes of a frame of fresh rows
         self._least = 0  # nanoseconds of the last step of the shortest slices
-        self._slice, self._before, self._took = 0, LEAST, 0  # candidates of a slice, those allowed, nanoseconds so far
+        self._slice, self._allowed = 0, LEAST  # candidates of the last slice, and how many were allowed
+        self._whole = self._first = self._after = 0  # nanoseconds of it, of its first step, and of those after
         self._matched = 0  # candidates that met the conditions
         self._certain = 0  # those of them that the sampler read for certain
         self._held = 0  # candidates of the slice that is at work
@@ -110,8 +111,9 @@ class Cursor:
         self._large = LARGE if account is None else min(LARGE, account.frame)
         self._counted = 0  # candidates when the bytes in memory were last counted
         self._steps = self._run()
+        self._planning = self._plans()
         if unbound is BOUND:
-            self._prepare()
+            next(self._planning, None)  # a plan that takes longer is the first of the work, too
         self.spent += clock() - began
 
     @property
@@ -139,12 +141,11 @@ class Cursor:
 
     def prepare(self) -> Iterator[None]:
         """Bind what is not yet bound, and plan."""
-        if self._plan is None:
-            yield from self._unbound
-            self._prepare()
+        yield from self._planning
 
-    def _prepare(self) -> None:
-        self._plan = plan(self.bound, self._pace, *self._asked)
+    def _plans(self) -> Iterator[None]:
+        yield from self._unbound
+        self._plan = yield from planning(self.bound, self._pace, *self._asked)
         self._matched = self._plan.answered
         self.bound = self._plan.bound
         self._reached = self.bound.target is not None and not self._plan.exact
@@ -442,15 +443,18 @@ class Cursor:
             raise
         took = self.clock() - began
         done = self._done - done
-        if done > 0:  # the first step of a slice
-            self._took, self._slice, self._before = 0, done, self._pace.slice
         if self._pace.slice == LEAST:
             self._least = took
-        self._took += took
-        if self._slice and self._took > 0:
+        if done > 0:  # the steps of a slice are some before its candidates are counted, this one, and some after
+            self._slice, self._allowed = done, self._pace.slice
+            self._whole, self._first, self._after = self._after + took, took, 0
+        else:
+            self._after += took
+        cost = max(self._whole, self._first + self._after)
+        if self._slice and cost > 0:
             wanted = LONG_SLICE if limit is None else min(max((limit - self.spent) // 4, SLICE // 10), SLICE)
-            fits = int(self._slice * wanted / self._took)
-            self._pace.slice = max(LEAST, min(MOST, fits, 4 * self._before))
+            fits = int(self._slice * wanted / cost)
+            self._pace.slice = max(LEAST, min(MOST, fits, 4 * self._allowed))
         return self.finished
 
     @property

@@ -44,6 +44,7 @@ from promising.query.scalar.scope import Input
 from promising.query.sketches import Sketched, sketched
 from promising.query.spill import Spill
 from promising.query.sql import generate
+from promising.query.steps import Steps
 from promising.summaries.hashing import hash_keys
 
 LISTING = 5  # rough nanoseconds to inspect a directory line
@@ -93,12 +94,12 @@ class Plan:
         return ["".join(part if isinstance(part, str) else generate(part) for part in step) for step in self.steps]
 
 
-def plan(bound: Bound, pace: Pace, budget: int | None, seed: int, spill: Spill | None = None) -> Plan:
-    """Take snapshots and choose operators. `budget`, CPU time in nanoseconds, decides what is tried first.
+def planning(bound: Bound, pace: Pace, budget: int | None, seed: int, spill: Spill | None = None) -> Steps[Plan]:
+    """Take snapshots and choose operators, in steps. `budget`, CPU time in nanoseconds, decides what is tried first.
 
     spill: for sorts and groups; without it they stay in memory.
     """
-    return _Planner(bound, pace, budget, seed, spill).plan()
+    return (yield from _Planner(bound, pace, budget, seed, spill).plan())
 
 
 def _chosen(summary: SummaryIndex) -> str:
@@ -127,11 +128,11 @@ class _Planner:
         self.certain: Certain | None = None
         self.brief = False
 
-    def plan(self) -> Plan:
+    def plan(self) -> Steps[Plan]:
         bound = self.bound
         warnings = list(bound.warnings)
         self._take(warnings)
-        if self._told_apart():
+        if (yield from self._told_apart()):
             bound = self.bound = _without_key(bound)
         for source in bound.sources:
             warnings += [f"stream {source.stream.name!r} is not whole: {lost}" for lost in source.stream.damages]
@@ -225,8 +226,10 @@ class _Planner:
         if edges.candidates:
             self._tell(f"from tuples: read {self._name(0)} in order of arrival, at most {edges.candidates:,}")
 
-    def _told_apart(self) -> bool:
-        """Whether the join is on strings whose hashes are equal only if they are, so that no pair need be compared."""
+    def _told_apart(self) -> Steps[bool]:
+        """In steps: whether the join is on strings whose hashes are equal only if they are, so that no pair need be
+        compared.
+        """
         join = self.bound.join
         if join is None or join.values[0].kind != "string" or None in join.attributes:
             return False
@@ -240,6 +243,7 @@ class _Planner:
                 found = left.told_apart(str(join.attributes[0]), right, str(join.attributes[1]), PROOF)
             if found is not None:
                 break
+            yield
         return bool(found)
 
     def _joined(self, key: JoinKey) -> JoinCardinality:

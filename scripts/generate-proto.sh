@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out="${1:-.}"
-bin="${VENV:-.venv}/bin"
-PATH="$PWD/$bin:$PATH" "$bin/python" -m grpc_tools.protoc --proto_path=proto \
+bin="$(cd "${VENV:-.venv}/bin" && pwd)"
+PATH="$bin:$PATH" "$bin/python" -m grpc_tools.protoc --proto_path=proto \
   --python_out="$out" --grpc_python_out="$out" --mypy_out="quiet:$out" --mypy_grpc_out="quiet:$out" \
   proto/promising/v1/*.proto

@@ -124,7 +124,8 @@ class Shell:
             start_new_session=True,
         )
         os.close(inner)
-        self._tell(f"set -o pipefail; told={inner}")
+        # A runner that is killed ends nothing; the shell then reads the end of its input.
+        self._tell(f"set -o pipefail; told={inner}; trap 'kill $(jobs -p) 2>/dev/null' EXIT")
         self._count = 0
         self.servers: list[tuple[int, Path]] = []
 

@@ -1,11 +1,14 @@
 """Every example in the documentation runs as it stands: Python, commands, and the output that is shown of them."""
 
+import os
 import re
+import select
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT, PageError, blocks, commands, matches, run, targets
+from tests.docs.pages import PAGES, ROOT, PageError, Shell, blocks, commands, matches, run, targets
 
 # Read, not run: settings, messages, texts. An untagged block is a drawing or an output.
 READ = ("", "toml", "json", "text", "proto")
@@ -139,3 +142,19 @@ def test_dots_stand_for_anything():
     assert not matches(["a", "..."], ["b"])
     assert not matches(["a", "...", "z"], ["a", "b"])
     assert not matches([], ["a"])
+
+
+def test_what_a_page_started_ends_with_a_runner_that_is_cut_off(tmp_path):
+    """Its end closes the shell's input, and nothing else happens."""
+    shell = Shell(tmp_path, dict(os.environ), tmp_path)
+    code, number, _, _ = shell.run("sleep 1000 &", merged=False)
+    assert code == 0
+    process = os.pidfd_open(number)
+    shell._bash.stdin.close()
+    ready, _, _ = select.select([process], [], [], 30)
+    if not ready:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    os.close(process)
+    assert ready
+    shell._bash.wait(30)
+    os.close(shell._told)

@@ -394,3 +394,23 @@ def test_a_column_that_cannot_be_read_at_first_counts_nothing_twice(monkeypatch:
 def test_a_preference_that_cells_do_not_need_is_told_once(steady: Session):
     plan = str(steady.explain("SELECT min(n) AS a FROM s WITH PREFERENCE DESC SUMMARY.Estimate.Count(k) * x"))
     assert plan.count("the preference changes nothing") == 1
+
+
+def test_a_ladder_of_many_spans_stays_behind_and_answers_are_whole(monkeypatch):
+    """Each tuple on a day of its own: later ones are read, until KEEP has released some spans."""
+    monkeypatch.setattr("promising.index.ladder.MOST", 50)
+    monkeypatch.setattr("promising.index.ladder.BEHIND", 10)
+    monkeypatch.setattr("promising.index.stream_summaries.BEHIND", 10)
+    monkeypatch.setattr("promising.query.planner.WORTH", 1 << 40)
+    session = opened()
+    for first in range(0, 400, 20):
+        days = NOW - (2_000 - np.arange(first, first + 20)) * DAY
+        session.ingest("s", {"ts": days, "k": [1] * 20, "x": np.ones(20), "n": days // DAY, "t": days, "w": ["a"] * 20})
+        ladder = stream_of(session).ladder
+        assert ladder is not None and ladder.size <= 50 + 40
+        found = session.query("SELECT count(*) AS c, sum(x) AS x, min(n) AS least, max(n) AS most FROM s").to_arrow()
+        least = (NOW - 2_000 * DAY) // DAY
+        assert found.to_pylist() == [{"c": first + 20, "x": first + 20.0, "least": least, "most": least + first + 19}]
+    assert stream_of(session).ladder.size >= 50
+    stream_of(session).catch_up_all()  # ends
+    assert check_stream(stream_of(session)) == []

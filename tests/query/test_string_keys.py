@@ -19,6 +19,7 @@ from promising.index.dictionary import CodedStrings, Dictionary
 from promising.query import Session
 from promising.query.aggregate.aggregates import Aggregate, Groups
 from promising.query.planner import _Planner
+from promising.query.steps import Steps
 from tests.index.storage import stores
 from tests.index.world import ColdShelf, cool, narrow_hashes, small_chunks
 from tests.tiers import examples
@@ -142,12 +143,30 @@ def test_joins_and_groups_on_strings_after_a_restart(tmp_path: Path):
     world.session.close()
 
 
+def test_a_long_proof_is_planned_in_steps_and_can_be_cancelled(monkeypatch):
+    world = World(promising.open(seed=3), 1, summaries=True)
+    for name in "ab":
+        world.ingest(name, 50)
+    whole = world.session.query(JOIN).to_arrow()
+    world = World(promising.open(seed=3), 1, summaries=True)
+    for name in "ab":
+        world.ingest(name, 50)
+    monkeypatch.setattr(promising.query.planner, "PROOF", 1)
+    answer = world.session.query(JOIN)
+    answer.cancel()
+    answer.run()
+    assert answer.progress.cut == "cancelled" and answer.progress.token is not None
+    assert answer.progress.rows == 0
+    rest = world.session.resume(answer.progress.token).to_arrow()
+    assert sorted(map(str, rest.to_pylist())) == sorted(map(str, whole.to_pylist()))
+
+
 def test_a_join_whose_hashes_tell_strings_apart_compares_no_pair(monkeypatch):
     told: list[bool] = []
     before = _Planner._told_apart
 
-    def recorded(planner: _Planner) -> bool:
-        told.append(before(planner))
+    def recorded(planner: _Planner) -> Steps[bool]:
+        told.append((yield from before(planner)))
         return told[-1]
 
     monkeypatch.setattr(_Planner, "_told_apart", recorded)
