@@ -345,8 +345,8 @@ class Columns:
         }
 
     def _unpack(self, name: str, strings: dict[str, Any], warm: list[Chunk], *, decided: bool) -> None:
-        """decided: whether the image says which chunks are coded. In older ones each has a heap; before format 4 there
-        are no codes.
+        """decided: whether the image says which chunks are coded. In older ones each has a heap, and before format 4
+        there are no codes.
         """
         rooms, in_codes = strings["rooms"].tolist(), "codes" in strings
         if in_codes:

@@ -274,14 +274,23 @@ class TupleLog(Columns):
         return np.concatenate(parts[::-1])
 
     def next_rows(self, arrival: int, most: int) -> tuple[NDArray[np.int32], int]:
-        """Up to so many rows of the chunk with that arrival, or of the next one, and the arrival after them."""
+        """Up to so many consecutive rows from that arrival, or the next one, on, and the arrival after them. They are of
+        chunks in memory, or of one that is not.
+        """
+        first = last = after = -1
         for chunk in self._chunks:
-            if chunk.base + chunk.used > arrival:
-                skipped = max(arrival - chunk.base, 0)
-                first = chunk.start + skipped
-                last = min(first + most, chunk.start + chunk.used)
-                return np.arange(first, last, dtype=np.int32), chunk.base + last - chunk.start
-        return np.empty(0, np.int32), self.arrived
+            if chunk.base + chunk.used <= arrival:
+                continue
+            skipped = max(arrival - chunk.base, 0)
+            if first < 0:
+                first = last = chunk.start + skipped
+            elif chunk.start != last or chunk.base != after or not self.in_memory(np.array([first, last])):
+                break
+            last = min(first + most, chunk.start + chunk.used)
+            after = chunk.base + last - chunk.start
+            if last < chunk.start + chunk.used:
+                break
+        return (np.arange(first, last, dtype=np.int32), after) if first >= 0 else (np.empty(0, np.int32), self.arrived)
 
     def unchanged(self, rows: NDArray[np.int32], bases: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these rows still have the tuple that they had when `bases` was copied."""

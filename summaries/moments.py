@@ -97,9 +97,10 @@ class Digits:
 
     def merge(self, other: "Digits", into: Ids, sign: int) -> None:
         if other.words.shape[1]:
-            other.settle()
+            if other.loose * len(into) > LOOSE >> 4:
+                other.settle()
             self.widen(other.low, other.low + other.words.shape[1])
-            self.adding(len(into))
+            self.adding(max(other.loose, 1) * len(into))
             kernels.merge(into, other.words, other.low - self.low, sign, self.words)
 
     def rounded(self, scale: int | None = None) -> NDArray[np.float64]:
@@ -269,18 +270,16 @@ class Moments:
 
     def merge(self, other: Self, into: Ids) -> None:
         """Add group r of another to group into[r]; both are of one kind of column."""
+        kernels.merge_bounds(into, other.count, other.least, other.greatest, self.count, self.least, self.greatest)
         self._merge(other, into, 1)
-        minimum, maximum = (np.fmin, np.fmax) if self.doubles else (np.minimum, np.maximum)
-        minimum.at(self.least, into, other.least)
-        maximum.at(self.greatest, into, other.greatest)
 
     def subtract(self, other: Self, groups: Ids) -> None:
         """Take group r of another, which is contained in it, out of groups[r]. An empty group has no bounds."""
+        np.subtract.at(self.count, groups, other.count)
         self._merge(other, groups, -1)
         self.clear(np.unique(groups[self.count[groups] == 0]))
 
     def _merge(self, other: Self, into: Ids, sign: int) -> None:
-        np.add.at(self.count, into, sign * other.count)
         self._sums.merge(other._sums, into, sign)
         self._squares.merge(other._squares, into, sign)
         if len(other.special):

@@ -315,6 +315,21 @@ def carry(words):
             words[g, k] &= LOW
 
 
+@kernel(
+    [
+        f"void({IDS}, {INTS}, {INTS}, {INTS}, int64[::1], int64[::1], int64[::1])",
+        f"void({IDS}, {INTS}, {FLOATS}, {FLOATS}, int64[::1], float64[::1], float64[::1])",
+    ]
+)
+def merge_bounds(into, counts, lower, upper, count, least, greatest):
+    """Add group r, with counts[r] values from lower[r] to upper[r], to group into[r]."""
+    for r in range(into.size):
+        g = np.uint32(into[r])
+        count[g] += counts[r]
+        least[g] = min(least[g], lower[r])
+        greatest[g] = max(greatest[g], upper[r])
+
+
 @kernel(f"void({IDS}, int64[:,::1], int64, int64, int64[:,::1])")
 def merge(into, other, offset, sign, words):
     """Add row r of `other`, times the sign, to row into[r], from digit `offset` on."""
