@@ -15,12 +15,12 @@ Mask = NDArray[np.bool_]
 
 
 class ColdPruning:
-    """ranges: the least and the greatest relevant value, by integer or time column.
+    """ranges: the least and the greatest relevant value, by column of numbers or times. NaN is above all.
 
     pruned: by column, how many row groups were left out, and how many of the rows asked about were in them.
     """
 
-    def __init__(self, snapshot: Snapshot, ranges: Mapping[str, tuple[int, int]]) -> None:
+    def __init__(self, snapshot: Snapshot, ranges: Mapping[str, tuple[int | float, int | float]]) -> None:
         self.snapshot = snapshot
         self._ranges = dict(ranges)
         self._reasons = list(self._ranges)

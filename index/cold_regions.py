@@ -18,7 +18,7 @@ from promising.index.storage.cold import Cold
 from promising.index.storage.key_counts import KeyCounts
 
 Longs = NDArray[np.int64]
-Ranges = Mapping[str, tuple[int, int]]
+Ranges = Mapping[str, tuple[int | float, int | float]]
 
 
 @dataclass

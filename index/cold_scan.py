@@ -44,10 +44,12 @@ class _File:
 class ColdScan:
     """The chunks of a snapshot, and which are wanted: at first all that can have tuples in range.
 
-    ranges: the least and greatest relevant value, by integer or time column. columns: those to read.
+    ranges: the least and greatest relevant value, by column of numbers or times. columns: those to read.
     """
 
-    def __init__(self, snapshot: Snapshot, ranges: Mapping[str, tuple[int, int]], columns: Iterable[str]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, ranges: Mapping[str, tuple[int | float, int | float]], columns: Iterable[str]
+    ) -> None:
         self.snapshot = snapshot
         self._schema = snapshot.stream.schema
         self._columns = list(columns)

@@ -14,8 +14,8 @@ from promising.query.scalar.expressions import compile_expression
 from promising.query.scalar.positions import Place
 from promising.query.scalar.scope import Input
 
-LEAST, MOST = -(1 << 63), (1 << 63) - 1
-Range = tuple[int, int]
+LEAST, MOST = -math.inf, math.inf
+Range = tuple[int | float, int | float]
 
 _LOW, _HIGH = (exp.EQ, exp.GT, exp.GTE), (exp.EQ, exp.LT, exp.LTE)
 _TURNED: dict[type[exp.Expression], type[exp.Expression]] = {
@@ -28,7 +28,10 @@ _TURNED: dict[type[exp.Expression], type[exp.Expression]] = {
 
 
 def ranges(bound: Bound, side: int) -> dict[str, Range]:
-    """Per integer or timestamp column of a side: the range implied by conjuncts that compare it with constants."""
+    """Per column of numbers or times of a side: the range implied by conjuncts that compare it with constants.
+
+    NaN is greater than any number: it is in a range without an upper end.
+    """
     found: dict[str, Range] = {}
     for condition in bound.conditions:
         for name, (low, high) in _read(condition.unnest(), bound, side):
@@ -98,16 +101,23 @@ def _compared(
     found, made = _constants(one, others, bound, 0, ("int", "timestamp", "float"))
     if found is None:
         return None
-    if found.kind != "float":
-        return found.name, [_number(value) for value in made]
-    numbers = [math.nan if value is None or not value.is_valid else float(value.as_py()) for value in made]
-    return found.name, [None if math.isnan(number) else number for number in numbers]
+    return found.name, _numbers(found, made)
 
 
-def _values(one: exp.Expression, others: list[exp.Expression], bound: Bound, side: int) -> tuple[str, list[int | None]]:
+def _values(
+    one: exp.Expression, others: list[exp.Expression], bound: Bound, side: int
+) -> tuple[str, list[int | float | None]]:
     """A column of `side` and its comparands as stored, None if not constant; empty unless compared in its own type."""
-    found, made = _constants(one, others, bound, side, ("int", "timestamp"))
-    return ("", []) if found is None else (found.name, [_number(value) for value in made])
+    found, made = _constants(one, others, bound, side, ("int", "timestamp", "float"))
+    return ("", []) if found is None else (found.name, _numbers(found, made))
+
+
+def _numbers(found: Input, values: list[Any]) -> list[int | float | None]:
+    """Constants as numbers; None for those that are none, or NaN."""
+    if found.kind != "float":
+        return [_number(value) for value in values]
+    numbers = [math.nan if value is None or not value.is_valid else float(value.as_py()) for value in values]
+    return [None if math.isnan(number) else number for number in numbers]
 
 
 def _constants(

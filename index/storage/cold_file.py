@@ -6,6 +6,8 @@ bytes of magic at the start.
 
 import base64
 import io
+import json
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +25,7 @@ from promising.index.storage.key_counts import KeyCounts
 
 ZONE, BUCKET, ROW = "#zone", "#bucket", "#row"
 GROUPS = "promising.groups"  # in the footer: the row group of each tuple, base64 of zstd of 1 or 2 bytes each
+NANS = "promising.nans"  # in the footer: of columns of floats, the row groups with a NaN
 KEY, COUNTS = "promising.key", "promising.counts"  # in the footer: what row groups know of the keys in that column
 DTYPES = {"int": np.int64, "timestamp": np.int64, "float": np.float64, "bool": np.uint8, "int32": np.int32}
 KINDS = {kind: name for name, kind in TYPES.items()} | {pa.int32(): "int32"}
@@ -119,8 +122,10 @@ class Footer:
         shape = meta.num_row_groups, meta.num_columns
         self.rows = np.empty(shape[0], np.int64)
         self.starts, self.sizes, self.heads = (np.empty(shape, np.int64) for _ in range(3))
-        self._bounds = np.zeros((*shape, 2), np.int64)  # the least and the greatest whole number
+        self._bounds = np.zeros((*shape, 2), np.int64)  # the least and the greatest number
         self._bounds[:, :, 0] = 1  # none
+        floats = self._bounds.view(np.float64)
+        nans = json.loads(meta.metadata.get(NANS.encode(), b"{}"))
         for group in range(shape[0]):
             found = meta.row_group(group)
             self.rows[group] = found.num_rows
@@ -134,6 +139,11 @@ class Footer:
                 self.heads[place] = pages - first
                 if DTYPES.get(self.kinds[column]) is np.int64 and (known := chunk.statistics) and known.has_min_max:
                     self._bounds[place] = known.min_raw, known.max_raw
+                if self.kinds[column] == "float":
+                    floats[place] = 1.0, 0.0
+                    if (known := chunk.statistics) and known.has_min_max:
+                        sure = group not in nans.get(schema.names[column], range(shape[0]))
+                        floats[place] = known.min_raw, known.max_raw if sure else math.inf
         kind = group_type(shape[0])
         packed = base64.b64decode(meta.metadata[GROUPS.encode()])
         total = int(self.rows.sum())
@@ -157,9 +167,10 @@ class Footer:
     def range(self, group: int, column: int) -> tuple[int, int]:
         return int(self.starts[group, column]), int(self.sizes[group, column])
 
-    def extent(self, group: int, column: int) -> tuple[int, int] | None:
-        """Bounds of a column chunk of whole numbers; None if the file does not have them."""
-        low, high = self._bounds[group, column].tolist()
+    def extent(self, group: int, column: int) -> tuple[int | float, int | float] | None:
+        """Bounds of a column chunk of numbers, NaN as infinity; None if the file does not have them."""
+        bounds = self._bounds[group, column]
+        low, high = (bounds.view(np.float64) if self.kinds[column] == "float" else bounds).tolist()
         return (low, high) if low <= high else None
 
     def ranges(self, group: int) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ tuples give equal bytes: pyarrow writes no date, only its version.
 """
 
 import base64
+import json
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,7 +20,19 @@ from numpy.typing import NDArray
 
 from promising.index.schema import TYPES, Column
 from promising.index.storage.checksums import crc32c
-from promising.index.storage.cold_file import BUCKET, COUNTS, GROUPS, KEY, ROW, ZONE, Entry, Footer, escaped, group_type
+from promising.index.storage.cold_file import (
+    BUCKET,
+    COUNTS,
+    GROUPS,
+    KEY,
+    NANS,
+    ROW,
+    ZONE,
+    Entry,
+    Footer,
+    escaped,
+    group_type,
+)
 from promising.index.storage.key_counts import count_keys
 
 SMALL = 2048  # rows up to which neighbouring cells share a row group
@@ -75,6 +88,7 @@ def pack_arranged(
         for start, stop in zip(starts, [*starts[1:], rows], strict=True):
             writer.write_table(table.slice(start, stop - start), row_group_size=LARGE)
         writer.add_key_value_metadata({GROUPS: _group_of(order, starts)})
+        writer.add_key_value_metadata({NANS: json.dumps(_nans(arrays, starts))})
         if known is not None:
             writer.add_key_value_metadata({KEY: known[0], COUNTS: count_keys(known[1], starts).packed()})
     data = sink.getvalue()
@@ -123,6 +137,16 @@ def arranged(
     zones = np.cumsum(np.concatenate(([False], zone[1:] != zone[:-1])))
     by_heat = np.argsort(zones * 64 - heat, kind="stable")
     return order[by_heat], heat[by_heat]
+
+
+def _nans(arrays: Mapping[str, pa.Array], starts: list[int]) -> dict[str, list[int]]:
+    """By column of floats, the row groups with a NaN, of which Parquet's bounds say nothing."""
+    found = {}
+    for name, array in arrays.items():
+        if pa.types.is_floating(array.type):
+            at = np.flatnonzero(pc.is_nan(array).fill_null(False).to_numpy(zero_copy_only=False))
+            found[name] = np.unique(np.searchsorted(starts, at, side="right") - 1).tolist()
+    return found
 
 
 def _group_of(order: NDArray[np.int64], starts: list[int]) -> str:
