@@ -63,6 +63,7 @@ VALID: dict[str, list[Message]] = {
         summaries_pb2.CreateSummaryRequest(
             name="more", stream="s", key="b", granularity=SECOND, measures=["MOMENTS(price)", 'distinct( "name" )']
         ),
+        summaries_pb2.CreateSummaryRequest(name="more", stream="s", key="b", granularity=SECOND, using="COUNT_MIN"),
     ],
     "DescribeSummary": [
         summaries_pb2.DescribeSummaryRequest(name="s_k", cells=True),

@@ -188,7 +188,7 @@ def test_what_is_remembered_follows_the_counts_and_what_is_saved_does_not(using)
         assert saved_bytes(before) == known != saved_bytes(kind.saved(state, 0))
         fresh = kind.one(kind.saved(state, 0))
         asked = [kind.estimates(one, hashes, key, zone, kind.bucket_of(hashes), tuples) for one in (state, fresh)]
-        assert np.array_equal(*asked)
+        assert np.array_equal(asked[0], asked[1])
         assert not list(kind.faults(state, 0, fresh, 0))
 
 

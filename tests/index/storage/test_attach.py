@@ -25,7 +25,7 @@ from promising.errors import (
 from promising.index.check import check_stream
 from promising.index.load_plan import LoadPlan, Shape
 from promising.index.storage.checksums import crc32c
-from promising.index.storage.package import read_manifest, remove, write_manifest, write_part
+from promising.index.storage.package import attach, read_manifest, remove, write_manifest, write_part
 from promising.index.storage.repair import repair
 from promising.index.storage.store import Store
 from promising.index.storage.store_options import StoreOptions
@@ -621,3 +621,19 @@ def test_a_stream_of_the_same_name_made_meanwhile(tmp_path):
     with pytest.raises(BadPackage, match="other columns"):
         session.store.attach("s", package, "t")
     session.close()
+
+
+def test_a_load_that_was_prepared_for_other_counts(tmp_path):
+    """Its sums are left out, and its tuples are added one by one."""
+    prepare(opened(), tmp_path / "p", table(800))
+    session = opened(create=False)
+    for sql in CREATE:
+        other = sql.replace(" USING EXACT", " USING COUNT_MIN").replace(
+            "items ON s (item)", "items ON s (item) USING EXACT"
+        )
+        session.execute(other)
+    stream = session.stream("s")
+    assert attach(stream, read_manifest(str(tmp_path / "p")), "t").accepted == 800
+    assert check_stream(stream) == []
+    found, truth = session.estimate("items", np.arange(300)), table(800)["item"].to_numpy()
+    assert (found.lower == found.upper).all() and (found.value == np.bincount(truth, minlength=300)).all()
