@@ -27,8 +27,9 @@ ASKED = [("none", None), ("DESC", 0.3), ("DESC, one side", 0.3), ("DESC, falling
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Cells are read however small, and a directory always takes too long for a budget."""
+    """Cells are read however small, in many slices, and a directory always takes too long for a budget."""
     monkeypatch.setattr(cell_rows, "FEWEST", 0)
+    monkeypatch.setattr(cell_rows, "SLICE", 16)
     monkeypatch.setattr(planner, "BUILDING", 1 << 60)
 
 
