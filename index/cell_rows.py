@@ -27,7 +27,6 @@ Floats = NDArray[np.float64]
 
 FEWEST = 8  # tuples of a cell on average, below which reading cell by cell costs more than building a directory
 SLICE = 1 << 14  # tuples read while the stream waits
-LARGEST = 1 << 20  # tuples of a zone that may be sorted by bucket while the stream waits
 
 
 class CellRows:
@@ -52,9 +51,7 @@ class CellRows:
             if not isinstance(state, SummaryState) or not self.covering or not self.snapshot.in_memory:
                 return False
             zones = self._zones(state)
-            few = FEWEST * state.identity.sizes.buckets * len(zones)
-            sorts = max((len(zone.tuples) for zone in zones if zone.tuples.starts is None), default=0)
-            return self.snapshot.size >= few and sorts <= LARGEST
+            return self.snapshot.size >= FEWEST * state.identity.sizes.buckets * len(zones)
 
     @property
     def sizes(self) -> Sizes:
@@ -91,13 +88,18 @@ class CellRows:
         return self._waiting[1]
 
     def sort(self) -> Iterator[None]:
-        """Sort the zones by bucket, each once in its life, a zone at a time."""
+        """Sort the zones by bucket, each once in its life, in slices."""
         with self.snapshot.holding():
-            left = [zone.tuples for zone in self._zones(self._state()) if zone.tuples.starts is None]
-        for tuples in left:
-            with self.snapshot.holding():
-                self._cell(self._state(), tuples, 0)
-            yield
+            state = self._state()
+            left = [zone for zone in self._zones(state) if zone.tuples.starts is None]
+            given = state.identity.sizes, state.hashes, SLICE
+            parts = [zone.tuples.sorting(zone.cells.copy(), *given) for zone in left]
+        for part in parts:
+            more = True
+            while more:
+                with self.snapshot.holding():
+                    more = next(part, part) is None
+                yield
 
     def _cell(self, state: SummaryState, tuples: Tuples, bucket: int) -> Rows:
         return tuples.cell(bucket, state.identity.sizes, state.hashes)

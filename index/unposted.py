@@ -96,6 +96,7 @@ class Part:
 
     tuples: Tuples
     buckets: NDArray[np.int64] | None
+    cells: NDArray[np.int64]  # tuples by bucket, as they are now
 
 
 def cells_with(state: "SummaryState", keys: Hashes, start: int, end: int) -> list[Part]:
@@ -108,10 +109,10 @@ def cells_with(state: "SummaryState", keys: Hashes, start: int, end: int) -> lis
             if coarse.first < end and coarse.last >= start:
                 hit = np.empty(len(keys), np.bool_)
                 may_hold(coarse.bits, keys, sizes.shift, sizes.probes, Sizes.lg(sizes.coarse_slots), hit)
-                found.append(Part(coarse.tuples, np.unique(buckets[hit])))
+                found.append(Part(coarse.tuples, np.unique(buckets[hit]), coarse.cells.copy()))
     loose = [fine.open_rows, *(ahead.rows for ahead in fine.ahead.zones())]
     loose += [block.waiting()[1] for block in fine.blocks.values()]
-    return found + [Part(Tuples(rows.copy()), None) for rows in loose if len(rows)]
+    return found + [Part(Tuples(rows.copy()), None, np.empty(0, np.int64)) for rows in loose if len(rows)]
 
 
 def _sealed(state: "SummaryState", keys: Hashes, buckets: NDArray[np.int64], start: int, end: int) -> list[Part]:
@@ -133,16 +134,19 @@ def _sealed(state: "SummaryState", keys: Hashes, buckets: NDArray[np.int64], sta
     for at in np.flatnonzero(passed.any(axis=1)).tolist():
         zone = pool.zones[at]
         assert zone is not None  # it is sealed
-        out.append(Part(zone.tuples, np.flatnonzero(passed[at])))
+        out.append(Part(zone.tuples, np.flatnonzero(passed[at]), pool.cells[at].copy()))
     return out
 
 
 def candidates(cells: list[Part], sizes: Sizes, hasher: Hasher, most: int = MOST) -> Iterator[Rows]:
-    """The rows of these cells, at most so many at once."""
+    """The rows of these cells, at most so many at once; none while a large zone is being sorted."""
     for part in cells:
         if part.buckets is None or DENSE * len(part.buckets) > sizes.buckets:
             found = [part.tuples.rows]
         else:
+            if len(part.tuples) > most:
+                for _ in part.tuples.sorting(part.cells, sizes, hasher, most):
+                    yield np.empty(0, np.int32)
             found = [part.tuples.cell(bucket, sizes, hasher) for bucket in part.buckets.tolist()]
         rows = np.concatenate([np.empty(0, np.int32), *found])
         for first in range(0, len(rows), most):

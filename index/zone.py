@@ -1,6 +1,6 @@
 """Zones: a range of time, its tuples by cell, and its summary."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from promising.index.geometry import Geometry
 from promising.index.instants import BEGINNING, END
 from promising.index.kernels.edges import count_spans
-from promising.index.kernels.seal import extent, filter_keys, order_by_bucket
+from promising.index.kernels.seal import extent, filter_keys, order_by_bucket, place_by_bucket
 from promising.index.log import TupleLog
 from promising.index.measures import Measured, Measures, logged
 from promising.index.options import Sizes
@@ -81,6 +81,20 @@ class Tuples:
             self._rows, self.starts, self._stretches = order, starts, None
         assert self._rows is not None
         return self._rows[self.starts[bucket] : self.starts[bucket + 1]]
+
+    def sorting(self, cells: NDArray[np.int64], sizes: Sizes, hasher: Hasher, most: int) -> Generator[None, None, None]:
+        """Sort by cell as `cell` does, so many rows at once; nothing happens if they are not as many as in `cells`."""
+        rows, starts = self.rows, np.zeros(sizes.buckets + 1, np.int64)
+        np.cumsum(cells, out=starts[1:])
+        if self.starts is not None or starts[-1] != len(rows):
+            return
+        ends, order = starts[:-1].copy(), np.empty_like(rows)
+        for first in range(0, len(rows), most):
+            part = rows[first : first + most]
+            place_by_bucket(hasher(part), sizes.shift, part, ends, order)
+            yield
+        if self.starts is None and len(self) == len(rows):
+            self._rows, self.starts, self._stretches = order, starts, None
 
     @property
     def nbytes(self) -> int:

@@ -74,8 +74,14 @@ class _Planner:
         if self.share < 1:
             self._refuse_order()
         if keys is None and self.share < 1:
+            off = [
+                s.name for s in map(self._summary, range(len(snapshots))) if s is not None and not s.options.postings
+            ]
             raise NoSummary(
-                "a share of an answer is counted by keys: join on columns that have summaries, or name one in WITH"
+                f"a share of an answer needs the counts of keys, and the postings of {off[0]} are off: ask for all of"
+                " it, or create a summary of the same column with postings = on"
+                if off
+                else "a share of an answer is counted by keys: join on columns that have summaries, or name one in WITH"
                 " PREFERENCE SUMMARY.Estimate.Count(column)",
                 self.sql,
                 0,
@@ -107,15 +113,18 @@ class _Planner:
             return (self.preference.attribute,)
         return (None if bound.constants is None else bound.constants.attribute,)
 
+    def _summary(self, side: int) -> SummaryIndex | None:
+        """The summary of a side's keys."""
+        if self.bound.join is not None:
+            return self.bound.join.summaries[side]
+        attribute = self._attributes()[side]
+        return None if attribute is None else best_summary(self.bound.sources[side].stream.summaries, attribute)
+
     def _keys(self, snapshots: list[Snapshot]) -> "list[_EveryRow] | None":
         """The directories of keys on all sides; None if one side has none."""
         found = []
         for number, (snapshot, attribute) in enumerate(zip(snapshots, self._attributes(), strict=True)):
-            summary: SummaryIndex | None = None
-            if self.bound.join is not None:
-                summary = self.bound.join.summaries[number]
-            elif attribute is not None:
-                summary = best_summary(snapshot.stream.summaries, attribute)
+            summary = self._summary(number)
             postings = None if summary is None else postings_of(summary)
             if postings is None or attribute is None:
                 return None

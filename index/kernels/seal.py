@@ -22,6 +22,15 @@ def order_by_bucket(hashes, shift, rows, starts, order):
         cursor[b] += 1
 
 
+@kernel("void(int64[::1], int64, int32[::1], int64[::1], int32[::1])")
+def place_by_bucket(hashes, shift, rows, ends, order):
+    """A part of that sort: append rows to their buckets in `order`, of which `ends` has the ends so far."""
+    for i in range(rows.size):
+        b = bucket_of(hashes[i], shift)
+        order[ends[b]] = rows[i]
+        ends[b] += 1
+
+
 @kernel("void(int64[::1], int64, int64, int64, uint8[::1])")
 def filter_keys(keys, shift, probes, lg_slots, bits):
     """Set every key's bits in a plain filter laid out [bucket][slot]."""

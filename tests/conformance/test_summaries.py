@@ -31,6 +31,9 @@ def prepared(session: Session) -> Session:
             f" STRUCTURE {structure}"
         )
     session.execute(
+        "CREATE SUMMARY by_off ON s (item_id) WITH GRANULARITY 8 SECONDS AND COLLAPSE (2, 4) OPTIONS (postings = off)"
+    )
+    session.execute(
         "CREATE SUMMARY by_name ON s (name) USING EXACT MEASURES (MOMENTS(price), SAMPLE(8))"
         " WITH GRANULARITY 8 SECONDS AND COLLAPSE (2, 4)"
     )
@@ -106,7 +109,18 @@ def questions() -> list[tuple[str, Callable[[Session], Any]]]:
     def ask(method: str, *args: Any, **how: Any) -> None:
         asked.append((f"{method}{args}{how}", lambda s: getattr(s, method)(*args, **how)))
 
-    for summary in ("by_adaptive", "by_grid", "by_time", "by_none", "BY_ADAPTIVE", "nothing", "s", "", "by\ud800"):
+    for summary in (
+        "by_adaptive",
+        "by_grid",
+        "by_time",
+        "by_none",
+        "by_off",
+        "BY_ADAPTIVE",
+        "nothing",
+        "s",
+        "",
+        "by\ud800",
+    ):
         for method in ("estimate", "regions", "probe"):
             ask(method, summary, [0, 5, 499])
         ask("describe", summary)
@@ -120,7 +134,7 @@ def questions() -> list[tuple[str, Callable[[Session], Any]]]:
         for window in [*WINDOWS, (5, 1), (1,), 7, ("a", "b"), (float("nan"), 1), (None, 1), (1, 2, 3)]:
             ask(method, "by_adaptive", [0, 300], window)
     for search in ("flat", "pyramid", "zigzag", ""):
-        for summary in ("by_adaptive", "by_none"):
+        for summary in ("by_adaptive", "by_none", "by_off"):
             ask("regions", summary, [0, 5, 499], search=search)
     for columns in (["price"], ["price", "ts"], ["ITEM_ID"], ["probe"], ["nothing"], [], ["price", "price"]):
         ask("probe", "by_grid", [1, 2], None, columns)

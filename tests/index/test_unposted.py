@@ -12,7 +12,7 @@ from promising.index.check import check_stream
 from promising.index.kernels.unposted import count_keys
 from promising.index.summary import SummaryState
 from promising.index.unposted import candidates, cells_with, counted
-from promising.index.zone import distinct
+from promising.index.zone import Tuples, distinct
 from promising.summaries.hashing import hash_keys
 from promising.testing import ManualClock
 from tests.index.world import SCHEMA, SMALL, columns, flat, restarted
@@ -93,6 +93,26 @@ def test_cells_without_the_key_are_not_read():
         read = sum(map(len, candidates(cells, state.identity.sizes, state.hashes)))
         assert read < n // 10
         assert len(summary.probe([key])) == (key < n)
+
+
+def test_a_large_zone_is_sorted_in_slices():
+    """As at once, unless tuples arrive meanwhile: then it is left as it is."""
+    stream = make(2)
+    state = stream.summaries["off"].state
+    assert isinstance(state, SummaryState)
+    sizes, zones = state.identity.sizes, list(state.coarse.levels[3].values())
+    assert len(zones) > 3
+    for zone in zones:
+        whole, parts = Tuples(zone.tuples.rows.copy()), Tuples.of(zone.tuples.stretches.copy())
+        assert len(list(parts.sorting(zone.cells, sizes, state.hashes, 64))) == -(-len(parts) // 64) > 2
+        for bucket in range(sizes.buckets):
+            assert parts.cell(bucket, sizes, state.hashes).tolist() == whole.cell(bucket, sizes, state.hashes).tolist()
+        late = Tuples(zone.tuples.rows.copy())
+        sorting = late.sorting(zone.cells, sizes, state.hashes, 64)
+        next(sorting)
+        late.extend(Tuples(np.array([7], np.int32)))
+        assert list(sorting) and late.starts is None
+        assert not list(late.sorting(zone.cells, sizes, state.hashes, 64))
 
 
 def test_it_takes_no_bytes_for_keys():

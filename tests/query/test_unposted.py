@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from promising.errors import BadClause, BadOptions, TokenExpired
+from promising.errors import BadClause, BadOptions, NoSummary, TokenExpired, Unsupported
 from promising.index import cell_rows
 from promising.index.cell_rows import CellRows
 from promising.query import planner
@@ -27,8 +27,9 @@ ASKED = [("none", None), ("DESC", 0.3), ("DESC, one side", 0.3), ("DESC, falling
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Cells are read however small, and a directory always takes too long for a budget."""
+    """Cells are read however small, in many slices, and a directory always takes too long for a budget."""
     monkeypatch.setattr(cell_rows, "FEWEST", 0)
+    monkeypatch.setattr(cell_rows, "SLICE", 16)
     monkeypatch.setattr(planner, "BUILDING", 1 << 60)
 
 
@@ -307,3 +308,40 @@ def test_few_cells_are_read_for_a_key():
     assert set(rows_of(made.session.query(f"SELECT id FROM a WHERE k = {key}"))) == made.selected(
         where=lambda row: row[1] == key
     )
+
+
+def test_a_share_of_a_scan_needs_postings():
+    made = filled(300, 40, structure=UNPOSTED)
+    sql = "SELECT a.id FROM a, b WHERE a.k = b.k"
+    whole_of_it = made.session.plan_scan(sql)
+    assert len(whole_of_it.scans) == 2
+    with pytest.raises(NoSummary, match=r"postings of by_a are off.*with postings = on"):
+        made.session.plan_scan(sql, share=0.5)
+
+
+STATEMENTS = (
+    "SELECT a.k, count(*), sum(b.n) FROM a, b WHERE a.k = b.k GROUP BY a.k",
+    "SELECT count(*), min(a.price) FROM a, b WHERE a.k = b.k AND a.n < b.n WINDOW 15 SECONDS",
+    "SELECT a.id, b.id FROM a, b WHERE a.k = b.k ORDER BY a.id, b.id LIMIT 20",
+    "SELECT DISTINCT a.k FROM a, b WHERE a.k = b.k",
+    "SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k WINDOW 5 SECONDS)",
+    "SELECT a.k FROM a, b WHERE a.k = b.k LIMIT 2 BY a.k",
+    "SELECT a.k FROM a WITH PREFERENCE DESC SUMMARY.Estimate.Count(a.k) LIMIT 1 BY a.k",
+)
+
+
+def test_other_statements_are_answered_as_with_postings():
+    made, known = (filled(400, 60, structure=structure) for structure in (UNPOSTED, "adaptive"))
+    asked = 0
+    for sql in STATEMENTS:
+        try:
+            expected = Counter(rows_of(known.session.query(sql, budget=None)))
+        except Unsupported:
+            with pytest.raises(Unsupported):
+                made.session.query(sql).to_arrow()
+            continue
+        asked += 1
+        assert Counter(rows_of(made.session.query(sql))) == expected
+        budgeted = whole(made, sql, 0.3) if "count(" not in sql and "ORDER" not in sql else []
+        assert not budgeted or Counter(budgeted) == expected
+    assert asked > 4

@@ -44,6 +44,8 @@ CREATE = (
     "CREATE SUMMARY tills ON s (till) USING COUNT_MIN WITH GRANULARITY 50 SECONDS AND COLLAPSE (2, 5) STRUCTURE grid"
     " OPTIONS (buckets = 4, width = 64)",
     "CREATE SUMMARY exact ON s (till) USING EXACT WITH GRANULARITY 70 SECONDS AND COLLAPSE (2, 4)",
+    "CREATE SUMMARY off ON s (item) WITH GRANULARITY 1 MINUTE AND COLLAPSE (3, 4)"
+    " OPTIONS (buckets = 8, width = 64, postings = off)",
     "CREATE SUMMARY bare ON s (item) WITH GRANULARITY 2 MINUTES AND COLLAPSE (3, 3) STRUCTURE none",
 )
 
@@ -131,7 +133,7 @@ def same(one, other):
     assert coarse(one) == coarse(other)
     assert answers(one) == answers(other)
     keys = list(range(40))
-    for name, given_keys in (("items", keys), ("tills", [f"till {n}" for n in range(20)])):
+    for name, given_keys in (("items", keys), ("off", keys), ("tills", [f"till {n}" for n in range(20)])):
         for window in (None, (5 * MINUTE, 31 * MINUTE)):
             found = [
                 s.probe(name, given_keys, window).sort_by([("ts", "ascending"), ("price", "ascending")])

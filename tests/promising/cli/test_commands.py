@@ -29,7 +29,7 @@ def test_a_stream_and_a_summary_are_created_as_the_options_say(cli):
     assert made == "stream sales made created\n"
     summed = cli.ok(
         "create-summary", "by item", "--on", "sales made", "--key", "item", "--granularity", "90s",
-        "--collapse", "3, 2", "--structure", "grid", "--option", "buckets=8",
+        "--collapse", "3, 2", "--structure", "grid", "--option", "buckets=8", "--option", "postings=off",
         "--measure", 'moments("n o")', "--measure", "SAMPLE(4)",
         "--using", "exact",
     )  # fmt: skip
@@ -42,7 +42,7 @@ def test_a_stream_and_a_summary_are_created_as_the_options_say(cli):
     ]
     (row,) = [r for r in lines(cli.ok("sql", "SHOW SUMMARIES", "--output", "json")) if r["name"] == "by item"]
     assert (row["granularity"], row["granularities"], row["structure"]) == (90.0, 2, "grid")
-    assert row["using"] == "EXACT"
+    assert (row["using"], row["postings"]) == ("EXACT", "off")
     assert row["measures"] == 'MOMENTS("n o"), SAMPLE(4)'
     assert row["statement"].startswith(
         'CREATE SUMMARY "by item" ON "sales made" (item) USING EXACT MEASURES (MOMENTS("n o"), '

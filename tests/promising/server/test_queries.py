@@ -175,6 +175,19 @@ def test_requests_without_what_they_need_name_the_field():
                 ),
                 "using",
             ),
+            (
+                remote.summaries.CreateSummary(
+                    summaries_pb2.CreateSummaryRequest(
+                        name="t",
+                        stream="s",
+                        key="k",
+                        granularity=Duration(seconds=60),
+                        options={"postings": 0},
+                        postings=False,
+                    )
+                ),
+                "options",
+            ),
             (remote.streams.DropStream(streams_pb2.DropStreamRequest()), "name"),
         ):
             problem = await failed(call)
@@ -460,3 +473,17 @@ def test_a_batch_leaves_nothing_to_resume():
         assert not len(remote.session._shelf)
 
     run(body, session=much())
+
+
+def test_a_summary_without_postings_by_its_field():
+    async def body(remote):
+        for name, given in (("off", {"postings": False}), ("on", {"postings": True}), ("usual", {})):
+            made = summaries_pb2.CreateSummaryRequest(
+                name=name, stream="s", key="item", granularity=Duration(seconds=60), **given
+            )
+            await remote.summaries.CreateSummary(made)
+            told = (await remote.summaries.DescribeSummary(summaries_pb2.DescribeSummaryRequest(name=name))).summary
+            assert told.HasField("postings") and told.postings == (name != "off")
+            assert ("postings = off" in told.statement) == (name == "off")
+
+    run(body)
