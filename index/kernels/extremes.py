@@ -16,16 +16,19 @@ def add_extremes(values, nulls, arrival, sizes, arrivals, figures):
     that are not finite.
     """
     least = sizes[-1]
+    total = figures[MAGNITUDES]
+    present = apart = 0
+    masked = nulls.size > 0
     for i in range(values.size):
-        if nulls.size > 0 and nulls[i]:
+        if masked and nulls[i]:
             continue
         size = abs(values[i])
-        figures[VALUES] += 1.0
+        present += 1
         if size < math.inf:
-            figures[MAGNITUDES] += size
+            total += size
         else:
             size = math.inf
-            figures[APART] += 1.0
+            apart += 1
         if size > least:
             at = sizes.size - 1
             while at > 0 and sizes[at - 1] < size:
@@ -35,3 +38,6 @@ def add_extremes(values, nulls, arrival, sizes, arrivals, figures):
             sizes[at] = size
             arrivals[at] = arrival + i
             least = sizes[-1]
+    figures[MAGNITUDES] = total
+    figures[VALUES] += present
+    figures[APART] += apart

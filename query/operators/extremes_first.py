@@ -57,15 +57,17 @@ class Ranked:
             scores.append(found[there] / (extremes.mean_size(name) or 1.0))
         self.certain = not hidden
         number, score = np.concatenate(numbers), np.concatenate(scores)
-        order = np.lexsort((number, -score))
-        if len(names) > 1:
-            _, first = np.unique(number[order], return_index=True)
-            order = order[np.sort(first)]
-        self.numbers, score = number[order], score[order]
+        order = np.argsort(-score, kind="stable")
+        number, score = number[order], score[order]
+        by_number = np.argsort(number, kind="stable")
+        again = by_number[1:][number[by_number[1:]] == number[by_number[:-1]]]  # of another column, with a lower score
+        once = np.ones(len(number), np.bool_)
+        once[again] = False
+        self.numbers, score = number[once], score[once]
         self.apart = int(np.isinf(score).sum())
         self.squares = np.where(np.isinf(score), 0.0, np.square(score))
         self.beyond = np.concatenate((np.cumsum(self.squares[::-1])[::-1], [0.0])) + self.unlisted
-        self._by_number = np.argsort(self.numbers)
+        self._by_number = (np.cumsum(once) - 1)[by_number[once[by_number]]]
         self._sorted = self.numbers[self._by_number]
 
     def __len__(self) -> int:

@@ -88,10 +88,10 @@ def test_they_depend_on_no_batches_and_survive_an_image():
     one, other = made(), made()
     for stream in (one, other):
         fill(stream, np.random.default_rng(5), 700)
-    first, second = one.extremes, other.extremes
-    assert first is not None and second is not None
-    again = Extremes(first.columns)
-    again.restore(first.image())
+    mine, others = one.extremes, other.extremes
+    assert mine is not None and others is not None
+    again = Extremes(mine.columns)
+    again.restore(mine.image())
     rng = np.random.default_rng(9)
     more = {"ts": range(700, 900), "k": [1] * 200, "x": column(rng, 200), "n": list(range(200))}
     for stream, batch in ((one, 200), (other, 7)):
@@ -100,10 +100,10 @@ def test_they_depend_on_no_batches_and_survive_an_image():
             stream.catch_up_all()
     with one.reading() as log:
         again.follow(log, 1 << 20, warm=False)
-    for found in (second, again):
+    for found in (others, again):
         for name in ("x", "n"):
-            for mine, theirs in zip(first.of(name), found.of(name), strict=True):
-                assert mine.tobytes() == theirs.tobytes()
+            for part, same in zip(mine.of(name), found.of(name), strict=True):
+                assert part.tobytes() == same.tobytes()
     again.restore({"columns": {"x": "int"}, "until": 1})
     assert again.until == 900
 

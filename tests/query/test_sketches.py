@@ -141,6 +141,24 @@ def test_buckets_shorter_than_zones_are_read():
     assert [len(words) for _, words in sorted(wanted.items())] == [one["d"] for one in found]
 
 
+def test_a_bucket_without_values_knows_nothing():
+    session = filled(7, 100, 50)[0]
+    session.execute("CREATE STREAM e (ts TIMESTAMP, k INT, x DOUBLE, w TEXT) TIMESTAMP BY ts")
+    session.execute(
+        "CREATE SUMMARY e_k ON e (k) MEASURES (QUANTILES(x), DISTINCT(w), FREQUENT(w)) WITH GRANULARITY 10 SECONDS AND"
+        " COLLAPSE (2, 3)"
+    )
+    times = [NOW - 200 * SECOND + at * SECOND // 10 for at in range(2_000)]
+    session.ingest("e", {"ts": times, "k": [1] * 2_000, "x": [None] * 1_500 + [2.0] * 500, "w": [None] * 2_000})
+    sql = "SELECT date_trunc('minute', ts) AS t, approx_quantile(x, 0.5) AS q, approx_count_distinct(w) AS d,"
+    sql += " approx_top_k(w, 2) AS top, count(*) AS c FROM e GROUP BY t ORDER BY t"
+    assert "from sketches" in str(session.explain(sql))
+    found = session.query(sql).to_arrow().to_pylist()
+    assert sum(one["c"] for one in found) == 2_000
+    assert {one["q"] for one in found} == {None, 2.0}
+    assert all(one["d"] == 0 and one["top"] is None for one in found)
+
+
 def test_buckets_keep_an_error_or_are_read():
     session, _ = filled(6, 4000, 3000)
     sql = "SELECT date_trunc('minute', ts) AS t, median(x) AS a FROM s GROUP BY t ORDER BY t"
