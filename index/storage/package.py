@@ -126,7 +126,7 @@ def _zones(
         numbers = times[inside] // length
         for number in np.unique(numbers).tolist():
             these = inside[numbers == number]
-            zone = CoarseZone.empty(number, number * length, summed.sizes, summed.measures)
+            zone = CoarseZone.empty(number, length, summed.geometry, summed.sizes, summed.measures)
             zone.summarize(*distinct(hashes[these]), summed.sizes)
             zone.measured.add(Source(hashes[these], Chosen(columns, these)))
             zone.spread(int(times[these].min()), int(times[these].max()))
