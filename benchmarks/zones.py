@@ -144,11 +144,11 @@ def run(report: Report, effort: Effort) -> None:
         logs["Complete Journey"] = journey_year(300_000 if effort.quick else 600_000)
     for name, columns in logs.items():
         for zones in (27, 105):
-            for part, found in edges(columns, zones, 1).items():
+            for part, errors in edges(columns, zones, 1).items():
                 sizes: dict[str, int | float | str] = {"log": name, "zones": zones, "window": f"{part:.0%}"}
                 figures += [
-                    Figure("error of a count", found.absolute, found.by_time, "by time", "tuples", "<= 0.9", sizes),
-                    Figure("within its bounds", found.held, unit="share", goal=">= 0.95", sizes=sizes),
+                    Figure("error of a count", errors.absolute, errors.by_time, "by time", "tuples", "<= 0.9", sizes),
+                    Figure("within its bounds", errors.held, unit="share", goal=">= 0.95", sizes=sizes),
                 ]
     report.part("zones", "zones across an edge by their share of tuples, against by their share of time", figures)
     n = 150_000 if effort.quick else 450_000

@@ -194,9 +194,9 @@ def cutting_in_words(structure: str, cuts: Mapping[str, int]) -> str:
     >>> cutting_in_words("adaptive", {"error": 12, "behaviour": 2})
     'zones are cut at jumps of behaviour, 2 so far'
     """
-    if structure != "adaptive" or not any(cuts.values()):
-        return ""
     jumps = cuts.get("behaviour", 0)
+    if structure != "adaptive" or not (jumps or cuts.get("error") or cuts.get("maxlength")):
+        return ""
     if jumps:
         return f"zones are cut at jumps of behaviour, {jumps:,} so far"
     return "zones have one length: behaviour has not jumped, so other cuts would not pay"

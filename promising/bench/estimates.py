@@ -59,5 +59,4 @@ def shared_by_time(summary: SummaryIndex, keys: Any, window: tuple[int, int]) ->
     regions = summary.regions(keys)
     covered = np.minimum(regions.end, window[1]) - np.maximum(regions.start, window[0])
     share = np.clip(covered / (regions.end - regions.start), 0.0, 1.0)
-    value: NDArray[np.float64] = np.bincount(regions.key, regions.estimate * share, len(keys))
-    return value
+    return np.bincount(regions.key, regions.estimate * share, len(keys)).astype(np.float64)

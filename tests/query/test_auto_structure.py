@@ -73,6 +73,17 @@ def test_an_answer_that_is_put_away_counts_the_postings_that_only_it_holds(by_ha
     assert set(rows_of(made.session.resume(cut.progress.token))) == made.pairs()
 
 
+def test_explain_tells_that_zones_are_fixed_where_cuts_do_not_pay():
+    made = filled(600, 30, structure="adaptive")
+    sql = "SELECT id FROM a WHERE k = 7"
+    assert made.session.explain(sql).steps[-1].endswith("from postings of summary by_a"), "no zone was full yet"
+    made.session.execute(
+        "CREATE SUMMARY short ON a (k) WITH GRANULARITY 1 DAYS AND COLLAPSE (4, 9) OPTIONS (maxlength = 256)"
+    )
+    told = made.session.explain(sql).steps[-1]
+    assert told.endswith("summary short, zones have one length: behaviour has not jumped, so other cuts would not pay")
+
+
 def test_queries_by_key_bring_about_a_structure_and_explain_tells_it():
     made = filled(3_000, 300, structure="auto")
     sql = "SELECT id FROM a WHERE k = 7"

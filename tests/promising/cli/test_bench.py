@@ -3,6 +3,7 @@
 import json
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -134,7 +135,7 @@ def test_estimates_are_compared_with_the_rows():
     assert (exact.absolute, exact.squared, exact.held) == (0.0, 0.0, 1.0)
     assert exact.asked > 200 and exact.by_time > 0
     guess = Estimates(*np.array([[-2.0], [-3.0], [-1.0]]).repeat(99, axis=1))
-    made_up = SimpleNamespace(
+    made_up: Any = SimpleNamespace(
         estimate=lambda keys, window: Estimates(*(part[: len(keys)] for part in guess)), regions=summary.regions
     )
     off = window_errors(made_up, *asked)
