@@ -14,8 +14,9 @@ from promising.query import planner
 from promising.query.binder import bind
 from promising.query.operators.cell_join import CellJoin
 from promising.query.operators.guided import Guided
-from promising.query.planner import plan
+from promising.query.planner import planning
 from promising.query.sql import parse
+from promising.query.steps import drained
 from tests.query.stores import MS, UNPOSTED, Row, Stores, filled, pieces, rows_of, stores, tuples
 from tests.query.test_noise import noise
 from tests.query.test_resume import PREFERENCES, arriving, budgets, query
@@ -239,7 +240,7 @@ def test_what_is_shown_creates_one_like_it():
 def test_the_worker_holds_one_bucket():
     made = filled(900, 90, structure=UNPOSTED)
     asked = query(True, "none", fade="", window=None, where=False)
-    worker = plan(_bound(made, asked.sql), lambda: 256, None, 1).worker
+    worker = drained(planning(_bound(made, asked.sql), lambda: 256, None, 1)).worker
     assert isinstance(worker, CellJoin)
     most = 0
     for _ in worker.work():
@@ -300,7 +301,7 @@ def test_few_cells_are_read_for_a_key():
     for part in range(10):
         made.ingest("a", tuples(1_000, 5_000, seed=part, start=part, seconds=1, exponent=0.0))
     key = int(made.columns("a")["k"][17])
-    worker = plan(_bound(made, f"SELECT id FROM a WHERE k = {key}"), lambda: 256, None, 1).worker
+    worker = drained(planning(_bound(made, f"SELECT id FROM a WHERE k = {key}"), lambda: 256, None, 1)).worker
     assert isinstance(worker, Guided)
     cells = worker.plan.sides[0].cells
     assert cells is not None and worker.plan.restrict is not None
