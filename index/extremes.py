@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from promising.index.kernels.extremes import APART, MAGNITUDES, VALUES, add_extremes
 from promising.index.log import TupleLog
-from promising.index.reserved import longer
+from promising.summaries.reserved import longer
 
 BLOCK = 1 << 14
 TOP = 64
