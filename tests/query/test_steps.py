@@ -1,5 +1,7 @@
 """Answers, plans and batches of queries that are worked piece by piece, and let go of on the way."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -143,7 +145,8 @@ def wide(monkeypatch):
 @pytest.mark.parametrize("kind", FINE)
 def test_an_answer_cut_between_any_few_steps_is_whole_in_the_end(wide, kind, monkeypatch):
     session, whole = wide
-    rows, last, cuts = [], [], 0
+    rows: list[dict[str, Any]] = []
+    cuts = 0
     monkeypatch.setattr(session, "_cpu", Ticking(MS // 10))
     answer = session.query(FINE[kind], budget=0.002)
     while True:

@@ -22,7 +22,7 @@ def work():
 
 def test_the_least_is_first_and_of_equal_ones_the_first():
     pool, started, held = LeastFirst(1, "test"), threading.Event(), threading.Event()
-    done = []
+    done: list[int] = []
 
     def hold():
         started.set()
