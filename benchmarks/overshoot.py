@@ -165,39 +165,48 @@ def _over(session: Session, sql: str, budget: float, seed: int) -> float:
 def _cancels(session: Session, kinds: dict[str, str], times: int, n: int) -> list[Figure]:
     rng = np.random.default_rng(2)
     took: dict[str, list[float]] = {}
+    worked: list[float] = []
     for number in range(times):
         name = list(kinds)[number % len(kinds)]
         wait = _cancelled(session.query(kinds[name], seed=number), float(rng.uniform(0.002, 0.2)))
         if wait is not None:
-            took.setdefault(name, []).append(wait * 1e3)
+            took.setdefault(name, []).append(wait[0] * 1e3)
+            worked.append(wait[1] * 1e3)
     waits: NDArray[np.float64] = np.array([w for each in took.values() for w in each])
     sizes: dict[str, int | float | str] = {"queries": len(waits), "tuples": n}
     figures = [
         Figure("p50", float(np.quantile(waits, 0.5)), unit="ms", sizes=sizes),
         Figure("p99", float(np.quantile(waits, 0.99)), unit="ms", goal=f"<= {CANCEL:g}", sizes=sizes),
         Figure("max", float(waits.max()), unit="ms", sizes=sizes),
+        Figure("CPU time of it, p99", float(np.quantile(worked, 0.99)), unit="ms", sizes=sizes),
     ]
     for name, each in took.items():
         figures.append(Figure(f"worst, {name}", max(each), unit="ms", sizes={"queries": len(each)}))
     return figures
 
 
-def _cancelled(answer: Answer, after: float) -> float | None:
-    """Seconds of wall time until the answer ends once it is cancelled; None if it had ended before."""
-    ended = [0.0]
+def _cancelled(answer: Answer, after: float) -> tuple[float, float] | None:
+    """Seconds of wall time, and of CPU time of its thread, until the answer ends once it is cancelled; None if it had
+    ended before.
+    """
+    ended, spent = [0.0], [0.0]
 
     def consume() -> None:
         for frame in answer:
             del frame
-        ended[0] = time.perf_counter()
+        ended[0], spent[0] = time.perf_counter(), time.thread_time()
+        done.wait()  # its clock can be read
 
+    done = threading.Event()
     thread = threading.Thread(target=consume)
     thread.start()
+    assert thread.ident is not None
     time.sleep(after)
-    asked = time.perf_counter()
+    asked, worked = time.perf_counter(), time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
     answer.cancel()
+    done.set()
     thread.join()
-    return ended[0] - asked if answer.progress.cut == "cancelled" else None
+    return (ended[0] - asked, spent[0] - worked) if answer.progress.cut == "cancelled" else None
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class Cursor:
         self._plan: Plan | None = None
         self._unbound = unbound
         self._asked = (budget, seed, spill)
-        self._began = False  # a slice of work
+        self._suspended = False  # an answer was suspended with it
         self._framed = 0  # bytes of a frame of fresh rows
         self._least = 0  # nanoseconds of the last step of the shortest slices
         self._slice, self._allowed = 0, LEAST  # candidates of the last slice, and how many were allowed
@@ -281,7 +281,7 @@ class Cursor:
         told = turned = self.spent
         first = True
         self._left = left
-        resumed = self._began
+        resumed = self._suspended
         cut: Cut | None = None
         problem: PromisingError | None = None
         self._mark = self.clock()
@@ -290,7 +290,7 @@ class Cursor:
             if stop.is_set():
                 cut = "cancelled"
                 break
-            ahead = self._reserve() + (0 if resumed else max(self._excess(), 0))
+            ahead = 0 if resumed else self._reserve() + max(self._excess(), 0)  # a resumed query always goes on
             if limit is not None and not self._brief and self.spent + ahead >= limit:
                 cut = "budget"
                 break
@@ -333,6 +333,7 @@ class Cursor:
         if not suspended and self._plan is not None:
             self._plan.result.close()  # its rows are those of the frame
         self._hold(frame)
+        self._suspended = suspended
         token = keep(self) if keep is not None and suspended else None
         if token is not None:  # from here on the cursor belongs to whoever has the token
             yield replace(frame, progress=replace(frame.progress, token=token))
@@ -432,7 +433,6 @@ class Cursor:
     def _step(self, limit: int | None) -> bool:
         """Run one slice and size the next by its duration; returns whether it was the last."""
         done = self._done
-        self._began = True
         began = self.clock()
         try:
             next(self._steps)

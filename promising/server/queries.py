@@ -69,7 +69,8 @@ class QueryService(Subscriptions):
             steps = await turns.take(partial(self._session.explaining, sql, most=most, client=caller.client, **how))
             while (made := await turns.take(next, steps)) is None:
                 pass
-            return made
+            explanation: Explanation = made
+            return explanation
 
     # --- one query -----------------------------------------------------------------------------------------------
 

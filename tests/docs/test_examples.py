@@ -150,6 +150,7 @@ def test_what_a_page_started_ends_with_a_runner_that_is_cut_off(tmp_path):
     code, number, _, _ = shell.run("sleep 1000 &", merged=False)
     assert code == 0
     process = os.pidfd_open(number)
+    assert shell._bash.stdin is not None
     shell._bash.stdin.close()
     ready, _, _ = select.select([process], [], [], 30)
     if not ready:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promising.query import order
+from promising.query.kernels.merging import merge
 from promising.query.order import Term, sorted_places, sorting
 from tests.tiers import examples
 
@@ -47,11 +48,17 @@ def test_read_only_keys_are_sorted():
 
 def test_no_step_sorts_more_than_a_run(run, monkeypatch):
     sizes, argsort = [], np.argsort
-    monkeypatch.setattr(np, "argsort", lambda a, **how: sizes.append(len(a)) or argsort(a, **how))
-    monkeypatch.setattr(order, "merge", lambda *given: sizes.append(given[-1]) or MERGE(*given))
+
+    def sort(some, **how):
+        sizes.append(len(some))
+        return argsort(some, **how)
+
+    def merged(*given):
+        sizes.append(given[-1])
+        merge(*given)
+
+    monkeypatch.setattr(np, "argsort", sort)
+    monkeypatch.setattr(order, "merge", merged)
     steps = sum(1 for _ in sorting([pa.array(np.arange(200) % 7)], [Term()]))
     assert max(sizes) <= order.RUN
     assert steps >= 200 // order.RUN
-
-
-MERGE = order.merge

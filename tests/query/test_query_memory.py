@@ -11,6 +11,7 @@ from promising.errors import LimitReached, TokenExpired
 from promising.query import Session
 from promising.query.query_memory import PRESSED, Account, QueryLimits, QueryMemory
 from promising.query.result_sinks import CROWDED, CROWDED_BYTES, Sorted
+from promising.query.steps import Steps
 from tests.query.stores import Ticking
 
 MB = 1 << 20
@@ -157,8 +158,8 @@ def test_a_sort_with_a_limit_holds_as_many_rows(monkeypatch: pytest.MonkeyPatch,
     sizes: list[int] = []
     add = Sorted.add
 
-    def counted(self: Sorted, batch: Any) -> int:
-        found = add(self, batch)
+    def counted(self: Sorted, batch: Any) -> Steps[int]:
+        found = yield from add(self, batch)
         held.append(self.held)
         sizes.append(self.nbytes)
         return found
@@ -182,8 +183,8 @@ def test_long_values_beyond_a_limit_are_evicted_by_their_bytes(monkeypatch: pyte
     sizes: list[int] = []
     add = Sorted.add
 
-    def counted(self: Sorted, batch: Any) -> int:
-        found = add(self, batch)
+    def counted(self: Sorted, batch: Any) -> Steps[int]:
+        found = yield from add(self, batch)
         sizes.append(self.nbytes)
         return found
 
@@ -196,7 +197,7 @@ def test_suspended_answers_yield_to_running_ones():
     made = session(QueryLimits(8 * MB, 8 * MB, 32 * MB), cpu=Ticking())
 
     def suspended(client: str) -> str:
-        token = made.query(f"{JOIN} ORDER BY a.v", budget=5, client=client).run().progress.token
+        token = made.query(f"{JOIN} ORDER BY a.v", budget=2, client=client).run().progress.token
         assert token is not None
         return token
 

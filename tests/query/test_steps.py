@@ -1,8 +1,12 @@
 """Answers, plans and batches of queries that are worked piece by piece, and let go of on the way."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from promising.errors import NoSuchName, TokenExpired, Unsupported
+from promising.query import cursor, order, pipeline, steps
 from promising.query.answers import Part
 from promising.query.session import Session
 from tests.query.stores import MS, Ticking
@@ -111,3 +115,66 @@ def test_the_most_that_a_query_is_given_cuts_it_and_leaves_its_plan_alone(sessio
 def test_a_budget_below_the_most_is_no_news(session):
     answer = session.query(JOIN, budget=0.005, most=60.0).run()
     assert (answer.progress.cut, answer.progress.warnings) == ("budget", ())
+
+
+WIDE = [f"c{number}" for number in range(40)]
+FINE = {
+    "rows": "SELECT * FROM wide",
+    "conditions": "SELECT c1, c2 FROM wide WHERE " + " AND ".join(f"{name} >= 3" for name in WIDE),
+    "a few of each": "SELECT * FROM wide LIMIT 2 BY c39",
+    "sorted": f"SELECT * FROM wide ORDER BY c39, {', '.join(f'{name} DESC' for name in WIDE[:5])}",
+    "sorted, limited": "SELECT * FROM wide ORDER BY c39, c0 DESC LIMIT 70",
+    "groups": f"SELECT c0, count(*) AS n, sum(c1) AS s FROM wide GROUP BY {', '.join(WIDE)} ORDER BY n, c0 DESC",
+}
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    """A wide stream whose columns take a step each."""
+    session = Session(clock=lambda: 1 << 60)
+    session.execute(f"CREATE STREAM wide (ts TIMESTAMP, {', '.join(f'{c} INT' for c in WIDE)}) TIMESTAMP BY ts")
+    rows = np.arange(300)
+    session.ingest("wide", {"ts": rows, **{name: rows for name in WIDE[:-1]}, "c39": rows % 7})
+    whole = {name: session.query(sql).to_arrow().to_pylist() for name, sql in FINE.items()}
+    monkeypatch.setattr(pipeline, "CELLS", 1)
+    monkeypatch.setattr(order, "RUN", 32)
+    monkeypatch.setattr(steps.Load, "full", lambda self, rows: True)
+    return session, whole
+
+
+@pytest.mark.parametrize("kind", FINE)
+def test_an_answer_cut_between_any_few_steps_is_whole_in_the_end(wide, kind, monkeypatch):
+    session, whole = wide
+    rows: list[dict[str, Any]] = []
+    cuts = 0
+    monkeypatch.setattr(session, "_cpu", Ticking(MS // 10))
+    answer = session.query(FINE[kind], budget=0.002)
+    while True:
+        for frame in answer:
+            if "limited" not in kind and "groups" not in kind:
+                assert frame.progress.total.lower <= len(whole[kind]) <= frame.progress.total.upper
+            last = frame.rows.to_pylist()
+            rows = rows + last if frame.mode == "append" else last
+        if (token := answer.progress.token) is None:
+            break
+        cuts += 1
+        answer = session.resume(token, budget=0.002)
+        assert cuts < 1_000
+    assert answer.progress.complete
+    assert rows == whole[kind]
+    assert cuts > 5
+
+
+@pytest.mark.parametrize("kind", ["sorted", "sorted, limited", "groups"])
+@pytest.mark.parametrize("turns", [45, 80, 120])
+def test_an_answer_cancelled_while_it_is_finished_is_resumed(wide, kind, turns, monkeypatch):
+    session, whole = wide
+    monkeypatch.setattr(cursor, "GLANCE", 0)  # a turn is a step
+    answer = session.query(FINE[kind])
+    for number, _ in enumerate(answer.turns()):
+        if number == turns:
+            answer.cancel()
+    assert answer.progress.cut == "cancelled"
+    assert answer.last.rows.num_rows == 0
+    resumed = session.resume(answer.progress.token)
+    assert resumed.to_arrow().to_pylist() == whole[kind]

@@ -284,7 +284,7 @@ def test_who_waits_for_work_is_not_slow(monkeypatch, clock):
     """A query that works for long without a row has a reader that waits for it."""
     monkeypatch.setattr(service, "TICK", 0.01)
     looks = threading.Semaphore(0)
-    cut_slow, stream = Calls.cut_slow, Answer.stream
+    cut_slow, turns = Calls.cut_slow, Answer.turns
     long = 0
 
     def looked(calls):
@@ -294,7 +294,10 @@ def test_who_waits_for_work_is_not_slow(monkeypatch, clock):
 
     def slowly(answer):
         nonlocal long
-        for frame in stream(answer):
+        for frame in turns(answer):
+            if frame is None:
+                yield None
+                continue
             clock.now += 100
             while looks.acquire(blocking=False):
                 pass
@@ -304,7 +307,7 @@ def test_who_waits_for_work_is_not_slow(monkeypatch, clock):
             yield frame
 
     monkeypatch.setattr(Calls, "cut_slow", looked)
-    monkeypatch.setattr(Answer, "stream", slowly)
+    monkeypatch.setattr(Answer, "turns", slowly)
 
     async def body(remote):
         got = await remote.query(NONE, budget=wire_times.duration(0.5))

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
@@ -21,7 +22,7 @@ def work():
 
 def test_the_least_is_first_and_of_equal_ones_the_first():
     pool, started, held = LeastFirst(1, "test"), threading.Event(), threading.Event()
-    done = []
+    done: list[int] = []
 
     def hold():
         started.set()
@@ -30,7 +31,7 @@ def test_the_least_is_first_and_of_equal_ones_the_first():
     jobs = [pool.submit(0.0, hold)]
     assert started.wait(WAIT)
     for number, weight in enumerate((3.0, 1.0, 2.0, 1.0, 0.0)):
-        jobs.append(pool.submit(weight, lambda number=number: done.append(number)))
+        jobs.append(pool.submit(weight, partial(done.append, number)))
     jobs[1].cancel()
     held.set()
     for job in jobs[2:]:
@@ -103,7 +104,12 @@ def test_a_job_for_everywhere_runs_in_each_thread():
 def test_a_small_query_takes_two_turns_and_none_of_the_large_ones(monkeypatch):
     """Its plan and its frame; a turn after the last frame would be one more wait."""
     weights, asked = [], Work.query
-    monkeypatch.setattr(Work, "query", lambda self, spent, *given: weights.append(spent) or asked(self, spent, *given))
+
+    def turn(self, spent, *given):
+        weights.append(spent)
+        return asked(self, spent, *given)
+
+    monkeypatch.setattr(Work, "query", turn)
 
     async def body(remote):
         *_, frame = await remote.query("SELECT price FROM s WHERE item = 1 ORDER BY price LIMIT 3")
