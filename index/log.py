@@ -274,8 +274,9 @@ class TupleLog(Columns):
         return np.concatenate(parts[::-1])
 
     def next_rows(self, arrival: int, most: int) -> tuple[NDArray[np.int32], int]:
-        """Up to so many consecutive rows from that arrival, or the next one, on, and the arrival after them. They are
-        of chunks in memory, or of one that is not.
+        """Up to so many consecutive rows from that arrival, or the next one, on, and the arrival after them.
+
+        They are of chunks in memory, or of one that is not.
         """
         first = last = after = -1
         for chunk in self._chunks:
