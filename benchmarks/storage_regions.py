@@ -226,8 +226,9 @@ def heavy_apart(part: int) -> Iterator[None]:
         assert key.values is not None
         zones, values, buckets = zone[order], key.values[order].astype(np.int64), bucket[order]
         _, into, sizes = np.unique(zones, return_inverse=True, return_counts=True)
-        _, pair, counts = np.unique(np.stack((zones, values)), axis=1, return_inverse=True, return_counts=True)
-        heavy = counts[pair.reshape(-1)] * part >= sizes[into]
+        pairs = into * (int(values.max()) + 1) + values
+        _, pair, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+        heavy = counts[pair] * part >= sizes[into]
         again = np.lexsort((values, buckets, ~heavy, zones))
         alone = np.where(heavy, values, -1)[again]
         return order[again], heavy[again].astype(np.int8)

@@ -108,7 +108,7 @@ class ColdRegions:
             with self.snapshot.holding():  # raises if it has aged out meanwhile
                 raise
         groups = len(footer.rows)
-        counts = footer.counts if footer.key == self._key else None
+        counts = footer.counts() if footer.key == self._key else None
         found = Regions(
             np.full(groups, number),
             np.arange(groups),
@@ -139,7 +139,7 @@ class ColdRegions:
 
 def unknown(groups: int) -> KeyCounts:
     return KeyCounts(
-        np.zeros(groups + 1, np.int64), np.zeros(groups, np.uint8), np.empty(0, np.uint16), np.empty(0, np.float64)
+        np.zeros(groups + 1, np.int64), np.zeros(groups, np.uint8), np.empty(0, np.uint16), np.empty(0, np.float32)
     )
 
 

@@ -109,7 +109,7 @@ class Footer:
     """What a file's footer says, in arrays: a parsed one takes ten times as much memory. `data`: the checked end.
 
     By row group: `rows`. By row group and column: `starts` and `sizes` of the chunk, `heads`: its bytes before the data
-    pages. group_of: the row group of each tuple, in order of arrival. `counts`: of the keys in column `key`; None in
+    pages. group_of: the row group of each tuple, in order of arrival. key: the column whose keys are counted; None in
     files of earlier releases, and where no summary gave the order.
     """
 
@@ -151,11 +151,13 @@ class Footer:
             pa.decompress(packed, total * kind.itemsize, "zstd", asbytes=True), kind
         )
         self.key = None if KEY.encode() not in meta.metadata else meta.metadata[KEY.encode()].decode()
-        self.counts: KeyCounts | None = None
-        if self.key is not None:
-            self.counts = KeyCounts.unpacked(meta.metadata[COUNTS.encode()], shape[0])
+        self._counts = base64.b64decode(meta.metadata[COUNTS.encode()]) if self.key is not None else b""
         arrays = (self.rows, self.starts, self.sizes, self.heads, self._bounds, self.group_of)
-        self.nbytes = sum(int(array.nbytes) for array in arrays) + (0 if self.counts is None else self.counts.nbytes)
+        self.nbytes = sum(int(array.nbytes) for array in arrays) + len(self._counts)
+
+    def counts(self) -> KeyCounts | None:
+        """What row groups know of their keys, unpacked."""
+        return None if self.key is None else KeyCounts.unpacked(self._counts, len(self.rows))
 
     def names(self) -> list[str]:
         """The stream's columns, by their names in the stream."""

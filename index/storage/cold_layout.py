@@ -90,7 +90,8 @@ def pack_arranged(
         writer.add_key_value_metadata({GROUPS: _group_of(order, starts)})
         writer.add_key_value_metadata({NANS: json.dumps(_nans(arrays, starts))})
         if known is not None:
-            writer.add_key_value_metadata({KEY: known[0], COUNTS: count_keys(known[1], starts).packed()})
+            counts = base64.b64encode(count_keys(known[1], starts).packed()).decode()
+            writer.add_key_value_metadata({KEY: known[0], COUNTS: counts})
     data = sink.getvalue()
     times = {}
     for name, kind in types.items():

@@ -6,7 +6,7 @@ from promising.summaries.kernels.jit import kernel
 
 
 @kernel(
-    "void(int64[::1], uint8[::1], uint16[::1], float64[::1], boolean[::1], float64[:,::1], int64, float64[::1],"
+    "void(int64[::1], uint8[::1], uint16[::1], float32[::1], boolean[::1], float64[:,::1], int64, float64[::1],"
     " float64[::1])"
 )
 def outputs(starts, lgs, parts, tuples, left, sums, least_lg, totals, out):
@@ -44,7 +44,7 @@ def outputs(starts, lgs, parts, tuples, left, sums, least_lg, totals, out):
         out[g] = max(sure, shared * 1e-6)
 
 
-@kernel("void(int64[::1], uint8[::1], uint16[::1], float64[::1], int64[::1], float64, int64, float64[:,::1])")
+@kernel("void(int64[::1], uint8[::1], uint16[::1], float32[::1], int64[::1], float64, int64, float64[:,::1])")
 def add(starts, lgs, parts, tuples, regions, sign, least_lg, sums):
     """Add the tuples of these regions to the sums by part."""
     for g in regions:

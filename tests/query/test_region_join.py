@@ -135,7 +135,7 @@ def noise(rng: np.random.Generator) -> Callable[[Any, int, Any], Regions]:
     def regions(self: ColdRegions, number: int, file: Any) -> Regions:
         found = plain(self, number, file)
         counts = found.counts
-        noisy = rng.integers(1, 1 << 20, len(counts.tuples)).astype(np.float64)
+        noisy = rng.integers(1, 1 << 20, len(counts.tuples)).astype(np.float32)
         found.counts = KeyCounts(counts.starts, counts.lg, counts.parts, noisy)
         return found
 
