@@ -58,6 +58,7 @@ class CountsKind(CellKind[State]):
     subtracts = True
 
     def __init__(self, buckets: int, depth: int, width: int, seed: int = 0) -> None:
+        """seed: of the hash, for the methods that take keys and not their hashes."""
         super().__init__(Measure(self.name), None, seed)
         self.buckets, self.depth, self.width = buckets, depth, width
         self.shift = 64 - (buckets.bit_length() - 1)

@@ -111,6 +111,9 @@ class ExactCounts(CountsKind[RunZones]):
                 value[at] += looked_up(run, hashes[key[at]])
         return value, value, value
 
+    def confidence(self, state: RunZones, cell: int) -> float:
+        return 1.0
+
     def join(self, one: WindowCounts, other: WindowCounts) -> Estimate | None:
         """Without error, but for the tuples at the edges of the windows."""
         _, ((a, across_a), (b, across_b)) = _aligned(one, other)
