@@ -147,7 +147,8 @@ def test_keys_are_counted_as_by_sorting():
 
 
 def test_what_the_option_takes():
-    for value in (1, "off", None):
+    wrong: list[Any] = [1, "off", None]
+    for value in wrong:
         with pytest.raises(BadOptions, match="postings must be on or off"):
             Options(postings=value)
     with pytest.raises(BadOptions, match="STRUCTURE auto"):

@@ -221,7 +221,8 @@ def test_auto_has_postings():
 def listed(made: Stores) -> list[dict[str, Any]]:
     table = made.session.execute("SHOW SUMMARIES")
     assert isinstance(table, pa.Table)
-    return table.to_pylist()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def test_what_is_shown_creates_one_like_it():
@@ -301,8 +302,9 @@ def test_few_cells_are_read_for_a_key():
     key = int(made.columns("a")["k"][17])
     worker = plan(_bound(made, f"SELECT id FROM a WHERE k = {key}"), lambda: 256, None, 1).worker
     assert isinstance(worker, Guided)
-    cells = worker.plan.sides[0].cells
-    assert cells is not None and sum(map(len, cells.with_keys(worker.plan.restrict))) < 2_000
+    cells, only = worker.plan.sides[0].cells, worker.plan.restrict
+    assert cells is not None and only is not None
+    assert sum(len(rows) for rows in cells.with_keys(only)) < 2_000
     assert set(rows_of(made.session.query(f"SELECT id FROM a WHERE k = {key}"))) == made.selected(
         where=lambda row: row[1] == key
     )
