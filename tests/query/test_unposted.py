@@ -4,20 +4,24 @@ import random
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from promising.errors import BadClause, BadOptions, NoSummary, TokenExpired, Unsupported
 from promising.index import cell_rows
 from promising.index.cell_rows import CellRows
-from promising.query import planner
+from promising.index.check import check_stream
+from promising.index.storage.store import Store
+from promising.index.storage.store_options import StoreOptions
+from promising.query import Session, planner
 from promising.query.binder import bind
 from promising.query.operators.cell_join import CellJoin
 from promising.query.operators.guided import Guided
 from promising.query.planner import planning
 from promising.query.sql import parse
 from promising.query.steps import drained
-from tests.query.stores import MS, UNPOSTED, Row, Stores, filled, pieces, rows_of, stores, tuples
+from tests.query.stores import MS, SECOND, UNPOSTED, Row, Stores, Ticking, filled, pieces, rows_of, stores, tuples
 from tests.query.test_noise import noise
 from tests.query.test_resume import PREFERENCES, arriving, budgets, query
 from tests.tiers import examples
@@ -34,8 +38,9 @@ def small(monkeypatch):
     monkeypatch.setattr(planner, "BUILDING", 1 << 60)
 
 
-def explained(made: Stores, sql: str, budget: float | None) -> str:
-    return "\n".join(made.session.explain(sql, budget=budget).steps)
+def explained(made: Stores | Session, sql: str, budget: float | None) -> str:
+    session = made.session if isinstance(made, Stores) else made
+    return "\n".join(session.explain(sql, budget=budget).steps)
 
 
 def whole(made: Stores, sql: str, budget: float | None) -> list[Row]:
@@ -222,8 +227,8 @@ def test_auto_has_postings():
 def listed(made: Stores) -> list[dict[str, Any]]:
     table = made.session.execute("SHOW SUMMARIES")
     assert isinstance(table, pa.Table)
-    found: list[dict[str, Any]] = table.to_pylist()
-    return found
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def test_what_is_shown_creates_one_like_it():
@@ -303,9 +308,9 @@ def test_few_cells_are_read_for_a_key():
     key = int(made.columns("a")["k"][17])
     worker = drained(planning(_bound(made, f"SELECT id FROM a WHERE k = {key}"), lambda: 256, None, 1)).worker
     assert isinstance(worker, Guided)
-    cells = worker.plan.sides[0].cells
-    assert cells is not None and worker.plan.restrict is not None
-    assert sum(len(rows) for rows in cells.with_keys(worker.plan.restrict)) < 2_000
+    cells, only = worker.plan.sides[0].cells, worker.plan.restrict
+    assert cells is not None and only is not None
+    assert sum(len(rows) for rows in cells.with_keys(only)) < 2_000
     assert set(rows_of(made.session.query(f"SELECT id FROM a WHERE k = {key}"))) == made.selected(
         where=lambda row: row[1] == key
     )
@@ -346,3 +351,46 @@ def test_other_statements_are_answered_as_with_postings():
         budgeted = whole(made, sql, 0.3) if "count(" not in sql and "ORDER" not in sql else []
         assert not budgeted or Counter(budgeted) == expected
     assert asked > 4
+
+
+@pytest.mark.deep("opens stores")
+@pytest.mark.parametrize("hot", [0, 1 << 40])
+def test_they_survive_keep_restart_and_cold_tuples(tmp_path, monkeypatch, hot):
+    """By cells while all is in memory; without them once some of it is in files."""
+    monkeypatch.setattr("promising.index.log.CHUNK", 64)
+    options = StoreOptions(hot_tuples=hot, run_tuples=64, sync="relaxed")
+    asked = query(True, "DESC", fade="", window=None, where=False)
+    rng = np.random.default_rng(hot % 7)
+    held: dict[str, list[tuple[int, int, int]]] = {"a": [], "b": []}
+    plans = []
+    for part in range(4):
+        store = Store.open(tmp_path, seed=3, clock=lambda: 1 << 60, options=options)
+        with Session(store=store, clock=lambda: 1 << 60, cpu=Ticking(), seed=3) as session:
+            for name in "ab":
+                if not part:
+                    columns = "id BIGINT, k BIGINT, ts TIMESTAMP"
+                    session.execute(f"CREATE STREAM {name} ({columns}) TIMESTAMP BY ts KEEP 400 SECONDS")
+                    session.execute(
+                        f"CREATE SUMMARY by_{name} ON {name} (k) WITH GRANULARITY 4 SECONDS AND COLLAPSE (2, 4)"
+                        " OPTIONS (postings = off, maxlength = 256)"
+                    )
+                n = 300
+                ts = np.sort(rng.integers(part * 150, part * 150 + 170, n)) * SECOND
+                keys = rng.integers(0, 40, n)
+                session.ingest(name, {"id": np.arange(n) + 1_000 * part, "k": keys, "ts": ts})
+                held[name] += zip((np.arange(n) + 1_000 * part).tolist(), keys.tolist(), ts.tolist(), strict=True)
+                stream = session.stream(name)
+                assert not check_stream(stream)
+                held[name] = [row for row in held[name] if stream.oldest is None or row[2] >= stream.oldest]
+            if part % 2:
+                store.checkpoint()
+            pairs = {(x[0], y[0]) for x in held["a"] for y in held["b"] if x[1] == y[1]}
+            plans.append(explained(session, asked.sql, 0.3))
+            first = session.query(asked.sql, budget=0.3)
+            rows_first = rows_of(first)
+            token = first.progress.token
+            rest = [] if token is None else rows_of(session.resume(token))
+            assert Counter(rows_first + rest) == Counter(pairs)
+            named = "SELECT id FROM a WHERE k IN (3, 17, 99)"
+            assert Counter(rows_of(session.query(named))) == Counter((i,) for i, k, _ in held["a"] if k in (3, 17))
+    assert all("from cells and filters" in plan for plan in plans) == (hot > 0)

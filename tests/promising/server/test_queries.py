@@ -477,9 +477,9 @@ def test_a_batch_leaves_nothing_to_resume():
 
 def test_a_summary_without_postings_by_its_field():
     async def body(remote):
-        for name, given in (("off", {"postings": False}), ("on", {"postings": True}), ("usual", {})):
+        for name, postings in (("off", False), ("on", True), ("usual", None)):
             made = summaries_pb2.CreateSummaryRequest(
-                name=name, stream="s", key="item", granularity=Duration(seconds=60), **given
+                name=name, stream="s", key="item", granularity=Duration(seconds=60), postings=postings
             )
             await remote.summaries.CreateSummary(made)
             told = (await remote.summaries.DescribeSummary(summaries_pb2.DescribeSummaryRequest(name=name))).summary
