@@ -91,7 +91,7 @@ class Digits:
         self.adding(values)
         at = kernels.enter_runs(groups, found, which, 0, self.words, self.low)
         if at < len(groups):
-            least, most = kernels.reach(found[at:], which)
+            least, most = map(int, kernels.reach(found[at:], which))
             self.widen(least >> 5, (max(least, most) >> 5) + 4)
             kernels.enter_runs(groups, found, which, at, self.words, self.low)
 

@@ -125,6 +125,9 @@ def bins(values, squared, first, last, top, out):
     """
     part = values[first:last]
     one, two, three = unit(top, 1), unit(top, 2), unit(top, 3)
+    first_zero = np.float64(one).view(np.int64)
+    second_zero = np.float64(two).view(np.int64)
+    third_zero = np.float64(three).view(np.int64)
     a = b = c = rest = np.int64(0)
     for i in range(part.size):
         x = np.float64(part[i])
@@ -135,13 +138,13 @@ def bins(values, squared, first, last, top, out):
         s = q + two
         t = q - (s - two)
         u = t + three
-        a += np.float64(p).view(np.int64)
-        b += np.float64(s).view(np.int64)
-        c += np.float64(u).view(np.int64)
+        a += np.float64(p).view(np.int64) - first_zero
+        b += np.float64(s).view(np.int64) - second_zero
+        c += np.float64(u).view(np.int64) - third_zero
         rest |= np.float64(t - (u - three)).view(np.int64)
-    out[0] = math.ldexp(np.float64(a - part.size * np.float64(one).view(np.int64)), top - BIN)
-    out[1] = math.ldexp(np.float64(b - part.size * np.float64(two).view(np.int64)), top - BIN - (BIN + 1))
-    out[2] = math.ldexp(np.float64(c - part.size * np.float64(three).view(np.int64)), top - BIN - 2 * (BIN + 1))
+    out[0] = math.ldexp(np.float64(a), top - BIN)
+    out[1] = math.ldexp(np.float64(b), top - BIN - (BIN + 1))
+    out[2] = math.ldexp(np.float64(c), top - BIN - 2 * (BIN + 1))
     return rest == 0
 
 

@@ -250,3 +250,14 @@ def test_an_image_does_not_depend_on_how_often_digits_were_carried():
         parts.merge(one, into)
     for name, image in whole.image().items():
         assert np.array_equal(image, parts.image()[name]), name
+
+
+@pytest.mark.parametrize("kind", ["float", "int"])
+def test_runs_that_are_longer_than_bins_hold(kind):
+    whole = np.random.default_rng(5).integers(-(1 << 50), 1 << 50, 40_000)
+    values: Any = whole / 1024 if kind == "float" else whole
+    starts, groups = np.array([0, 30_000, 30_000, 39_900, 40_000]), np.array([1, 0, 2, 1], np.int32)
+    runs, each = Moments(3, kind), Moments(3, kind)
+    runs.add_runs(groups, starts, values)
+    each.add(np.repeat(groups, np.diff(starts)), values)
+    same(runs, each)
