@@ -67,7 +67,6 @@ class ColdScan:
             runs = np.full_like(runs, -1)
         old = bases < snapshot.until
         near = old & (latest >= low) & (earliest <= high)
-        self._starts = starts[near]
         self._slots[starts[near] // self._chunk] = np.arange(int(near.sum()))
         self._bases, self._runs, self._places = bases[near], runs[near], places[near]
         self._used = np.minimum(used[near], snapshot.until - self._bases)

@@ -28,6 +28,7 @@ from promising.index.storage.store_options import StoreOptions
 from promising.index.storage.table_file import pack
 from promising.index.storage.wal import Wal
 from promising.index.table import Table
+from promising.summaries.hashing import hash_keys
 
 TESTDATA = Path(__file__).parent / "testdata"
 
@@ -109,8 +110,9 @@ def cold(path: Path) -> None:
     }
     zone = np.array([4, 0, 0, 0, 4, 4]) * 1_000_000
     bucket = np.array([1, 0, 0, 1, 1, 0])
+    hashes = hash_keys(np.array([9, 7, 7, 8, 9, 7]), 77).view(np.int64)
     with tempfile.TemporaryDirectory() as scratch:
-        entry = Cold(Disk(), Path(scratch)).write(1, types, columns, zone, bucket, "item")
+        entry = Cold(Disk(), Path(scratch)).write(1, types, columns, zone, bucket, "item", hashes)
         shutil.copyfile(Path(scratch) / "0000000000000001.parquet", path)
     path.with_suffix(".json").write_text(json.dumps(entry, indent=1) + "\n")
 
@@ -168,11 +170,11 @@ KEPT = {
     "wal-2.wal": segment,
     "image-4.image": image,
     "manifest-1.sqlite": manifest,
-    "cold-1.parquet": cold,
+    "cold-2.parquet": cold,
     "table-1.arrow": table,
     "store-1.zip": store,
 }
-OLD = {"wal-1.wal", "image-1.image", "image-2.image", "image-3.image"}  # of previous versions
+OLD = {"wal-1.wal", "image-1.image", "image-2.image", "image-3.image", "cold-1.parquet"}  # of previous versions
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ from promising.index.storage.table_file import unpack
 from promising.index.storage.verify import verify
 from promising.index.storage.wal import Wal
 from promising.index.table import Table
+from promising.summaries.hashing import hash_keys
 from tests.formats.make import BATCHES, KEPT, NOW, OLD, RATES, TESTDATA
 
 PAGES = Path(__file__).parents[2] / "docs" / "formats"
@@ -37,7 +38,7 @@ SHOWN = {
     "wal": "wal-2.wal",
     "image": "image-4.image",
     "manifest": "manifest-1.sqlite",
-    "cold": "cold-1.parquet",
+    "cold": "cold-2.parquet",
     "table": "table-1.arrow",
 }
 LINE = re.compile(r"^\| (\d+) \| (\d+) \| (.+?) \| (`.+`|0x[0-9a-f]+|\d+) \|$", re.MULTILINE)
@@ -45,7 +46,7 @@ SPAN = re.compile(r"(\d+) to (\d+)")
 
 
 def test_there_is_a_file_of_every_format():
-    assert {path.name for path in TESTDATA.iterdir()} == {*KEPT, *OLD, "cold-1.json"}
+    assert {path.name for path in TESTDATA.iterdir()} == {*KEPT, *OLD, "cold-1.json", "cold-2.json"}
 
 
 # --- the pages -----------------------------------------------------------------------------------------------------
@@ -156,10 +157,12 @@ def test_manifest(tmp_path):
     manifest.close()
 
 
-def test_cold_tuples(tmp_path):
-    shutil.copyfile(TESTDATA / "cold-1.parquet", tmp_path / "0000000000000001.parquet")
+@pytest.mark.parametrize("name", ["cold-1", "cold-2"])
+def test_cold_tuples(name, tmp_path):
+    """The older one does not count keys, nor say where a NaN is."""
+    shutil.copyfile(TESTDATA / f"{name}.parquet", tmp_path / "0000000000000001.parquet")
     cold = Cold(Disk(), tmp_path)
-    cold.open(1, json.loads((TESTDATA / "cold-1.json").read_text(encoding="utf-8")))
+    cold.open(1, json.loads((TESTDATA / f"{name}.json").read_text(encoding="utf-8")))
     whole = cold.read_whole(1)
     found = {
         name: (column.text if column.values is None else column.values).tolist()
@@ -177,6 +180,19 @@ def test_cold_tuples(tmp_path):
     assert whole.bucket.tolist() == [1, 0, 0, 1, 1, 0]
     some = cold.column(1, "item", np.array([5, 0, 3], np.int32))
     assert some.values is not None and some.values.tolist() == [7, 9, 8]
+    footer = cold.file(1)[1]
+    counts = footer.counts()
+    if name == "cold-1":
+        assert footer.key is None and counts is None
+        return
+    assert footer.key == "item" and counts is not None
+    hashes = hash_keys(np.array(found["item"]), 77)
+    for group in range(len(footer.rows)):
+        first, last = counts.starts[group : group + 2]
+        parts, tuples = np.unique(hashes[footer.group_of == group] >> np.uint64(52), return_counts=True)
+        assert counts.lg[group] == 12
+        assert counts.parts[first:last].tolist() == parts.tolist()
+        assert counts.tuples[first:last].tolist() == tuples.tolist()
 
 
 def test_table():

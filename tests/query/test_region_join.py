@@ -256,6 +256,11 @@ def test_it_is_taken_for_a_budget_and_most_tuples_cold_alone(tmp_path: Path, sma
         assert not joined
         assert Counter(rows_of(world.session.query(sql, budget=HOUR))) == Counter(by_key)
         assert joined
+        itself = sql.replace("a, b", "a, a b")
+        assert Counter(rows_of(world.session.query(itself, budget=HOUR))) == Counter(
+            rows_of(world.session.query(itself))
+        )
+        assert len(joined) == 2
         told = str(world.session.execute(f"EXPLAIN ANALYZE {sql} BUDGET 1 HOUR"))
         assert "join on a.k = b.k: regions of cold tuples, most output a byte first" in told
         assert re.search(r"cold tuples of b: \d+ regions of \d+ tuples to read", told)
