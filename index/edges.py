@@ -35,6 +35,8 @@ def inside(log: TupleLog, zone: FineZone | CoarseZone, start: int, end: int) -> 
     """The part of a zone dated `start` to `end` - 1; exact in `G_1`."""
     if isinstance(zone, FineZone):
         least, cold = log.inside(zone.tuples.ranges, start, end)
+        if not len(cold.rows):
+            return Inside(least / zone.count, least, least)
         return _shared(zone, start, end, least, cold.rows, cold.earliest, cold.latest)
     if zone.spans is None:  # of an older image
         counts, begins = np.array([zone.count], np.int64), np.array([zone.first], np.int64)
