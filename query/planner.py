@@ -291,12 +291,12 @@ class _Planner:
             extremes = snapshot.stream.extremes
             names = [] if extremes is None else [name for name in names if name in extremes.columns]
             ranked = None if extremes is None or not names else Ranked(snapshot, extremes, names)
+        if ranked is not None and not ranked.certain:
+            self._tell("no sample: too many values are NaN or infinite")
+            return None, self._worker(None)
         if ranked is None or not len(ranked):
             self._tell("from tuples: a random sample first, then every tuple")
             return RandomScan(snapshot, self.pace, self.seed), self._worker(None)
-        if not ranked.certain:
-            self._tell("no sample: too many values are NaN or infinite")
-            return None, self._worker(None)
         greatest = ", ".join(f"|{name}|" for name in names)
         self._tell(f"from tuples: the greatest {greatest} first, a random sample of the rest, then every tuple")
         sampler = ExtremesFirst(snapshot, self.pace, self.seed, ranked)

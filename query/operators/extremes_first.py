@@ -17,6 +17,8 @@ from promising.query.operators.operator import Batch, Operator, Pace, Slices
 from promising.query.operators.stream_scan import RandomScan
 
 LISTED = 1 << 14  # tuples listed by column, at most
+LEAST = 2.0  # of their values by the mean magnitude: no lesser one is worth it, for one draw in 16 is the most
+HUGE = 1e300  # a mean magnitude that is beyond doubles counts as this
 FIRST = 256  # tuples read for certain before anything is known of the rest
 SHARE = 1 / 3  # of what is read, at most for certain
 WORTH = 0.25  # draws that a tuple read for certain must be expected to spare
@@ -44,17 +46,19 @@ class Ranked:
             sizes, arrivals, figures = extremes.of(name)
             found, at = sizes[near].ravel(), arrivals[near].ravel()
             hidden += int(figures[near, APART].sum()) - int(np.isinf(found).sum())
+            mean = min(extremes.mean_size(name), HUGE) or 1.0
+            great = (found > LEAST * mean) | np.isinf(found)
+            found, at = found[great], at[great]
             if len(found) > LISTED:
                 best = np.argpartition(-found, LISTED)
                 rest = found[best[LISTED:]]
                 hidden += int(np.isinf(rest).sum())
-                mean = extremes.mean_size(name)
-                self.unlisted += float(np.square(rest[(rest > 0) & np.isfinite(rest)] / mean).sum()) if mean else 0.0
+                self.unlisted += float(np.square(rest[np.isfinite(rest)] / mean).sum())
                 found, at = found[best[:LISTED]], at[best[:LISTED]]
             place = snapshot.numbers_of(at)
-            there = (place >= 0) & (found > 0)
+            there = place >= 0
             numbers.append(place[there])
-            scores.append(found[there] / (extremes.mean_size(name) or 1.0))
+            scores.append(found[there] / mean)
         self.certain = not hidden
         number, score = np.concatenate(numbers), np.concatenate(scores)
         order = np.argsort(-score, kind="stable")

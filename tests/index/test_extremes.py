@@ -1,6 +1,7 @@
 """The extreme tuples of blocks of arrivals, against a sort of all of them."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from promising.index import log as tuple_log
 from promising.index.check.extremes import check_extremes
 from promising.index.check.stream import check_stream
 from promising.index.extremes import TOP, Extremes
+from promising.index.storage.store import Store
 from promising.index.stream import Stream
+from promising.summaries.cells import same_images
 from tests.tiers import examples
 
 BLOCK = 256
@@ -125,3 +128,17 @@ def test_a_check_reports_a_wrong_one():
     with stream.reading() as log:
         (found,) = check_extremes(stream.extremes, log)
     assert found == "the extremes of 'x' from arrival 256 on are not those of its tuples"
+
+
+def test_they_are_stored_with_the_stream(tmp_path: Path):
+    with Store.open(tmp_path, seed=3) as store:
+        stream = store.create_stream("s", {"ts": "timestamp", "k": "int", "x": "float", "n": "int"}, time="ts")
+        stream.create_summary("by_k", key="k", granularity=10, measures=["moments(x)", "moments(n)"])
+        fill(stream, np.random.default_rng(8), 900)
+        assert stream.extremes is not None
+        known = stream.extremes.image()
+    with Store.open(tmp_path) as store:
+        stream = store.streams["s"]
+        assert stream.extremes is not None and stream.extremes.until == 900
+        assert same_images(stream.extremes.image(), known)
+        assert check_stream(stream) == []

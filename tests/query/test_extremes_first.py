@@ -38,11 +38,14 @@ def session_of(columns: dict[str, Any], **more: Any) -> Session:
 
 def heavy(seed: int, rows: int, law: str = "pareto") -> dict[str, NDArray[Any]]:
     rng = np.random.default_rng(seed)
-    x = rng.pareto(1.5, rows) + 1 if law == "pareto" else rng.lognormal(0, 2, rows)
+    if law == "mixture":
+        x = rng.exponential(1.0, rows) * np.where(rng.random(rows) < 1e-3, 1_000.0, 1.0)
+    else:
+        x = rng.pareto(1.5, rows) + 1 if law == "pareto" else rng.lognormal(0, 2, rows)
     return {"x": x, "n": rng.integers(1, 6, rows), "k": rng.integers(0, 4, rows)}
 
 
-@settings(max_examples=examples(3), deadline=None)
+@settings(max_examples=examples(2), deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_what_is_read_to_the_end_is_exact(seed: int):
     rng = np.random.default_rng(seed)
@@ -57,7 +60,7 @@ def test_what_is_read_to_the_end_is_exact(seed: int):
     same(by_key(asked.to_arrow().to_pylist()), wanted)
     pieces, token = 0, None
     answer = session.query(sql, budget=0.0005, seed=seed).run()
-    while (token := answer.progress.token) is not None and pieces < 50:
+    while (token := answer.progress.token) is not None and pieces < 20:
         answer = session.resume(token, budget=0.001).run()
         pieces += 1
     if answer.progress.complete:
@@ -108,6 +111,17 @@ def test_a_value_that_is_not_finite_makes_no_bound_wrong(value: float):
     assert math.isfinite(found)
 
 
+def test_magnitudes_beyond_doubles_hide_no_nan():
+    columns = heavy(10, 40_000)
+    columns["x"] = np.minimum(columns["x"], 1e3) * 1e304
+    columns["x"][int(np.flatnonzero(columns["k"] == 1)[100])] = math.nan
+    session = session_of(columns)
+    answer = session.query(f"{ASKED} WITH ERROR 0.2").run()
+    assert answer.progress.complete and math.isnan(answer.to_arrow()["a"][0].as_py())
+    small = session.query("SELECT sum(x * 1e-200) AS a FROM s WHERE k = 2 WITH ERROR 0.3").run().to_arrow()
+    assert math.isfinite(small["a"][0].as_py())
+
+
 def test_more_values_that_are_not_finite_than_are_listed_leave_no_sample():
     columns = heavy(4, 40_000)
     columns["x"][5_000:7_000] = math.nan
@@ -119,7 +133,7 @@ def test_more_values_that_are_not_finite_than_are_listed_leave_no_sample():
 
 
 def test_candidates_are_read_once_and_the_rest_is_what_is_left():
-    columns = heavy(7, 60_000)
+    columns = heavy(7, 90_000)
     stream = session_of(columns).stream("s")
     stream.catch_up_all()
     snapshot = Snapshot(stream, 0, 10**9)
@@ -140,7 +154,7 @@ def test_candidates_are_read_once_and_the_rest_is_what_is_left():
         worker.done = 7_000 if step > 30 else 0
         left, population = sampler.rest(worker)
         certain = set(ranked.numbers[: sampler.certain].tolist())
-        assert population == len(set(range(worker.done, 60_000)) - certain)
+        assert population == len(set(range(worker.done, 90_000)) - certain)
         numbers = np.concatenate(sampler._numbers) if sampler._numbers else np.empty(0, np.int64)
         assert left.tolist() == [n >= worker.done and n not in certain for n in numbers.tolist()]
     assert sampler.certain == 333
@@ -180,11 +194,11 @@ def inside(session: Session, truth: float, seeds: int, sql: str = ASKED) -> int:
 
 
 @pytest.mark.deep("a thousand seeds for each law")
-@pytest.mark.parametrize("law", ["pareto", "lognormal"])
+@pytest.mark.parametrize("law", ["pareto", "lognormal", "mixture"])
 @pytest.mark.parametrize("function", ["sum", "avg"])
 def test_bounds_hold_on_heavy_tails(law: str, function: str):
     columns = heavy(8, 300_000, law)
     values = (columns["x"] * columns["n"])[columns["k"] == 1]
     truth = float(values.sum() if function == "sum" else values.mean())
     session = session_of(columns)
-    assert 930 <= inside(session, truth, 1_000, ASKED.replace("sum", function)) <= 995
+    assert 930 <= inside(session, truth, 1_000, ASKED.replace("sum", function)) <= (1_000 if law == "mixture" else 995)
