@@ -38,6 +38,7 @@ FIRST_LOOK = 2048  # draws before the first estimate
 CLOSING = 500  # rough nanoseconds per group and aggregate in the last frame
 SORTING = 120  # and per value that an aggregate retains
 EXPRESSION = 25_000  # rough nanoseconds for an expression in a slice, however few its candidates
+FRAMED = 2_000  # and for a column of a frame of rows, however few
 ESTIMATE = 50_000  # and in the last frame of groups, however few
 CONTENTION = 2  # other threads may take the processor while a frame is assembled
 SENDING = 10  # rough nanoseconds to send a byte
@@ -290,7 +291,7 @@ class Cursor:
             if stop.is_set():
                 cut = "cancelled"
                 break
-            ahead = 0 if resumed else self._reserve() + max(self._excess(), 0)  # a resumed query always goes on
+            ahead = 0 if resumed else self._reserve() + self._excess()  # a resumed query always goes on
             if limit is not None and not self._brief and self.spent + ahead >= limit:
                 cut = "budget"
                 break
@@ -402,11 +403,12 @@ class Cursor:
         return read + 4 * len(bound.aggregates)
 
     def _excess(self) -> int:
-        """CPU time of the shortest step, as far as it is not small."""
+        """CPU time of the shortest step, as far as it is not small, and of a frame of many columns."""
         if self._plan is None:
             return 0
-        wide = EXPRESSION * self._width if isinstance(self.plan.result, Aggregated) else 0
-        return max(wide, self._least) - GLANCE
+        grouped = isinstance(self.plan.result, Aggregated)
+        wide = EXPRESSION * self._width if grouped else 0
+        return (0 if grouped else FRAMED * len(self.bound.outputs)) + max(wide - GLANCE, self._least - GLANCE, 0)
 
     def _reserve(self) -> int:
         """CPU time to reserve for the last frame."""

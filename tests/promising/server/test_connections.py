@@ -5,6 +5,7 @@ import contextlib
 import os
 import resource
 import socket
+import struct
 import subprocess
 import sys
 from typing import Any
@@ -233,3 +234,40 @@ def test_a_port_that_is_taken_is_told_and_leaves_nothing_running():
 
     with taken:
         asyncio.run(body())
+
+
+def test_half_a_message_holds_up_nobody():
+    """Calls whose request has begun and does not go on: others are served, and the service stops."""
+
+    def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+        return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+    def literal(name: bytes, value: bytes) -> bytes:
+        return bytes([0, len(name)]) + name + bytes([len(value)]) + value
+
+    def asked(stream: int, method: bytes) -> bytes:
+        headers = [
+            *[(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/promising.v1." + method)],
+            *[(b":authority", b"x"), (b"content-type", b"application/grpc"), (b"te", b"trailers")],
+        ]
+        begun = b"\0" + struct.pack(">I", 1_000) + b"\x0a\x20half of it"  # a message of 1,000 bytes
+        return frame(1, 4, stream, b"".join(literal(*h) for h in headers)) + frame(0, 0, stream, begun)
+
+    # Open calls of Ingest count against their client from the start.
+    methods = 4 * [b"StreamService/Ingest"] + 50 * [b"QueryService/Query", b"QueryService/Execute"]
+
+    async def body(remote):
+        reader, writer = await asyncio.open_connection("127.0.0.1", remote.service.port)
+        writer.write(PREFACE)
+        for number, method in enumerate(methods):
+            writer.write(asked(2 * number + 1, method))
+        await writer.drain()
+        assert await reader.read(1)  # its settings
+        await asyncio.sleep(0.2)
+        assert list(remote.service._parts.queries) == []
+        await remote.well()
+        assert (await remote.query("SELECT count(*) AS n FROM s"))[-1].rows.num_rows == 1
+        await remote.service.stop(0.5)
+        writer.close()
+
+    run(body)

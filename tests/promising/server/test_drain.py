@@ -112,14 +112,14 @@ async def looks(remote, count):
 
 
 def test_a_query_that_ends_in_time_ends_well(monkeypatch):
-    go, stream = threading.Event(), Answer.stream
+    go, turns = threading.Event(), Answer.turns
 
     def held(answer):
-        for frame in stream(answer):
+        for frame in turns(answer):
             assert go.wait(WAIT)
             yield frame
 
-    monkeypatch.setattr(Answer, "stream", held)
+    monkeypatch.setattr(Answer, "turns", held)
 
     async def body(remote):
         asking = asyncio.ensure_future(remote.query(NONE, budget=wire_times.duration(0.1)))
