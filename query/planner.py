@@ -294,7 +294,7 @@ class _Planner:
         if ranked is not None and not ranked.certain:
             self._tell("no sample: too many values are NaN or infinite")
             return None, self._worker(None)
-        if ranked is None or not len(ranked):
+        if ranked is None:
             self._tell("from tuples: a random sample first, then every tuple")
             return RandomScan(snapshot, self.pace, self.seed), self._worker(None)
         greatest = ", ".join(f"|{name}|" for name in names)
