@@ -72,7 +72,7 @@ def _compare(made: dict[str, Session], law: str, n: int, times: int) -> list[Fig
         best, plain = (_brought(made["off"], sql, budget, times) for sql in (BEST, SQL))
         what = {**sizes, "budget": f"1/{part}"}
         figures.append(
-            Figure("rows, best first", best, plain, "no order", "rows", ">= 1" if law == "zipf" else "", what)
+            Figure("rows, best first", best, plain, "no order", "rows", ">= 1" if law != "distinct" else "", what)
         )
     return figures
 

@@ -54,6 +54,7 @@ FOLLOWED = 1 << 18  # tuples that a query adds to the ladder, at most
 WORTH = 4  # cells are used without a budget if they spare one tuple in so many
 PROOF, PROOFS = 1 << 15, 1 << 10  # strings looked at while streams are locked, and how often without a budget
 BUILDING = 200  # rough nanoseconds to enter a tuple into a directory, and to list and rank its key
+ORDERING = 75  # rough nanoseconds, by cold tuple, to read footers and to order their regions
 NARROW = 4  # a window with less than one in this many of the stream's tuples is scanned, not looked up
 
 
@@ -408,7 +409,11 @@ class _Planner:
         return CellJoin(sides, attributes, preference, self.pace)
 
     def _hurried(self, preference: BoundPreference) -> CellJoin | None:
-        """Buckets in the order of their promise, where building directories takes too much of the budget."""
+        """Buckets in the order of their promise, where building directories takes too much of the budget.
+
+        A LIMIT wants the best keys, not the best buckets.
+        """
+        bound = self.bound
         keys = {(number, self._keyed(number, preference)[0]) for number in range(len(self.snapshots))}
         if (
             self.budget is None
@@ -416,6 +421,8 @@ class _Planner:
             or preference.side is not None
             or preference.fade is not None
             or preference.measured
+            or bound.limit is not None
+            or bound.limit_by is not None
             or not {(e.side, e.attribute) for e in preference.estimates} <= keys
             or sum(snapshot.size for snapshot in self.snapshots) * BUILDING <= self.budget / 2
         ):
@@ -434,13 +441,14 @@ class _Planner:
             return None
         if self.budget is None or bound.limit is not None or bound.limit_by is not None or preference.fade is not None:
             return None
-        if 2 * sum(s.cold for s in self.snapshots) < sum(s.size for s in self.snapshots):
+        cold = sum(snapshot.cold for snapshot in self.snapshots)
+        if 2 * cold < sum(snapshot.size for snapshot in self.snapshots) or cold * ORDERING > self.budget / 8:
             return None
         sides = []
         for number, (snapshot, attribute) in enumerate(zip(self.snapshots, join.attributes, strict=True)):
             assert attribute is not None
-            cold = ColdRegions(snapshot, attribute, used_columns(bound, number), ranges(bound, number))
-            sides.append(RegionSide.of(cold, self._hasher(number, attribute)))
+            regions = ColdRegions(snapshot, attribute, used_columns(bound, number), ranges(bound, number))
+            sides.append(RegionSide.of(regions, self._hasher(number, attribute)))
         self._tell("join on ", join.condition, ": regions of cold tuples, most output a byte first")
         return RegionJoin(sides, self.pace)
 

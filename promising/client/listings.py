@@ -47,6 +47,7 @@ def list_summaries() -> Ask[list[dict[str, Any]]]:
             "bytes": described.bytes,
             "ceiling": described.ceiling,
             "measures": ", ".join(described.measures),
+            "postings": "on" if described.postings else "off",
             "building": described.building,
             "statement": told.statement,
         }

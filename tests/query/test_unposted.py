@@ -256,6 +256,14 @@ def test_the_worker_holds_one_bucket():
     assert 0 < most < 600 * 28 and left is not None and left.upper == 0
 
 
+def test_a_limit_has_the_best_keys_however_short_the_budget():
+    made = filled(900, 90, structure=UNPOSTED)
+    asked = query(True, "DESC", fade="", window=None, where=False).sql
+    assert "bucket by bucket" in explained(made, asked, 1e-6)
+    assert "bucket by bucket" not in explained(made, f"{asked} LIMIT 3", 1e-6)
+    assert "bucket by bucket" not in explained(made, f"{asked} LIMIT 1 BY a.k", 1e-6)
+
+
 @pytest.mark.deep("many random queries")
 @pytest.mark.parametrize("strings", [False, True])
 def test_random_queries(strings):

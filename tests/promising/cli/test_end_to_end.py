@@ -47,7 +47,7 @@ def test_a_first_quarter_of_an_hour(stores, tmp_path):
     assert made.out.startswith("900 tuples into shop in ")
     summed = finished("create-summary", "by_item", "--on", "shop", "--key", "item", "--granularity", "1m", **env)
     assert summed.out.startswith("summary by_item created on shop (item): at most ")
-    assert summed.out.endswith(" MB of sketches, 18 bytes a tuple, 200 a key\n")
+    assert summed.out.endswith(" MB of sketches, 15 bytes a tuple, 200 a key\n")
     asked = finished("query", "SELECT item, count(*) AS n FROM shop GROUP BY item ORDER BY item", "-o", "csv", **env)
     assert [line.split(",")[1] for line in asked.out.splitlines()[1:]] == ["129"] * 4 + ["128"] * 3
     piped = finished("sql", "-o", "json", input="SELECT max(price) AS dearest FROM shop;", **env)
