@@ -19,11 +19,12 @@ LONGEST_NUMBER = 400  # in characters: the largest double has 309 digits, and Py
 WORD, NUMBER, STRING, QUOTED, SIGN, HINT, END = "word", "number", "string", "quoted", "sign", "hint", "end"
 """Kinds of tokens."""
 
+# Groups that may be absent are not possessive: in Python 3.11.2, Debian's, such a group eats what it began to match.
 _TOKEN = re.compile(
     r"""
     (?: \s++ | --[^\n\r]*+ )*+
     (?: (?P<word>    [^\W\d]\w*+ )
-      | (?P<number>  (?: [0-9]++ (?:\.[0-9]*+)?+ | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )?+ )
+      | (?P<number>  (?: [0-9]++ (?:\.[0-9]*+)? | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )? )
       | (?P<comment> /\* )
       | (?P<string>  '[^']*+(?:''[^']*+)*+' )
       | (?P<quoted>  "[^"]*+(?:""[^"]*+)*+" )
