@@ -291,7 +291,7 @@ class Cursor:
             if stop.is_set():
                 cut = "cancelled"
                 break
-            ahead = 0 if resumed else self._reserve() + self._excess()  # a resumed query always goes on
+            ahead = 0 if resumed else self._ahead()  # a resumed query always goes on
             if limit is not None and not self._brief and self.spent + ahead >= limit:
                 cut = "budget"
                 break
@@ -351,6 +351,10 @@ class Cursor:
         if self.account is not None:
             size = self._framed or frame.rows.nbytes
             self.account.hold(self.nbytes + size + 2 * min(size, ENCODED))
+
+    def _ahead(self) -> int:
+        """CPU time to reserve before a step: none for a last frame that will have no rows anyway."""
+        return self._excess() + (0 if self._beyond("budget") else self._reserve())
 
     def _beyond(self, cut: Cut | None) -> bool:
         """Whether the last frame has no rows: it was cancelled, or they would go well beyond the budget."""

@@ -290,6 +290,8 @@ class _Planner:
         snapshot, names = self.snapshots[0], self._added_up()
         with snapshot.stream.reading():
             extremes = snapshot.stream.extremes
+            if extremes is not None and extremes.until < snapshot.until:  # a tuple that cannot be read stopped them
+                extremes = None
             names = [] if extremes is None else [name for name in names if name in extremes.columns]
             ranked = None if extremes is None or not names else Ranked(snapshot, extremes, names)
         if ranked is not None and not ranked.certain:

@@ -227,3 +227,18 @@ def test_an_empty_stream_is_answered():
             assert rows_of(answer) == []
             assert answer.progress.total.upper == 0
     assert rows_of(made.session.query("SELECT count(*) FROM a", budget=0)) == [(0,)]
+
+
+def test_a_sort_that_is_too_long_for_a_budget_uses_all_of_it():
+    """No time is reserved for a last frame that will have no rows."""
+    made = filled(20_000, 200, batches=1)
+    made.cpu.step = MS
+    answer = made.session.query("SELECT id FROM a ORDER BY price, n, id", budget=0.02)
+    spent, without = 0.0, 0
+    while (token := answer.run().progress.token) is not None:
+        used, spent = answer.progress.cpu_seconds - spent, answer.progress.cpu_seconds
+        if not answer.to_arrow().num_rows:
+            assert used > 0.015
+            without += 1
+        answer = made.session.resume(token, budget=0.02)
+    assert without and answer.to_arrow().num_rows == 20_000

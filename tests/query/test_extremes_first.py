@@ -111,6 +111,16 @@ def test_a_value_that_is_not_finite_makes_no_bound_wrong(value: float):
     assert math.isfinite(found)
 
 
+def test_lists_that_are_behind_are_not_used(monkeypatch: pytest.MonkeyPatch):
+    """They may lack a NaN of the tuples that they have not reached."""
+    columns = heavy(3, 5_000)
+    session = session_of(columns)
+    monkeypatch.setattr("promising.query.planner.FOLLOWED", 0)
+    assert "a random sample first" in str(session.explain(f"{ASKED} WITH ERROR 0.2"))
+    monkeypatch.undo()
+    assert "the greatest |n|, |x| first" in str(session.explain(f"{ASKED} WITH ERROR 0.2"))
+
+
 def test_magnitudes_beyond_doubles_hide_no_nan():
     columns = heavy(10, 40_000)
     columns["x"] = np.minimum(columns["x"], 1e3) * 1e304
