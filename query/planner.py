@@ -205,13 +205,14 @@ class _Planner:
             return
         stream = self.bound.sources[0].stream
         left = math.inf if self.budget is None else self.budget * FOLLOWING
-        for _ in range(FOLLOWED // FOLLOWS - 1):
-            began = self.clock()
-            more = stream.catch_up(FOLLOWS)
-            left -= self.clock() - began
+        more = stream.catch_up(FOLLOWS)
+        for _ in range(FOLLOWED // FOLLOWS - 2):
             if not more or left <= 0:
                 break
             yield
+            began = self.clock()
+            more = stream.catch_up(FOLLOWS)
+            left -= self.clock() - began
         with stream.reading():
             if left > 0:
                 stream.catch_up(FOLLOWS)  # so that nothing is missing that arrived meanwhile
