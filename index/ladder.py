@@ -57,17 +57,14 @@ class Ladder:
         Returns whether none is left. A ladder of `MOST` spans stays behind, until some are released: later tuples are
         read instead.
         """
-        done = 0
         if self.until < log.arrived:
             self._advance(int(log.spans()[3].max(initial=BEGINNING)))
-        while done < most and self.until < log.arrived and self.size < MOST:
-            rows, after = log.next_rows(self.until, most - done)
+        for rows, after in log.following(self.until, most, warm=warm):
+            if self.size >= MOST:
+                break
             if len(rows):
-                if warm and not log.in_memory(rows[:1].astype(np.int64) // log.chunk * log.chunk):
-                    break
                 self.add(log, rows)
             self.until = after
-            done += len(rows)
         return self.until >= log.arrived or self.size >= MOST
 
     def add(self, log: TupleLog, rows: NDArray[np.int32]) -> None:
