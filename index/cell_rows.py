@@ -30,7 +30,7 @@ SLICE = 1 << 14  # tuples read while the stream waits
 
 
 class CellRows:
-    """Call `rows`, `counts` and `bits` while `snapshot.holding`."""
+    """Call `rows`, `there`, `counts` and `bits` while `snapshot.holding`."""
 
     def __init__(self, summary: SummaryIndex, snapshot: Snapshot) -> None:
         self.summary = summary
@@ -105,13 +105,15 @@ class CellRows:
         return tuples.cell(bucket, state.identity.sizes, state.hashes)
 
     def rows(self, bucket: int) -> Rows:
-        """The tuples of the snapshot in this bucket."""
+        """The tuples in this bucket; of zones across the edges of the window, all: `there` leaves those out."""
         state = self._state()
         cells = [self._cell(state, zone.tuples, bucket) for zone in self._zones(state) if zone.cells[bucket]]
-        rows = np.concatenate([*cells, self._cell(state, self._loose(state), bucket)])
-        if self.snapshot.everything and not self.snapshot.grown:
-            return rows
-        return rows[self.snapshot.admitted(rows)]
+        return np.concatenate([*cells, self._cell(state, self._loose(state), bucket)])
+
+    def there(self, rows: Rows) -> Rows:
+        """Those of `rows` that are in the snapshot."""
+        everything = self.snapshot.everything and not self.snapshot.grown
+        return rows if everything else rows[self.snapshot.admitted(rows)]
 
     def with_keys(self, hashes: NDArray[np.int64]) -> Iterator[Rows]:
         """The tuples of the snapshot in cells that may hold one of the keys, in slices; called without the lock."""

@@ -39,15 +39,10 @@ class Extremes:
         """Add up to about so many tuples that have arrived since; `warm`: only those in memory. Whether all are."""
         if not self.columns:
             self.until = log.arrived
-        done = 0
-        while done < most and self.until < log.arrived:
-            rows, after = log.next_rows(self.until, min(most - done, BLOCK))
+        for rows, after in log.following(self.until, most, warm=warm):
             if len(rows):
-                if warm and not log.in_memory(rows[:1].astype(np.int64) // log.chunk * log.chunk):
-                    break
                 self.add(log, rows)
             self.until = after
-            done += len(rows)
         return self.until >= log.arrived
 
     def add(self, log: TupleLog, rows: NDArray[np.int32]) -> None:

@@ -17,7 +17,7 @@ from promising.index.log import TupleLog
 from promising.summaries.moments import Moments
 
 BY_MINUTE, BY_HOUR = DAY, 31 * DAY  # how far back spans are minutes, and hours
-BEHIND = 1 << 16  # tuples that may have arrived since before `follow` adds them
+BEHIND = 1 << 16  # tuples that may have arrived since before batches add them
 LEAST = 64  # spans that there is room for
 FEW = 1 << 10  # runs of tuples in one span, of which a batch seldom has more
 MOST = 1 << 17  # spans from which on no tuples are added: 350 years of days
@@ -54,21 +54,18 @@ class Ladder:
     def follow(self, log: TupleLog, most: int, *, warm: bool) -> bool:
         """Add up to about so many tuples that have arrived since; `warm`: only those in memory.
 
-        Returns whether at most `BEHIND` are left. A ladder of `MOST` spans stays behind, until some are released: later
-        tuples are read instead.
+        Returns whether none is left. A ladder of `MOST` spans stays behind, until some are released: later tuples are
+        read instead.
         """
-        done = 0
         if self.until < log.arrived:
             self._advance(int(log.spans()[3].max(initial=BEGINNING)))
-        while done < most and self.until < log.arrived and self.size < MOST:
-            rows, after = log.next_rows(self.until, most - done)
+        for rows, after in log.following(self.until, most, warm=warm):
+            if self.size >= MOST:
+                break
             if len(rows):
-                if warm and not log.in_memory(rows[:1].astype(np.int64) // log.chunk * log.chunk):
-                    break
                 self.add(log, rows)
             self.until = after
-            done += len(rows)
-        return log.arrived - self.until <= BEHIND or self.size >= MOST
+        return self.until >= log.arrived or self.size >= MOST
 
     def add(self, log: TupleLog, rows: NDArray[np.int32]) -> None:
         """Add these tuples, all or, if one cannot be read, none."""

@@ -9,7 +9,7 @@ store on demand. Chunk bounds answer questions about times where they suffice.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from promising.summaries.reserved import longer
 CHUNK = 1 << 14  # a power of two
 MOST_ROWS = (1 << 31) - CHUNK  # row numbers have 32 bits
 SLICE = 1 << 18  # tuples released at once
+PART = 1 << 16  # tuples read at once by what follows the log
 
 
 class Unsure(NamedTuple):
@@ -292,6 +293,16 @@ class TupleLog(Columns):
             if last < chunk.start + chunk.used:
                 break
         return (np.arange(first, last, dtype=np.int32), after) if first >= 0 else (np.empty(0, np.int32), self.arrived)
+
+    def following(self, arrival: int, most: int, *, warm: bool) -> Iterator[tuple[NDArray[np.int32], int]]:
+        """`next_rows` from that arrival on, until there are about so many; `warm`: up to the first that is on disk."""
+        done = 0
+        while done < most and arrival < self.arrived:
+            rows, arrival = self.next_rows(arrival, min(most - done, PART))
+            if warm and len(rows) and not self.in_memory(rows[:1].astype(np.int64) // self.chunk * self.chunk):
+                return
+            done += len(rows)
+            yield rows, arrival
 
     def unchanged(self, rows: NDArray[np.int32], bases: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these rows still have the tuple that they had when `bases` was copied."""

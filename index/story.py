@@ -119,7 +119,7 @@ def _reason(state: SummaryState, zone: FineZone) -> str:
     if zone.reason == "maxlength":
         return f"it was full, with maxlength = {many(options.maxlength, 'tuple')}"
     end = (zone.first // length + 1) * length
-    return f"its block of T_1 = {readable(length)} ended at {instant(end)} and a tuple of a later block had come"
+    return f"its block of T_1 = {readable(length)} ended at {instant(end)} and a tuple of a later block had arrived"
 
 
 def many_tuples(count: float) -> str:

@@ -208,7 +208,7 @@ class Stream:
             yield change.built
             while self._measure(change):
                 yield change.built
-            while self.catch_up(LARGEST_BATCH):
+            while self.catch_up(1 << 16):
                 yield change.built
         finally:
             with self._lock:
@@ -229,7 +229,7 @@ class Stream:
             return False
 
     def catch_up(self, most: int) -> bool:
-        """Add up to about so many tuples to the ladder and the extremes; returns whether many are left."""
+        """Add up to about so many tuples to the ladder and the extremes; returns whether some are left."""
         with self._lock:
             return self._summaries.catch_up(most)
 

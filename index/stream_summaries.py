@@ -51,11 +51,12 @@ class StreamSummaries:
 
     @property
     def postings_bytes(self) -> int:
-        """Bytes of postings, of the places of tuples in cells, of the ladder and of the extreme tuples."""
-        states = (summary.state for summary in self.by_name.values())
+        """Bytes of postings, of the places of tuples in cells, of exact counts, of the ladder and of extreme tuples."""
+        found = (summary.state for summary in self.by_name.values())
+        states = [state for state in found if isinstance(state, SummaryState)]
         tuples = len(self._log)
         own = sum(part.nbytes for part in (self.ladder, self.extremes) if part is not None)
-        return own + sum(s.postings.nbytes(tuples) + 4 * tuples for s in states if isinstance(s, SummaryState))
+        return own + sum(s.postings.nbytes(tuples) + 4 * tuples + s.counted_bytes for s in states)
 
     def add(self, state: SummaryState | BareState, options: Options) -> SummaryIndex:
         """Add or replace a summary."""
@@ -88,13 +89,13 @@ class StreamSummaries:
             self.extremes = Extremes(columns) if columns else None
 
     def catch_up(self, most: int) -> bool:
-        """Add up to about so many tuples to the ladder and the extremes; returns whether many are left. One that cannot
+        """Add up to about so many tuples to the ladder and the extremes; returns whether some are left. One that cannot
         be read stays behind: queries that need the tuple report it."""
         if self.ladder is None or self.extremes is None:
             return False
         try:
-            near = self.ladder.follow(self._log, most, warm=False)
-            return not (self.extremes.follow(self._log, most, warm=False) and near)
+            done = self.ladder.follow(self._log, most, warm=False)
+            return not (self.extremes.follow(self._log, most, warm=False) and done)
         except StorageError:
             return False
 

@@ -203,6 +203,16 @@ class SummaryState:
         return self.postings.keys if isinstance(self.postings, Postings) else 0
 
     @property
+    def counted_bytes(self) -> int:
+        """Bytes of the counts of keys that grow with tuples."""
+        kind = self.identity.sizes.counts
+        if not kind.tuple_bytes:
+            return 0
+        whole = [block.whole.counts for block in self.fine.blocks.values()]
+        coarse = [zone.counts for zones in self.coarse.levels.values() for zone in zones.values()]
+        return sum(kind.nbytes(counts, 0) for counts in (self.fine.pool.counts, *whole, *coarse))
+
+    @property
     def nbytes(self) -> int:
         return self.fine.nbytes + self.coarse.nbytes + self.postings.nbytes(len(self.log))
 

@@ -146,7 +146,7 @@ class Cursor:
 
     def _plans(self) -> Iterator[None]:
         yield from self._unbound
-        self._plan = yield from planning(self.bound, self._pace, *self._asked)
+        self._plan = yield from planning(self.bound, self._pace, *self._asked, self.clock)
         self._matched = self._plan.answered
         self.bound = self._plan.bound
         self._reached = self.bound.target is not None and not self._plan.exact

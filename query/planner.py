@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -46,11 +47,13 @@ from promising.query.spill import Spill
 from promising.query.sql import generate
 from promising.query.steps import Steps
 from promising.summaries.hashing import hash_keys
+from promising.summaries.kernels.clock import work_ns
 
 LISTING = 5  # rough nanoseconds to inspect a directory line
 CROWDED = 1.5  # pairs per tuple from which a join goes key by key
 BRIEF = 1 << 17  # tuples that are read in less time than anything else about a query takes
-FOLLOWED = 1 << 18  # tuples that a query adds to the ladder, at most
+FOLLOWED, FOLLOWS = 1 << 18, 1 << 16  # tuples that a query adds to the ladder and the extremes, at most, and in a slice
+FOLLOWING = 0.25  # of the budget that this may take
 WORTH = 4  # cells are used without a budget if they spare one tuple in so many
 PROOF, PROOFS = 1 << 15, 1 << 10  # strings looked at while streams are locked, and how often without a budget
 BUILDING = 200  # rough nanoseconds to enter a tuple into a directory, and to list and rank its key
@@ -95,12 +98,19 @@ class Plan:
         return ["".join(part if isinstance(part, str) else generate(part) for part in step) for step in self.steps]
 
 
-def planning(bound: Bound, pace: Pace, budget: int | None, seed: int, spill: Spill | None = None) -> Steps[Plan]:
+def planning(
+    bound: Bound,
+    pace: Pace,
+    budget: int | None,
+    seed: int,
+    spill: Spill | None = None,
+    clock: Callable[[], int] = work_ns,
+) -> Steps[Plan]:
     """Take snapshots and choose operators, in steps. `budget`, CPU time in nanoseconds, decides what is tried first.
 
-    spill: for sorts and groups; without it they stay in memory.
+    spill: for sorts and groups; without it they stay in memory. clock: CPU time of the calling thread.
     """
-    return (yield from _Planner(bound, pace, budget, seed, spill).plan())
+    return (yield from _Planner(bound, pace, budget, seed, spill, clock).plan())
 
 
 def _chosen(summary: SummaryIndex) -> str:
@@ -117,8 +127,17 @@ def _unused(summary: SummaryIndex) -> str:
 
 
 class _Planner:
-    def __init__(self, bound: Bound, pace: Pace, budget: int | None, seed: int, spill: Spill | None) -> None:
+    def __init__(
+        self,
+        bound: Bound,
+        pace: Pace,
+        budget: int | None,
+        seed: int,
+        spill: Spill | None,
+        clock: Callable[[], int] = work_ns,
+    ) -> None:
         self.bound = bound
+        self.clock = clock
         self.pace = pace
         self.budget = budget
         self.spill = spill
@@ -132,7 +151,7 @@ class _Planner:
     def plan(self) -> Steps[Plan]:
         bound = self.bound
         warnings = list(bound.warnings)
-        self._take(warnings)
+        yield from self._take(warnings)
         if (yield from self._told_apart()):
             bound = self.bound = _without_key(bound)
         for source in bound.sources:
@@ -179,13 +198,24 @@ class _Planner:
             self.brief,
         )
 
-    def _take(self, warnings: list[str]) -> None:
+    def _take(self, warnings: list[str]) -> Steps[None]:
         """Take the snapshots, and what cells say of them."""
         if not has_cells(self.bound):
             self.snapshots = snapshots_of(self.bound, warnings)
             return
-        with self.bound.sources[0].stream.reading():
-            self.bound.sources[0].stream.catch_up(FOLLOWED)
+        stream = self.bound.sources[0].stream
+        left = math.inf if self.budget is None else self.budget * FOLLOWING
+        more = stream.catch_up(FOLLOWS)
+        for _ in range(FOLLOWED // FOLLOWS - 2):
+            if not more or left <= 0:
+                break
+            yield
+            began = self.clock()
+            more = stream.catch_up(FOLLOWS)
+            left -= self.clock() - began
+        with stream.reading():
+            if left > 0:
+                stream.catch_up(FOLLOWS)  # so that nothing is missing that arrived meanwhile
             self.snapshots = snapshots_of(self.bound, warnings)
             self.sketched = sketched(self.bound, self.snapshots[0])
             if self.sketched is None:

@@ -26,7 +26,7 @@ def check_open(state: SummaryState) -> Iterator[str]:
         yield f"{where}: it has rows that are outside the log"
         return
     if (fine._times[:count] != state.log.when(rows)).any():
-        yield f"{where}: the times that it keeps are not those of its tuples"
+        yield f"{where}: the times that it stores are not those of its tuples"
     hashes = state.log.hashes(state.identity.key, rows, state.seed)
     yield from (f"{where}: {what}" for what in _keys(state, hashes))
     window, zone, reference, _ = fine._signed
@@ -51,7 +51,7 @@ def _keys(state: SummaryState, hashes: NDArray[np.int64]) -> Iterator[str]:
     if not isinstance(postings, Postings):  # they are counted when it is sealed
         known = fine._hashes[fine._unhashed : len(hashes)]
         if (known != hashes[fine._unhashed :]).any():
-            yield "the hashes that it keeps are not those of its keys"
+            yield "the hashes that it stores are not those of its keys"
         return
     keys, sizes = distinct(hashes)
     n = postings.zone_keys

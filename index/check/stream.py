@@ -40,11 +40,7 @@ def check_stream(stream: Stream) -> list[str]:
         found += [*check_tuples(log), *_ledger(stream._ledger)]
         for summary in stream.summaries.values():
             found += [f"summary {summary.name!r}{what}" for what in _summary(stream, log, summary)]
-        if stream.ladder is not None:
-            found += check_ladder(stream.ladder, log, stream.oldest, slices(log))
-        if stream.extremes is not None:
-            found += check_extremes(stream.extremes, log)
-        return found
+        return [*found, *_measured(stream, log)]
 
 
 # --- the stream --------------------------------------------------------------------------------------------------
@@ -106,6 +102,17 @@ def _ledger(ledger: Ledger) -> Iterator[str]:
 
 
 # --- a summary ---------------------------------------------------------------------------------------------------
+
+
+def _measured(stream: Stream, log: TupleLog) -> Iterator[str]:
+    """The moments by spans of time, and the extreme tuples."""
+    try:
+        if stream.ladder is not None:
+            yield from check_ladder(stream.ladder, log, stream.oldest, slices(log))
+        if stream.extremes is not None:
+            yield from check_extremes(stream.extremes, log)
+    except DataDamaged as problem:
+        yield f"the ladder and the extreme tuples are not checked: {problem}"
 
 
 def _summary(stream: Stream, log: TupleLog, summary: SummaryIndex) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Generator
 import numpy as np
 from numpy.typing import NDArray
 
-from promising.index.cell_rows import CellRows, meeting, promise
+from promising.index.cell_rows import SLICE, CellRows, meeting, promise
 from promising.index.snapshot import Rows
 from promising.query.kernels.pairs import cross, gather, group, match
 from promising.query.key_rows import Hashes, Lists
@@ -81,10 +81,15 @@ class CellJoin(Operator):
         hashes, lists = [], []
         for number, side in enumerate(self.cells):
             with side.snapshot.holding():
-                rows = side.rows(bucket)
-                found = side.snapshot.hashes(self.attributes[number], rows)
-            self.read += len(rows)
-            keys, one = _by_key(found, rows)
+                listed = side.rows(bucket)
+            rows, found = [listed[:0]], [np.empty(0, np.int64)]
+            for first in range(0, len(listed), SLICE):
+                yield None
+                with side.snapshot.holding():
+                    rows.append(side.there(listed[first : first + SLICE]))
+                    found.append(side.snapshot.hashes(self.attributes[number], rows[-1]))
+            keys, one = _by_key(np.concatenate(found), np.concatenate(rows))
+            self.read += len(one.rows)
             hashes.append(keys)
             lists.append(one)
             yield None

@@ -17,11 +17,14 @@ def bucket_of(h, shift):
 
 
 @kernel(
-    ["void(int16[::1], int64, int32, int64, int64, int64)", "void(int32[::1], int64, int32, int64, int64, int64)"],
+    [
+        "void(int16[::1], int64, int32, int64, int64, int64, boolean)",
+        "void(int32[::1], int64, int32, int64, int64, int64, boolean)",
+    ],
     inline="always",
 )
-def count_into(counters, h, size, bucket, depth, lg_width):
-    """Add `size` tuples of a key to its bucket's sketch, laid out [bucket][row][column]."""
+def count_into(counters, h, size, bucket, depth, lg_width, signed):
+    """Add `size` tuples of a key to its bucket's sketch, laid out [bucket][row][column]; a count-min has no signs."""
     step = lg_width + 1
     base = bucket * depth << lg_width
     word = row_word(np.uint64(h))
@@ -33,7 +36,7 @@ def count_into(counters, h, size, bucket, depth, lg_width):
             bits = word
             left = 64 // step
         low = np.int64(bits & np.uint64((2 << lg_width) - 1))
-        counters[base + (low >> 1)] += size if low & 1 == 0 else -size
+        counters[base + (low >> 1)] += -size if signed and low & 1 == 1 else size
         bits >>= np.uint64(step)
         left -= 1
         base += 1 << lg_width
@@ -52,7 +55,7 @@ def sketch_keys(keys, sizes, shift, depth, lg_width, counters, cells):
         size = sizes[g]
         b = bucket_of(h, shift)
         cells[b] += size
-        count_into(counters, h, size, b, depth, lg_width)
+        count_into(counters, h, size, b, depth, lg_width, True)
 
 
 @kernel("void(int16[::1], int32[::1])")
@@ -113,25 +116,10 @@ def medians(counters, hashes, key, zone, shift, depth, lg_width, value, own):
 )
 def count_keys(keys, sizes, shift, depth, lg_width, counters, cells):
     """As `sketch_keys`, without signs: the counters of a count-min."""
-    step = lg_width + 1
     for g in range(keys.size):
-        h = keys[g]
-        b = bucket_of(h, shift)
+        b = bucket_of(keys[g], shift)
         cells[b] += sizes[g]
-        base = b * depth << lg_width
-        word = row_word(np.uint64(h))
-        bits = word
-        left = 64 // step
-        for _ in range(depth):
-            if left == 0:
-                word = remix(word)
-                bits = word
-                left = 64 // step
-            low = np.int64(bits & np.uint64((2 << lg_width) - 1))
-            counters[base + (low >> 1)] += sizes[g]
-            bits >>= np.uint64(step)
-            left -= 1
-            base += 1 << lg_width
+        count_into(counters, keys[g], sizes[g], b, depth, lg_width, False)
 
 
 @kernel(

@@ -198,6 +198,20 @@ def test_counts_of_other_kinds_are_not_compared():
     assert join_size(exact, least) is None
 
 
+@pytest.mark.parametrize("using", KINDS)
+def test_the_memory_of_a_stream_has_the_counts_that_grow_with_tuples(using):
+    stream = fed(made(using), 7)
+    state = stream.summaries["a"].state
+    assert isinstance(state, SummaryState)
+    blocks, levels = state.fine.blocks.values(), state.coarse.levels.values()
+    held = [state.fine.pool.counts, *(block.whole.counts for block in blocks)]
+    held += [zone.counts for zones in levels for zone in zones.values()]
+    runs = [run for one in held for runs in one.runs for run in runs] if using == "exact" else []
+    grown, tuples = sum(run.nbytes for run in runs), len(stream._log)
+    assert stream._summaries.postings_bytes == state.postings.nbytes(tuples) + 4 * tuples + grown
+    assert (grown > 0) == (using == "exact") and grown <= tuples * state.identity.sizes.counts.tuple_bytes
+
+
 def test_exact_counts_are_not_cut_for_an_error_that_they_do_not_have():
     tight = Options(buckets=4, depth=3, width=8, maxlength=2000, tolerance=1.0, filter_bits=256, coarse_bits=512)
     streams = {using: made(using, options=tight, keep=None) for using in KINDS}

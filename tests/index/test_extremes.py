@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from promising.errors import DataDamaged
 from promising.index import extremes as module
 from promising.index import log as tuple_log
 from promising.index.check.extremes import check_extremes
 from promising.index.check.stream import check_stream
 from promising.index.extremes import TOP, Extremes
+from promising.index.log import TupleLog
 from promising.index.storage.store import Store
 from promising.index.stream import Stream
 from promising.summaries.cells import same_images
@@ -128,6 +130,17 @@ def test_a_check_reports_a_wrong_one():
     with stream.reading() as log:
         (found,) = check_extremes(stream.extremes, log)
     assert found == "the extremes of 'x' from arrival 256 on are not those of its tuples"
+
+
+def test_a_check_goes_on_where_tuples_cannot_be_read(monkeypatch: pytest.MonkeyPatch):
+    stream = made()
+    fill(stream, np.random.default_rng(7), 600)
+
+    def damaged(*asked: Any) -> Any:
+        raise DataDamaged("a file is damaged")
+
+    monkeypatch.setattr(TupleLog, "values", damaged)
+    assert any("extreme tuples are not checked: a file is damaged" in found for found in check_stream(stream))
 
 
 def test_they_are_stored_with_the_stream(tmp_path: Path):

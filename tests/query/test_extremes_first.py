@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from promising.index.snapshot import Snapshot
-from promising.query import Session
+from promising.query import Session, planner
+from promising.query.binder import bind
 from promising.query.operators import extremes_first
 from promising.query.operators.extremes_first import ExtremesFirst, Ranked
 from promising.query.operators.stream_scan import Scan
+from promising.query.sql import parse
 from tests.tiers import examples
 
 ASKED = "SELECT sum(x * n) AS a FROM s WHERE k = 1"
@@ -212,3 +215,24 @@ def test_bounds_hold_on_heavy_tails(law: str, function: str):
     truth = float(values.sum() if function == "sum" else values.mean())
     session = session_of(columns)
     assert 930 <= inside(session, truth, 1_000, ASKED.replace("sum", function)) <= (1_000 if law == "mixture" else 995)
+
+
+@pytest.mark.parametrize("budget", [None, 4 * 250, 4 * 10**6])
+def test_a_stream_that_lacks_its_lists_makes_them_in_slices_within_the_budget(budget, monkeypatch):
+    """Every look at the clock takes 100 ns: a slice after the first costs as much."""
+    monkeypatch.setattr(planner, "FOLLOWED", 8 * 512)
+    monkeypatch.setattr(planner, "FOLLOWS", 512)
+    session = session_of(heavy(7, 20_000))
+    stream = session.stream("s")
+    stream._summaries.climb(anew=True)
+    bound, ticks = bind(parse("SELECT sum(x) AS a FROM s"), "SELECT sum(x) AS a FROM s", session.catalog), count(0, 100)
+    steps = planner.planning(bound, lambda: 256, budget, 1, clock=lambda: next(ticks))
+    followed = []
+    for _ in steps:
+        assert stream.extremes is not None
+        followed.append(stream.extremes.until)
+    assert stream.extremes is not None
+    if budget == 4 * 250:
+        assert followed == [512, 1024, 1536] and stream.extremes.until == 2048
+    else:
+        assert followed == [512 * (n + 1) for n in range(6)] and stream.extremes.until == 8 * 512

@@ -256,6 +256,22 @@ def test_the_worker_holds_one_bucket():
     assert 0 < most < 600 * 28 and left is not None and left.upper == 0
 
 
+def test_the_stream_is_locked_for_a_slice_at_a_time(monkeypatch):
+    monkeypatch.setattr("promising.query.operators.cell_join.SLICE", 7)
+    made = filled(900, 30, structure=UNPOSTED)
+    looked, usual = [], CellRows.there
+
+    def there(side, rows):
+        looked.append(len(rows))
+        return usual(side, rows)
+
+    monkeypatch.setattr(CellRows, "there", there)
+    asked = query(True, "none", fade="", window=11, where=False)
+    assert "bucket by bucket" in explained(made, asked.sql, None)
+    assert Counter(whole(made, asked.sql, None)) == Counter(asked.truth(made))
+    assert max(looked) == 7
+
+
 def test_a_limit_has_the_best_keys_however_short_the_budget():
     made = filled(900, 90, structure=UNPOSTED)
     asked = query(True, "DESC", fade="", window=None, where=False).sql

@@ -45,7 +45,7 @@ def test_a_key_counts_where_its_bits_say(buckets, depth, width, kind):
     counters = np.zeros(buckets * depth * width, kind)
     hashes = some_hashes(60, 9, 3)
     for h, count in zip(*grouped(hashes), strict=True):
-        count_into(counters, h, count, bucket(int(h), buckets), depth, width.bit_length() - 1)
+        count_into(counters, h, count, bucket(int(h), buckets), depth, width.bit_length() - 1, True)
     assert (counters.reshape(buckets, depth, width) == sketch(hashes.tolist(), buckets, depth, width)).all()
 
 
