@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from promising.index import Stream
 from promising.index.snapshot import Snapshot
 from promising.query import Session, planner
 from promising.query.binder import bind
@@ -118,7 +119,7 @@ def test_lists_that_are_behind_are_not_used(monkeypatch: pytest.MonkeyPatch):
     """They may lack a NaN of the tuples that they have not reached."""
     columns = heavy(3, 5_000)
     session = session_of(columns)
-    monkeypatch.setattr("promising.query.planner.FOLLOWED", 0)
+    monkeypatch.setattr(Stream, "catch_up", lambda self, most: False)
     assert "a random sample first" in str(session.explain(f"{ASKED} WITH ERROR 0.2"))
     monkeypatch.undo()
     assert "the greatest |n|, |x| first" in str(session.explain(f"{ASKED} WITH ERROR 0.2"))
