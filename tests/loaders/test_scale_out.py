@@ -155,7 +155,7 @@ def test_what_is_refused_is_refused_before_a_job_runs(spark: Any, connect: Any):
             1.0,
         ),
         (NoSuchName, "nothing", "SELECT nothing FROM a", 1.0),
-        (NoSummary, "told by keys", "SELECT k FROM a", 0.5),
+        (NoSummary, "counted by keys", "SELECT k FROM a", 0.5),
     ):
         with pytest.raises(kind, match=said):
             scale_out(spark, connect, sql, share=share)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from promising.index.auto_structure import Auto
+from promising.index.options import STRUCTURES
 from promising.query import Session
 from tests.query.stores import Stores, filled, pieces, rows_of, tuples
-from tests.query.test_resume import FADES, PREFERENCES, STRUCTURES, arriving, query
+from tests.query.test_resume import FADES, PREFERENCES, arriving, query
 
 
 @pytest.fixture

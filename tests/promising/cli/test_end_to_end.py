@@ -151,7 +151,7 @@ def test_those_who_are_not_allowed_end_with_4(tmp_path):
         refused = finished("create-stream", "s", *columns, **query)
         assert refused.code == 4
         assert "promising token create" in refused.err
-        assert "told to those with the role admin" in finished("top", "--once", **query).out
+        assert "Only the role admin may see which queries run" in finished("top", "--once", **query).out
         admin = finished("create-stream", "s", *columns, "--token-file", str(tmp_path / "admin.token"), **env)
         assert admin.code == 0
         assert finished("token", "revoke", "query", "--tokens", str(tokens)).code == 0
