@@ -1,6 +1,6 @@
 """The streams that the benchmarks run on: a key, a time, a price and a payload, eight bytes each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,11 +76,18 @@ def stream(
     collapse: tuple[int, int] = (4, 5),
     keep: int | None = None,
     options: Options | None = None,
+    measures: Sequence[str] = (),
 ) -> tuple[Stream, SummaryIndex]:
     """A stream with one summary, whose clock is ahead of all that the benchmarks send."""
     made = Stream("bench", SCHEMA, time="ts", clock=lambda: 1 << 60, max_tuples=max_tuples, keep=keep)
     summary = made.create_summary(
-        "by_key", key="key", granularity=granularity, collapse=collapse, structure=structure, options=options
+        "by_key",
+        key="key",
+        granularity=granularity,
+        collapse=collapse,
+        structure=structure,
+        options=options,
+        measures=measures,
     )
     return made, summary
 

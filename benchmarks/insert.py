@@ -7,7 +7,7 @@ arrays that exist and have been touched; ours is then measured in its steady sta
 place is used again. That is more work: every tuple that comes also goes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -19,6 +19,7 @@ from promising.index import Stream
 BATCHES = (4096, 65536)
 SMALL = (1, 16, 256)
 STRUCTURES = ("none", "time", "grid", "adaptive")
+MEASURED = {"1 column": ("price",), "3 columns": ("price", "payload", "ts")}
 RETAINED = {"granularity": 5 * data.SECOND, "collapse": (2, 2), "keep": 40 * data.SECOND}
 KEPT = 1 << 19  # tuples that RETAINED keeps, about: from 400,000 to 450,000
 
@@ -39,6 +40,8 @@ def run(report: Report, effort: Effort) -> None:
     report.part("insert", "full adaptive insert with postings, steady state", figures)
     report.part("insert", "small batches", [_small(size, effort) for size in SMALL])
     report.part("insert", "structures (t_ins)", _structures(effort))
+    for n in effort.sizes:
+        report.part("insert", f"with moments, {n:,} tuples", _measured(n, effort.rounds))
 
 
 def _append(made: Stream, batches: list[data.Columns]) -> Run:
@@ -49,8 +52,8 @@ def _append(made: Stream, batches: list[data.Columns]) -> Run:
     return go
 
 
-def _fresh(structure: str, n: int, batches: list[data.Columns]) -> Contender:
-    return lambda: _append(data.stream(n, structure)[0], batches)
+def _fresh(structure: str, n: int, batches: list[data.Columns], measures: Sequence[str] = ()) -> Contender:
+    return lambda: _append(data.stream(n, structure, measures=measures)[0], batches)
 
 
 def _into_fresh(batches: list[data.Columns], n: int) -> Contender:
@@ -175,4 +178,24 @@ def _structures(effort: Effort) -> list[Figure]:
             sizes={"tuples": n, "batch": 4096},
         )
         for structure in STRUCTURES
+    ]
+
+
+def _measured(n: int, rounds: int) -> list[Figure]:
+    """What MOMENTS would have to cost to be the default."""
+    batches = data.batches(data.zipf(n, 1), 65536)
+    moments = {name: [f"moments({column})" for column in columns] for name, columns in MEASURED.items()}
+    ways = {name: _fresh("adaptive", n, batches, measures) for name, measures in {"none": [], **moments}.items()}
+    took = alternate(ways, rounds, fresh=True)
+    return [
+        Figure(
+            f"insert, moments of {name}",
+            took[name] / n,
+            took["none"] / n,
+            "no measures",
+            "ns/tuple",
+            "<= 1.1",
+            {"tuples": n, "batch": 65536},
+        )
+        for name in MEASURED
     ]
