@@ -115,10 +115,10 @@ def test_bytes_of_queries_are_shown():
         promising.connect(address) as session,
     ):
         fill(session)
-        answer, held = session.query(SORT, budget=0.01).run(), 0
+        answer, held = session.query(SORT, budget=0.002).run(), 0
         while answer.progress.token is not None and not held:
             held = stats(address).query_bytes
-            answer = session.resume(answer.progress.token, budget=0.01).run()
+            answer = session.resume(answer.progress.token, budget=0.002).run()
         assert held > 0
 
 
