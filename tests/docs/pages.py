@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -19,6 +18,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.readable import readable
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
@@ -142,7 +143,7 @@ class Shell:
         out.touch()
         err.touch()
         self._tell(f'source {script} </dev/null >{out} 2>{"&1" if merged else err}; echo "$? ${{!:-0}}" >&"$told"')
-        ready, _, _ = select.select([self._told], [], [], SECONDS)
+        ready = readable(self._told, SECONDS)
         answer = os.read(self._told, 100).decode().split() if ready else []
         if not answer:
             return (None if self._bash.poll() is None else self._bash.returncode), 0, out, err
@@ -175,7 +176,7 @@ class Shell:
 
 def _gone(process: int) -> bool:
     """Whether a process has ended. It is held by a descriptor, as its number may be another's by now."""
-    ready, _, _ = select.select([process], [], [], 0)
+    ready = readable(process, 0)
     return bool(ready)
 
 

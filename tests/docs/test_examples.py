@@ -2,13 +2,13 @@
 
 import os
 import re
-import select
 import signal
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import PAGES, ROOT, PageError, Shell, blocks, commands, matches, run, targets
+from tests.readable import readable
 
 # Read, not run: settings, messages, texts. An untagged block is a drawing or an output.
 READ = ("", "toml", "json", "text", "proto")
@@ -152,7 +152,7 @@ def test_what_a_page_started_ends_with_a_runner_that_is_cut_off(tmp_path):
     process = os.pidfd_open(number)
     assert shell._bash.stdin is not None
     shell._bash.stdin.close()
-    ready, _, _ = select.select([process], [], [], 30)
+    ready = readable(process, 30)
     if not ready:
         signal.pidfd_send_signal(process, signal.SIGKILL)
     os.close(process)

@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from promising.cli.app import app
+from tests.readable import readable
 
 PROGRAM = Path(sys.executable).parent / "promising"
 PATIENCE = 180  # seconds, so that a test that fails ends
@@ -130,7 +130,7 @@ class Terminal:
         end = time.monotonic() + PATIENCE
         while not (found := re.search(pattern, self.seen)):
             assert time.monotonic() < end, self.seen
-            if select.select([self.master], [], [], 1)[0]:
+            if readable(self.master, 1):
                 try:
                     self.seen += os.read(self.master, 1 << 16).decode(errors="replace")
                 except OSError:  # the other end is closed
@@ -153,7 +153,7 @@ class Terminal:
         """Its exit code."""
         end = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < end:  # who does not read would keep it waiting
-            if select.select([self.master], [], [], 0.1)[0]:
+            if readable(self.master, 0.1):
                 try:
                     self.seen += os.read(self.master, 1 << 16).decode(errors="replace")
                 except OSError:

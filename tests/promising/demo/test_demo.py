@@ -3,7 +3,6 @@
 import base64
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ import pytest
 from promising.demo import __main__ as demo
 from promising.demo import journey
 from promising.demo.replay import of_stores
+from tests.readable import readable
 
 ROOT = Path(__file__).resolve().parents[3]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -174,7 +174,7 @@ def under_way(*arguments: str, cwd: Path, until: str) -> Iterator[tuple[subproce
         end = time.monotonic() + PATIENCE
         while until not in said:
             assert time.monotonic() < end, said
-            if select.select([process.stdout], [], [], 1.0)[0]:
+            if readable(process.stdout, 1.0):
                 part = os.read(process.stdout.fileno(), 1 << 16)  # readline would keep lines that select cannot see
                 assert part, said
                 read += part
